@@ -1,0 +1,136 @@
+"""The words of one round as data: what is handed out, what comes back, what is evaluated."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedscale_ext.models.spec import Cost, ModelSpec
+
+State = dict[str, torch.Tensor]  # parameters and buffers by state_dict name, on the CPU
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the clients learn: shape and size of the job, independent of any method.
+
+    ``train_sizes[c - 1]`` is the number of training samples of client ``c`` (clients are 1..N).
+    """
+
+    input_shape: tuple[int, int, int]
+    num_classes: int
+    train_sizes: np.ndarray
+    test_sizes: np.ndarray
+    local_steps: int
+    batch_size: int
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.train_sizes)
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """One client's share of a round: which model it trains and how.
+
+    ``model`` is a key of the aggregator's model pool. ``objective`` holds JSON values that the
+    executor's client understands (e.g. ``{"prox_mu": 0.1}``).
+    """
+
+    client: int
+    model: str
+    objective: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a client returned, already checked: finite, the model's names, shapes and dtypes.
+
+    ``samples`` is the client's number of training samples (the weight in FedAvg), ``trained`` the
+    number of samples that its steps saw, ``loss`` FedScale's moving training loss (EMA 0.2 over
+    the first epoch), ``utility`` FedScale's statistical utility for Oort.
+    """
+
+    item: WorkItem
+    round: int
+    attempt: int
+    state: State
+    samples: int
+    trained: int
+    steps: int
+    loss: float
+    utility: float
+
+    @property
+    def client(self) -> int:
+        return self.item.client
+
+
+@dataclass
+class Model:
+    """An entry of the aggregator's model pool; ``version`` counts its changes of state."""
+
+    key: str
+    spec: ModelSpec
+    state: State
+    cost: Cost
+    version: int = 0
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Who is tested on what: ``serve[c - 1]`` is the model key of client c; ``named`` are global
+    models (title -> key) that are tested on the test samples of all clients."""
+
+    serve: Sequence[str]
+    named: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Result of one evaluation; arrays are indexed by client - 1.
+
+    ``correct`` and ``loss`` are sums over ``count`` test samples (count 0: client has none and
+    takes no part in means); ``named`` maps a title to (accuracy, mean loss) over all samples.
+    """
+
+    round: int
+    serve: Sequence[str]
+    correct: np.ndarray
+    top5: np.ndarray
+    loss: np.ndarray
+    count: np.ndarray
+    named: Mapping[str, tuple[float, float]]
+
+    @property
+    def client_accuracy(self) -> np.ndarray:
+        """Accuracy in [0, 1] of each client that has test samples."""
+        tested = self.count > 0
+        return self.correct[tested] / self.count[tested]
+
+
+@dataclass
+class RoundRecord:
+    """Everything that the runtime knows of a finished round (one line of metrics.jsonl)."""
+
+    round: int
+    virtual_clock_s: float
+    round_duration_s: float
+    client_durations_s: list[float]
+    wall_s: float
+    selected: int
+    participants: list[int]
+    assignments: dict[str, int]  # model key -> participants
+    offline: int
+    stragglers: int
+    failed: dict[str, int]  # reason -> clients
+    train_loss: float
+    learning_rate: float
+    models: int
+    forward_macs: float  # sums over all clients of this round
+    training_macs: float
+    download_bytes: int
+    upload_bytes: int
+    evaluation: Evaluation | None = None
