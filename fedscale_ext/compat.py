@@ -1,0 +1,108 @@
+"""The only place that knows what FedScale 1.0 needs to be imported on a current Python.
+
+FedScale's installed files stay as they are. What is mended here, each only where it is needed:
+
+* ``wandb`` and three TensorFlow modules of FedScale are imported unconditionally but used only
+  on request: modules that say so when they are used stand in for them where the real ones are
+  not installed. (Standing in for ``tensorflow`` itself would break TensorBoard's writer.)
+* torchvision beside a CPU-only torch cannot load its compiled part and dies on import because
+  the operator ``nms`` is not declared: its signature is declared first. Models and transforms
+  then work; ``torchvision.ops.nms`` and ``torchvision.io`` do not, and nothing here needs them.
+* ``config_parser`` parses ``sys.argv`` when it is imported and evaluates ``use_cuda`` as Python:
+  it only ever sees an argument list that config.py has validated.
+* logging is set up by the constructors of Aggregator and Executor with handlers of FedScale's
+  own; it is left to them.
+"""
+
+import importlib.util
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+# FedScale modules that import tensorflow on import, and the names that FedScale takes from them
+_TENSORFLOW_MODULES = {
+    "fedscale.utils.models.tensorflow_model_provider": "get_tensorflow_model",
+    "fedscale.cloud.internal.tensorflow_model_adapter": "TensorflowModelAdapter",
+    "fedscale.cloud.execution.tensorflow_client": "TensorflowClient",
+}
+_NMS_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_kept_libraries: list[Any] = []  # a torch Library withdraws its operators when it is collected
+
+
+class _Missing:
+    """Stands for a name of a package that is not installed; says so when it is used."""
+
+    def __init__(self, what: str, package: str):
+        self.what, self.package = what, package
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        raise ImportError(f"{self.what} needs the package {self.package}, which is not installed")
+
+
+def _declare_torchvision_operators() -> None:
+    import torch
+
+    if torch.version.cuda is not None or "torchvision" in sys.modules:
+        return
+    library = torch.library.Library("torchvision", "DEF")
+    for schema in _NMS_SCHEMAS:
+        library.define(schema)
+    _kept_libraries.append(library)
+
+
+def _stand_in(name: str, **names: object) -> None:
+    module = ModuleType(name)
+    module.__dict__.update(names)
+    sys.modules[name] = module
+
+
+@contextmanager
+def _argv(arguments: Sequence[str]) -> Iterator[None]:
+    kept, sys.argv = sys.argv, ["fedscale_ext", *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = kept
+
+
+def prepare() -> None:
+    """Make every module of FedScale's PyTorch path importable. Safe to call again."""
+    _declare_torchvision_operators()
+    if importlib.util.find_spec("wandb") is None and "wandb" not in sys.modules:
+        _stand_in("wandb", run=None, init=_Missing("--wandb_token", "wandb"))
+    if importlib.util.find_spec("tensorflow") is None:
+        for module, name in _TENSORFLOW_MODULES.items():
+            if module not in sys.modules:
+                _stand_in(module, **{name: _Missing(f"FedScale's {name}", "tensorflow")})
+    with _argv([]):
+        import fedscale.cloud.config_parser  # noqa: F401  parses an empty command line, not ours
+
+
+def fedscale_parser() -> ArgumentParser:
+    """FedScale's argument parser: the names, types and defaults of its job_conf keys (no torch needed)."""
+    with _argv([]):
+        from fedscale.cloud import config_parser
+    return config_parser.parser
+
+
+def install_arguments(arguments: Namespace) -> None:
+    """Make ``arguments`` what FedScale's modules read as ``parser.args`` in this process."""
+    with _argv([]):
+        from fedscale.cloud import config_parser
+    values = vars(config_parser.args)
+    values.clear()
+    values.update(vars(arguments))
+
+
+def complete_arguments(arguments: Namespace) -> Namespace:
+    """Add what FedScale's config_parser derives after parsing: num_class and the clock factor."""
+    with _argv([]):
+        from fedscale.cloud import config_parser
+    arguments.num_class = config_parser.datasetCategories.get(arguments.data_set, arguments.num_classes)
+    return arguments

@@ -1,0 +1,343 @@
+"""From a YAML file or a command line to a validated JobConfig, and from that to FedScale's arguments.
+
+Both ways in carry the same flat ``key: value`` pairs: a YAML lists them under ``job_conf``, and
+drivers (this package's and FedScale's own) pass each as ``--key value`` to the entry scripts.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedscale_ext import compat
+from fedscale_ext.config_keys import JobKeys
+from fedscale_ext.errors import UserError, did_you_mean
+
+_PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
+_POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
+             "learning_rate", "decay_round", "decay_factor", "overcommitment", "connection_timeout")  # fmt: skip
+_DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
+# keys that say where and how long a job runs, not what it computes
+_NOT_IN_DIGEST = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
+                  "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
+                  "max_message_mb", "checkpoint_interval", "wandb_token"}  # fmt: skip
+
+
+class ClusterKeys(BaseModel):
+    """Top-level keys of a YAML: where processes run and which files are their entries."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ps_ip: str = "127.0.0.1"
+    worker_ips: tuple[str, ...] = ("localhost:[1]",)
+    exp_path: str = "fedscale_ext"
+    aggregator_entry: str = "methods/fedavg.py"
+    executor_entry: str = "methods/fedavg.py"
+    auth: dict[str, Any] = {}
+    setup_commands: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """A validated job.
+
+    ``cluster`` are the YAML's top-level keys, ``job`` the keys of this package, ``fedscale`` every
+    key of FedScale's config_parser with its right type, ``params`` the ``<method>.<name>`` keys as
+    given, ``given`` the flat keys that the user gave (what :func:`to_argv` passes on).
+    """
+
+    cluster: ClusterKeys
+    job: JobKeys
+    fedscale: argparse.Namespace
+    params: Mapping[str, Any]
+    given: Mapping[str, Any]
+    source: Path | None = None
+
+    def method_params(self, method: str) -> dict[str, Any]:
+        """The hyperparameters given for ``method``, by their bare names."""
+        prefix = f"{method}."
+        return {key[len(prefix) :]: value for key, value in self.params.items() if key.startswith(prefix)}
+
+    def echo(self) -> dict[str, Any]:
+        """Every setting of the job as one flat JSON object."""
+        return {**vars(self.fedscale), **self.job.model_dump(), **self.params}
+
+    def digest(self) -> str:
+        """SHA-256 of what decides the job's result; places, ports and the number of rounds are left out."""
+        echo = {key: value for key, value in self.echo().items() if key not in _NOT_IN_DIGEST}
+        return hashlib.sha256(json.dumps(echo, sort_keys=True, default=str).encode()).hexdigest()
+
+    def entry_paths(self) -> tuple[Path, Path]:
+        """Files of the aggregator's and the executors' entry; below ``exp_path``, else below this package."""
+        return self._entry(self.cluster.aggregator_entry), self._entry(self.cluster.executor_entry)
+
+    def _entry(self, entry: str) -> Path:
+        exp_path = Path(_expand("exp_path", self.cluster.exp_path))
+        package_parent = Path(__file__).resolve().parents[1]
+        for root in (exp_path, package_parent / exp_path):
+            if (root / entry).is_file():
+                return (root / entry).resolve()
+        raise UserError(
+            f"entry {entry!r} is not below exp_path {exp_path}; set exp_path to the folder it lies in"
+        )
+
+
+def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
+    """Read a YAML (a path, or the name of a shipped configuration) and apply ``key=value`` overrides.
+
+    Raises UserError for a missing file, broken YAML, unknown keys and values of a wrong type.
+    """
+    path = _find(conf)
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise UserError(
+            f"{path} is not valid YAML{where}: {getattr(error, 'problem', None) or error}"
+        ) from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path} must hold keys such as ps_ip and job_conf, not {type(data).__name__}")
+    if data.get("use_container"):
+        raise UserError(
+            f"{path}: use_container is served by FedScale's own driver only; remove it to run here"
+        )
+    flat = _flatten(data.pop("job_conf", None), path)
+    cluster = dict(data)
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {override}: write it as key=value")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        (cluster if key in ClusterKeys.model_fields else flat)[key] = value
+    if cluster.get("worker_ips") and not isinstance(cluster["worker_ips"], list):
+        cluster["worker_ips"] = [cluster["worker_ips"]]
+    return make_config(cluster, flat, path)
+
+
+def make_config(cluster: Mapping[str, Any], flat: Mapping[str, Any], source: Path | None = None) -> JobConfig:
+    """Validate top-level and job_conf keys, given as mappings."""
+    where = str(source) if source else "the configuration"
+    actions = _fedscale_actions()
+    own, theirs, params = {}, {}, {}
+    for key, value in flat.items():
+        if "." in key:
+            params[key] = _expand(key, value)
+        elif key in JobKeys.model_fields:
+            own[key] = _none(_expand(key, value))
+        elif key in actions:
+            theirs[key] = value
+        else:
+            raise UserError(
+                f"{where}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"
+            )
+    for key in cluster:
+        if key not in ClusterKeys.model_fields:
+            known = [*ClusterKeys.model_fields, "job_conf"]
+            raise UserError(f"{where}: unknown key {key!r}{did_you_mean(str(key), known)}")
+    clean = {key: value for key, value in cluster.items() if value is not None}
+    # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
+    if "ps_ip" in clean:
+        theirs.setdefault("ps_ip", clean["ps_ip"])
+    config = JobConfig(
+        cluster=_validated(ClusterKeys, clean, where),
+        job=_validated(JobKeys, own, where),
+        fedscale=_fedscale_namespace(theirs, actions, where),
+        params=params,
+        given=dict(flat),
+        source=source,
+    )
+    executor_slots(config)
+    return config
+
+
+def from_argv(argv: Sequence[str]) -> JobConfig:
+    """The configuration that a driver passed to an entry script as ``--key value`` or ``--key=value``."""
+    flat: dict[str, Any] = {}
+    key = None
+    for token in argv:
+        if token.startswith("--") and len(token) > 2:
+            key, equals, value = token[2:].partition("=")
+            flat[key] = [value] if equals else []
+        elif key is None:
+            raise UserError(f"unexpected argument {token!r}: arguments are --key value")
+        else:
+            flat[key].append(token)
+    return make_config({}, {key: " ".join(words) if words else True for key, words in flat.items()})
+
+
+def to_argv(config: JobConfig, **extra: Any) -> list[str]:
+    """``--key=value`` for every key that the user gave and for ``extra``; :func:`from_argv` reads it back."""
+    pairs = {"ps_ip": config.fedscale.ps_ip, **config.given, **extra}
+    return [f"--{key}={_as_text(value)}" for key, value in pairs.items()]
+
+
+def with_values(config: JobConfig, **values: Any) -> JobConfig:
+    """The same job with some job_conf keys set anew, validated again."""
+    cluster = {key: value for key, value in config.cluster.model_dump().items() if key != "ps_ip"}
+    cluster["worker_ips"] = list(config.cluster.worker_ips)
+    changed = make_config(cluster, {"ps_ip": config.fedscale.ps_ip, **config.given, **values}, config.source)
+    return replace(changed, cluster=config.cluster)
+
+
+def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
+    """One (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``."""
+    slots = []
+    for worker in config.cluster.worker_ips:
+        match = re.fullmatch(r"\s*([^\s:\[\]]+)\s*:\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*", worker)
+        if not match:
+            raise UserError(
+                f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU"
+            )
+        for gpu, count in enumerate(match[2].split(",")):
+            slots += [(match[1], gpu)] * int(count)
+    if not slots:
+        raise UserError("worker_ips asks for no executor: give at least one slot, as in localhost:[1]")
+    return slots
+
+
+def executor_configs(config: JobConfig) -> str:
+    """FedScale's ``--executor_configs`` argument."""
+    return "=".join(worker.replace(" ", "") for worker in config.cluster.worker_ips)
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Configurations that come with the package, by name."""
+    here = Path(__file__).resolve()
+    for folder in (here.parent / "benchmark_configs", here.parents[1] / "benchmark_configs"):
+        if folder.is_dir():
+            return {path.stem: path for path in sorted(folder.glob("*.yml"))}
+    return {}
+
+
+def _find(conf: str | Path) -> Path:
+    path = Path(conf).expanduser()
+    if path.is_file():
+        return path
+    shipped = shipped_configs()
+    if str(conf) in shipped:
+        return shipped[str(conf)]
+    raise UserError(f"no configuration {str(conf)!r}: give a path, or one of {', '.join(shipped) or 'none shipped'}"
+                    + did_you_mean(str(conf), shipped))  # fmt: skip
+
+
+def _flatten(job_conf: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(job_conf, list) or not all(isinstance(entry, dict) for entry in job_conf):
+        raise UserError(f"{path}: job_conf must be a list of one-key maps, as in '- rounds: 100'")
+    flat: dict[str, Any] = {}
+    for entry in job_conf:
+        flat.update({str(key): value for key, value in entry.items()})
+    return flat
+
+
+def _validated(model: type, values: Mapping[str, Any], where: str) -> Any:
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise UserError(f"{where}: key {key!r} is {first['input']!r}: {first['msg'].lower()}") from None
+
+
+def _fedscale_actions() -> dict[str, argparse.Action]:
+    parser = compat.fedscale_parser()
+    return {option[2:]: action for action in parser._actions for option in action.option_strings
+            if option.startswith("--") and option != "--help"}  # fmt: skip
+
+
+def _fedscale_namespace(
+    given: Mapping[str, Any], actions: Mapping[str, argparse.Action], where: str
+) -> argparse.Namespace:
+    values = {action.dest: action.default for action in actions.values()}
+    values["use_cuda"] = True
+    values.update(_DEFAULTS)
+    for key, value in given.items():
+        try:
+            values[actions[key].dest] = _typed(key, value, actions[key])
+        except (TypeError, ValueError):
+            kind = getattr(actions[key].type, "__name__", "bool" if actions[key].nargs == 0 else "text")
+            raise UserError(f"{where}: key {key!r} is {value!r}, which is not of type {kind}") from None
+        choices = actions[key].choices
+        if choices and values[actions[key].dest] not in choices:
+            raise UserError(f"{where}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")
+    for key in _POSITIVE:
+        if not (math.isfinite(values[key]) and values[key] > 0):
+            raise UserError(f"{where}: key {key!r} is {values[key]!r}; it must be above zero")
+    if not 0 <= int(values["ps_port"]) < 65536:
+        raise UserError(
+            f"{where}: key 'ps_port' is {values['ps_port']!r}; it must lie in 0..65535 (0 picks a free one)"
+        )
+    for key in _PATH_KEYS:
+        if values[key] is not None:
+            values[key] = os.path.expanduser(values[key])
+    return compat.complete_arguments(argparse.Namespace(**values))
+
+
+def _typed(key: str, value: Any, action: argparse.Action) -> Any:
+    value = _none(_expand(key, value))
+    if value is None:
+        if action.default is None:
+            return None
+        raise ValueError
+    if key == "use_cuda" or action.type is bool or action.nargs == 0:
+        return _boolean(value)
+    if action.nargs == "+":
+        words = (
+            value
+            if isinstance(value, list)
+            else str(value).replace("[", " ").replace("]", " ").replace(",", " ").split()
+        )
+        return [action.type(word) for word in words]  # type: ignore[operator]
+    if isinstance(value, bool) or isinstance(value, (list, dict)):
+        raise ValueError
+    if action.type is int:
+        number = float(value)
+        if number != int(number):
+            raise ValueError
+        return int(number)
+    if key == "ps_port":
+        return "0" if value == "auto" else str(int(value))
+    return action.type(value) if callable(action.type) else str(value)
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "yes", "on", "1"):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise ValueError
+
+
+def _none(value: Any) -> Any:
+    return None if isinstance(value, str) and value in ("None", "null") else value
+
+
+def _expand(key: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    expanded = os.path.expandvars(value)
+    missing = re.search(r"\$\{?([A-Za-z_]\w*)", expanded)
+    if missing:
+        raise UserError(
+            f"key {key!r} names ${missing[1]}, which is not set in the environment: export it first"
+        )
+    return expanded
+
+
+def _as_text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,45 @@
+"""The configuration keys that this package adds to FedScale's, in one place."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class JobKeys(BaseModel):
+    """New ``job_conf`` keys. A method's own hyperparameters are ``<method>.<name>`` keys beside them.
+
+    FedScale's keys keep their names, meaning and defaults (``fedscale.cloud.config_parser``), but
+    for ``device_conf_file``, whose default here is ``resampled``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    method: str = Field("fedavg", description="method that trains: `fedscale methods` lists them")
+    seed: int = Field(1, ge=0, description="seed of every random draw of the job")
+    capacity_rule: Literal["deadline", "computation"] = Field(
+        "deadline", description="how a device's speed bounds the MACs of its model"
+    )
+    reference_macs: float = Field(
+        3.0e8, gt=0, description="forward MACs of the model that the trace's ms/sample were measured with"
+    )
+    deadline_s: float | None = Field(
+        None, gt=0, description="deadline of rule `deadline`; default: the weakest client's time for the base"
+    )
+    capacity_spread: float = Field(
+        32.0, ge=1, description="largest ratio of two capacities under rule `computation`"
+    )
+    test_split: float = Field(
+        0.2, ge=0, lt=1, description="share of a client's samples held out where the data has no test.csv"
+    )
+    unit_size: int = Field(5, ge=1, description="work items handed to an executor at once")
+    evaluation_batch: int = Field(512, ge=1, description="test samples of one forward pass")
+    client_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the clients' SGD")
+    client_weight_decay: float = Field(5e-4, ge=0, description="weight decay of the clients' SGD")
+    prox_mu: float = Field(0.0, ge=0, description="FedProx term added to the objective of any method")
+    clip_norm: float | None = Field(None, gt=0, description="gradient clipping norm of the clients")
+    record_internals: bool = Field(False, description="write what the method's equations used each round")
+    checkpoint_interval: int = Field(10, ge=1, description="rounds between two checkpoints")
+    resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")
+    unit_timeout_s: float = Field(600.0, gt=0, description="longest wait for the next finished work unit")
+    register_timeout_s: float = Field(120.0, gt=0, description="longest wait for all executors to register")
+    max_message_mb: int = Field(256, ge=1, description="largest message accepted from an executor")
