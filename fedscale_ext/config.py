@@ -86,9 +86,7 @@ class JobConfig:
         for root in (exp_path, package_parent / exp_path):
             if (root / entry).is_file():
                 return (root / entry).resolve()
-        raise UserError(
-            f"entry {entry!r} is not below exp_path {exp_path}; set exp_path to the folder it lies in"
-        )
+        raise UserError(f"entry {entry!r} is not below exp_path {exp_path}; set exp_path to the folder it lies in")
 
 
 def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
@@ -102,15 +100,11 @@ def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        raise UserError(
-            f"{path} is not valid YAML{where}: {getattr(error, 'problem', None) or error}"
-        ) from None
+        raise UserError(f"{path} is not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
     if not isinstance(data, dict):
         raise UserError(f"{path} must hold keys such as ps_ip and job_conf, not {type(data).__name__}")
     if data.get("use_container"):
-        raise UserError(
-            f"{path}: use_container is served by FedScale's own driver only; remove it to run here"
-        )
+        raise UserError(f"{path}: use_container is served by FedScale's own driver only; remove it to run here")
     flat = _flatten(data.pop("job_conf", None), path)
     cluster = dict(data)
     for override in overrides:
@@ -134,7 +128,7 @@ def make_config(cluster: Mapping[str, Any], flat: Mapping[str, Any], source: Pat
     own, theirs, params = {}, {}, {}
     for key, value in flat.items():
         if "." in key:
-            params[key] = _expand(key, value)
+            params[key] = _scalar(_expand(key, value))
         elif key in JobKeys.model_fields:
             own[key] = _none(_expand(key, value))
         elif key in actions:
@@ -198,9 +192,7 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
     for worker in config.cluster.worker_ips:
         match = re.fullmatch(r"\s*([^\s:\[\]]+)\s*:\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*", worker)
         if not match:
-            raise UserError(
-                f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU"
-            )
+            raise UserError(f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU")
         for gpu, count in enumerate(match[2].split(",")):
             slots += [(match[1], gpu)] * int(count)
     if not slots:
@@ -299,8 +291,8 @@ def _typed(key: str, value: Any, action: argparse.Action) -> Any:
             if isinstance(value, list)
             else str(value).replace("[", " ").replace("]", " ").replace(",", " ").split()
         )
-        return [action.type(word) for word in words]  # type: ignore[operator]
-    if isinstance(value, bool) or isinstance(value, (list, dict)):
+        return [action.type(word) for word in words]  # type: ignore[operator, misc]
+    if isinstance(value, (bool, list, dict)):
         raise ValueError
     if action.type is int:
         number = float(value)
@@ -323,6 +315,18 @@ def _boolean(value: Any) -> bool:
     raise ValueError
 
 
+def _scalar(value: Any) -> Any:
+    """A number, truth value or None written as text, as on a command line; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    return {"true": True, "false": False, "none": None, "null": None}.get(value.lower(), value)
+
+
 def _none(value: Any) -> Any:
     return None if isinstance(value, str) and value in ("None", "null") else value
 
@@ -333,9 +337,7 @@ def _expand(key: str, value: Any) -> Any:
     expanded = os.path.expandvars(value)
     missing = re.search(r"\$\{?([A-Za-z_]\w*)", expanded)
     if missing:
-        raise UserError(
-            f"key {key!r} names ${missing[1]}, which is not set in the environment: export it first"
-        )
+        raise UserError(f"key {key!r} names ${missing[1]}, which is not set in the environment: export it first")
     return expanded
 
 
