@@ -1,0 +1,395 @@
+"""One round in the order in which the data flows: select, assign, schedule, train, collect,
+aggregate, evolve, evaluate, record. Methods subclass it and fill in the hooks."""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fedscale.cloud.logger.aggregator_logging as aggregator_logging
+import numpy as np
+import torch
+from fedscale.cloud import commons
+from overrides import overrides
+
+from fedscale_ext import models
+from fedscale_ext.config import JobConfig
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.params import make_params
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.population.capacity import capacities
+from fedscale_ext.population.population import Population, load_population
+from fedscale_ext.population.selection import select
+from fedscale_ext.runtime import checkpoint, events, wire
+from fedscale_ext.runtime.board import Unit
+from fedscale_ext.runtime.checks import fault_in_counts, fault_in_state
+from fedscale_ext.runtime.coordinator import Coordinator
+from fedscale_ext.runtime.evaluation import COLUMNS, gather, pairs_to_test
+from fedscale_ext.runtime.records import JobRecords
+from fedscale_ext.runtime.schedule import Schedule, schedule_round
+from fedscale_ext.runtime.work import Evaluation, EvaluationPlan, RoundRecord, Task, Update, WorkItem
+from fedscale_ext.streams import stream
+
+
+class MultiModelAggregator(Coordinator):
+    """Base of every method. Hooks are called in the order in which they stand below.
+
+    Hooks may use ``params`` (an instance of ``Params``), ``config``, ``seed``, ``task``,
+    ``population``, ``capacity`` (float64 [clients], MACs per sample), ``pool``, ``history`` (the
+    records of finished rounds), :meth:`initial_spec` and :meth:`record`.
+    """
+
+    Params: ClassVar[type]
+
+    def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
+        self.params = make_params(self.Params, config)
+        super().__init__(config, emit)
+        self.seed = config.job.seed
+        self.log_dir = Path(aggregator_logging.logDir).parent
+        self.history: list[RoundRecord] = []
+        self._internals: dict[str, Any] = {}
+
+    # ---- hooks ----
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Put the first model or models into the pool."""
+        raise NotImplementedError
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """What each participant trains; called before the virtual clock decides who counts."""
+        raise NotImplementedError
+
+    def aggregate(self, round: int, updates: list[Update]) -> None:
+        """Turn the round's checked updates, sorted by client, into new server state."""
+        raise NotImplementedError
+
+    def evolve(self, round: int) -> None:
+        """Transform, distil, generate; nothing by default."""
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Which model each client is served, and which global models are tested beside."""
+        raise NotImplementedError
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """What a checkpoint holds beside the pool: tensors and JSON."""
+        return {}, {}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+
+    def finished(self, round: int) -> str | None:
+        """Why the job is done before its last round, or None."""
+        return None
+
+    # ---- what hooks may use ----
+
+    def initial_spec(self) -> ModelSpec:
+        """The spec of the configuration's ``model`` for this task."""
+        return models.named_spec(self.args.model, self.task.input_shape, self.task.num_classes)
+
+    def record(self, name: str, value: Any) -> None:
+        """Keep a figure of this round for internals.jsonl, where ``record_internals`` asks for it."""
+        if self.config.job.record_internals:
+            self._internals[name] = value
+
+    # ---- the job ----
+
+    @overrides
+    def run(self) -> dict[str, Any]:
+        """Train ``rounds`` rounds, test the final models and write the results; returns the summary."""
+        self.started = time.monotonic()
+        try:
+            self.setup_env()
+            self.init_control_communication()
+            info = self.wait_for_executors()
+            self.task = self._task(info.data, info.train_sizes, info.test_sizes)
+            self.data_info = info.data
+            self.init_model()
+            self.records = JobRecords(self)
+            first = self._resume() + 1
+            self.emit(self._ready())
+            for number in range(first, self.args.rounds + 1):
+                reason = self._run_round(number)
+                if reason is not None:
+                    break
+            return self.records.finish()
+        finally:
+            self.stop()
+
+    @overrides
+    def setup_env(self) -> None:
+        """Nothing global is seeded: every draw has a stream of its own."""
+
+    @overrides
+    def init_model(self) -> None:
+        """Population, capacities, and the method's first models."""
+        args, job = self.args, self.config.job
+        self.population = load_population(
+            self.task.num_clients, args.device_conf_file, args.device_avail_file, self.seed
+        )
+        smallest = models.cost(self.initial_spec())
+        self.capacity = capacities(
+            self.population,
+            job.capacity_rule,
+            smallest,
+            local_steps=args.local_steps,
+            batch_size=args.batch_size,
+            reference_macs=job.reference_macs,
+            deadline_s=job.deadline_s,
+            spread=job.capacity_spread,
+        )
+        sizes = self.task.train_sizes
+        self.eligible = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
+        if not self.eligible.all():
+            self._notice(
+                f"{int((~self.eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less} "
+                f"or more than filter_more={args.filter_more:g} training samples and never train"
+            )
+        if args.num_participants > self.eligible.sum():
+            raise UserError(
+                f"num_participants {args.num_participants} is above the {int(self.eligible.sum())} clients that may "
+                "train; lower it, or lower filter_less"
+            )
+        self.init_state(self.population, self.task)
+
+    def _run_round(self, number: int) -> str | None:
+        self.round = number
+        began = time.monotonic()
+        self._internals = {}
+        selected, offered = self._select(number)
+        schedule = schedule_round(
+            self.assign(number, selected),
+            self.pool,
+            self.population,
+            self.task,
+            clock_s=self.global_virtual_clock,
+            collect=self.args.num_participants,
+            reference_macs=self.config.job.reference_macs,
+        )
+        updates, failed = self._train(number, schedule)
+        self.round_duration = schedule.duration_s
+        self.global_virtual_clock += schedule.duration_s
+        record = self._round_record(number, schedule, updates, failed, len(selected), offered)
+        if updates:
+            self.aggregate(number, updates)
+            self.evolve(number)
+        reason = self.finished(number)
+        last = number == self.args.rounds or reason is not None
+        if last or number == 1 or number % self.args.eval_interval == 0:
+            record.evaluation = self._evaluate(number)
+        record.models = len(self.pool)
+        record.wall_s = time.monotonic() - began
+        self.history.append(record)
+        self.records.round(record, self._internals)
+        if last or number % self.config.job.checkpoint_interval == 0:
+            self._checkpoint(number)
+        if reason is not None:
+            self._notice(f"stopped after round {number}: {reason}")
+        return reason
+
+    def _select(self, number: int) -> tuple[np.ndarray, int]:
+        """Participants among the clients online now; waits in virtual time until somebody is."""
+        availability = self.population.availability
+        online = self.eligible
+        if availability is not None:
+            online = self.eligible & availability.online(self.global_virtual_clock)
+            if not online.any():
+                then = availability.next_online(self.global_virtual_clock, self.eligible)
+                if then is None:
+                    raise UserError("no client that may train is ever online: check device_avail_file and filter_less")
+                self.global_virtual_clock = then
+                online = self.eligible & availability.online(then)
+        wanted = int(self.args.num_participants * self.args.overcommitment)
+        rng = stream(self.seed, self.args.sample_seed, number, "select")
+        return select(online, wanted, rng), int(online.sum())
+
+    def _train(self, number: int, schedule: Schedule) -> tuple[list[Update], Counter[str]]:
+        units = self._train_units(schedule)
+        items = {item.client: item for item in schedule.items}
+        updates: list[Update] = []
+        failed: Counter[str] = Counter()
+        for header, sections in self.run_units(units):
+            for place, result in enumerate(header["results"]):
+                item = items.pop(result["client"], None)
+                if item is None:
+                    failed["not asked for"] += 1
+                    continue
+                fault, update = self._checked(number, item, result, sections.get(str(place)))
+                if update is None:
+                    failed[str(fault)] += 1
+                    logging.warning(f"round {number}: update of client {item.client} dropped: {fault}")
+                else:
+                    updates.append(update)
+        failed["missing from its unit"] += len(items)
+        failed += Counter()  # drops the zero
+        if schedule.items and not updates:
+            raise UserError(f"round {number}: every client failed, first: {next(iter(failed))}; see the executors' log")
+        return sorted(updates, key=lambda update: update.client), failed
+
+    def _train_units(self, schedule: Schedule) -> list[Unit]:
+        """Units of clients of one model, the costliest first; the number of executors plays no part."""
+        by_model: dict[str, list[WorkItem]] = {}
+        for item in schedule.items:
+            by_model.setdefault(item.model, []).append(item)
+        size = self.config.job.unit_size
+        chunks = [
+            (key, group[start : start + size])
+            for key, group in by_model.items()
+            for start in range(0, len(group), size)
+        ]
+        chunks.sort(key=lambda chunk: -self.pool[chunk[0]].cost.forward_macs * len(chunk[1]))
+        return [
+            self.make_unit(
+                commons.CLIENT_TRAIN,
+                [key],
+                learning_rate=self.learning_rate(self.round),
+                items=[
+                    {"client": item.client, "model": item.model, "objective": dict(item.objective)} for item in group
+                ],
+            )
+            for key, group in chunks
+        ]
+
+    def learning_rate(self, number: int) -> float:
+        """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
+        args = self.args
+        return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
+
+    def _checked(
+        self, number: int, item: WorkItem, result: Mapping[str, Any], section: bytes | None
+    ) -> tuple[str | None, Update | None]:
+        """The update in a result, or why there is none."""
+        if "failed" in result:
+            return str(result["failed"]), None
+        if section is None:
+            return "it came without a state", None
+        samples = int(self.task.train_sizes[item.client - 1])
+        most = self.task.local_steps * min(self.task.batch_size, samples)
+        try:
+            state = wire.bytes_to_tensors(section)
+        except wire.WireError as error:
+            return str(error), None
+        fault = fault_in_counts(dict(result), samples, most) or fault_in_state(state, self.pool[item.model].state)
+        if fault is not None:
+            return fault, None
+        return None, Update(
+            item=item,
+            round=number,
+            attempt=1,
+            state=state,
+            samples=samples,
+            trained=result["trained"],
+            steps=result["steps"],
+            loss=float(result["loss"]),
+            utility=float(result["utility"]),
+        )
+
+    def _evaluate(self, number: int) -> Evaluation:
+        plan = self.evaluation_plan()
+        pieces = pairs_to_test(plan, self.task)
+        units = [self.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
+        figures: dict[tuple[str, int], np.ndarray] = {}
+        for (key, clients), (_, sections) in zip(pieces, self.run_units(units), strict=True):
+            columns = wire.bytes_to_tensors(sections["figures"])
+            rows = np.stack([columns[name].numpy() for name in COLUMNS], axis=1)
+            figures.update({(key, client): row for client, row in zip(clients, rows, strict=True)})
+        return gather(number, plan, self.task, figures)
+
+    def _round_record(
+        self,
+        number: int,
+        schedule: Schedule,
+        updates: list[Update],
+        failed: Counter[str],
+        selected: int,
+        offered: int,
+    ) -> RoundRecord:
+        costs = [(update, self.pool[update.item.model].cost) for update in updates]
+        weight = sum(update.trained for update in updates)
+        loss = math.fsum(update.loss * update.trained for update in updates) / weight if weight else math.nan
+        return RoundRecord(
+            round=number,
+            virtual_clock_s=self.global_virtual_clock,
+            round_duration_s=schedule.duration_s,
+            client_durations_s=[float(duration) for duration in schedule.durations_s],
+            wall_s=0.0,
+            selected=selected,
+            participants=[update.client for update in updates],
+            assignments=dict(Counter(update.item.model for update in updates)),
+            offline=schedule.offline + int(self.eligible.sum()) - offered,
+            stragglers=schedule.stragglers,
+            failed=dict(failed),
+            train_loss=loss,
+            learning_rate=self.learning_rate(number),
+            models=len(self.pool),
+            forward_macs=float(sum(update.trained * cost.forward_macs for update, cost in costs)),
+            training_macs=float(sum(update.trained * cost.training_macs for update, cost in costs)),
+            download_bytes=sum(self.pool[item.model].cost.bytes for item in schedule.items),
+            upload_bytes=sum(cost.bytes for _, cost in costs),
+        )
+
+    def _task(self, data: dict[str, Any], train_sizes: np.ndarray, test_sizes: np.ndarray) -> Task:
+        channels, height, width = data["input_shape"]
+        return Task(
+            input_shape=(channels, height, width),
+            num_classes=data["num_classes"],
+            train_sizes=train_sizes,
+            test_sizes=test_sizes,
+            local_steps=self.args.local_steps,
+            batch_size=self.args.batch_size,
+        )
+
+    def _checkpoint(self, number: int) -> None:
+        tensors, data = self.state()
+        pool = [
+            {"key": model.key, "spec": model.spec.to_json(), "version": model.version} for model in self.pool
+        ]
+        tensors = {f"method/{name}": tensor for name, tensor in tensors.items()}
+        for model in self.pool:
+            tensors.update({f"pool/{model.key}/{name}": tensor for name, tensor in model.state.items()})
+        checkpoint.save(
+            self.log_dir / "checkpoints",
+            number,
+            tensors,
+            {"clock_s": self.global_virtual_clock, "pool": pool, "method": data, "records": self.records.state()},
+            self.config.digest(),
+        )
+
+    def _resume(self) -> int:
+        """Take back the last checkpoint where ``resume`` asks for it; the round it was written after."""
+        if not self.config.job.resume:
+            return 0
+        found = checkpoint.load_latest(self.log_dir / "checkpoints", self.config.digest())
+        if found is None:
+            raise UserError(f"nothing to resume: {self.log_dir / 'checkpoints'} holds no checkpoint; start without --resume")
+        self.pool.clear()
+        for entry in found.data["pool"]:
+            prefix = f"pool/{entry['key']}/"
+            state = {name[len(prefix) :]: t for name, t in found.tensors.items() if name.startswith(prefix)}
+            self.pool.add(entry["key"], ModelSpec.from_json(entry["spec"]), state).version = entry["version"]
+        own = {name[len("method/") :]: t for name, t in found.tensors.items() if name.startswith("method/")}
+        self.load_state(own, found.data["method"])
+        self.global_virtual_clock = found.data["clock_s"]
+        self.history = self.records.load_state(found.data["records"], found.round)
+        self._notice(f"resumed after round {found.round}")
+        return found.round
+
+    def _ready(self) -> dict[str, Any]:
+        kind = "generated" if self.data_info["generated"] else "real"
+        return {
+            "event": "ready",
+            "clients": self.task.num_clients,
+            "executors": len(self.executors),
+            "data": f"{kind}: {self.data_info['name']}",
+            "population": self.population.source,
+            "model": self.args.model,
+            "rounds": self.args.rounds,
+            "log_dir": str(self.log_dir),
+        }
+
+    def _notice(self, message: str) -> None:
+        logging.info(message)
+        self.emit({"event": "notice", "message": message})

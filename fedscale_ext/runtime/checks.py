@@ -1,0 +1,36 @@
+"""Whether what came over the wire is an update of the model that was handed out."""
+
+import math
+from typing import Any
+
+import torch
+
+from fedscale_ext.runtime.work import State
+
+
+def fault_in_state(state: State, reference: State) -> str | None:
+    """Why ``state`` cannot replace ``reference``: names, shape, dtype or a value that is not finite; else None."""
+    if state.keys() != reference.keys():
+        odd = sorted(state.keys() ^ reference.keys())[0]
+        return f"tensor {odd!r} is {'missing' if odd in reference else 'not of this model'}"
+    for name, tensor in state.items():
+        if tensor.shape != reference[name].shape or tensor.dtype != reference[name].dtype:
+            return f"tensor {name!r} has another shape or type than the model's"
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return f"tensor {name!r} is not finite"
+    return None
+
+
+def fault_in_counts(result: dict[str, Any], expected_samples: int, most_trained: int) -> str | None:
+    """Why the figures beside an update cannot be right, else None."""
+    for name in ("samples", "trained", "steps"):
+        if not isinstance(result.get(name), int) or isinstance(result[name], bool) or result[name] < 0:
+            return f"count {name!r} is not a whole number"
+    for name in ("loss", "utility"):
+        if not isinstance(result.get(name), int | float) or not math.isfinite(result[name]):
+            return f"figure {name!r} is not finite"
+    if result["samples"] != expected_samples:
+        return f"it reports {result['samples']} samples, the client has {expected_samples}"
+    if not 0 < result["trained"] <= most_trained:
+        return f"it reports {result['trained']} trained samples of at most {most_trained}"
+    return None

@@ -1,0 +1,20 @@
+"""What a job says while it runs: JSON lines for the driver that started it, or a function's argument."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Emit = Callable[[dict[str, Any]], None]
+EVENTS_VARIABLE = "FEDSCALE_EXT_EVENTS"
+
+
+def print_event(event: dict[str, Any]) -> None:
+    """One JSON line on standard output where a driver asked for it; silence otherwise."""
+    if os.environ.get(EVENTS_VARIABLE):
+        print(json.dumps(event, default=str), file=sys.stdout, flush=True)
+
+
+def ignore_event(event: dict[str, Any]) -> None:
+    """For callers who want no progress."""

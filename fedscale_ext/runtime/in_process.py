@@ -1,0 +1,95 @@
+"""A whole job in this process: the same classes over a channel that encodes and decodes the same bytes."""
+
+import threading
+from typing import Any
+
+import grpc
+import torch
+
+from fedscale_ext.config import JobConfig, with_values
+from fedscale_ext.errors import UserError
+from fedscale_ext.runtime.events import Emit, ignore_event
+from fedscale_ext.runtime.launch import prepare_process
+
+
+class _Context:
+    """What a service method sees of a call."""
+
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise ConnectionError(f"{code.name}: {details}")
+
+
+class _Stub:
+    """FedScale's client stub without a network: every message becomes bytes and back."""
+
+    def __init__(self, service: Any):
+        self._service = service
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._service, name)
+
+        def call(request: Any, **_: Any) -> Any:
+            arrived = type(request).FromString(request.SerializeToString())
+            reply = method(arrived, _Context())
+            return type(reply).FromString(reply.SerializeToString())
+
+        return call
+
+
+class _Communicator:
+    """Stands where an executor has its connection."""
+
+    def __init__(self, service: Any):
+        self.stub = _Stub(service)
+
+    def connect_to_server(self) -> None:
+        """Connected from the start."""
+
+    def close_sever_connection(self) -> None:
+        """Nothing to close; the name is FedScale's."""
+
+
+def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, Any]:
+    """Run a job with one executor in a thread of this process; returns the summary.
+
+    The result does not depend on the number of executors, so one is enough, and models that draw
+    from torch's global generator stay undisturbed. Raises UserError for bad input.
+    """
+    config = with_values(config, num_executors=1, this_rank=0)
+    prepare_process(config)
+    from fedscale_ext.methods import executor_class, method_class
+
+    threads = torch.get_num_threads()
+    aggregator = _without_port(method_class(config.job.method))(config, emit)
+    failure: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            executor = executor_class(config.job.method)(with_values(config, this_rank=1))
+            executor.aggregator_communicator = _Communicator(aggregator)
+            executor.run()
+        except BaseException as error:
+            failure.append(error)
+            aggregator.give_up()
+
+    worker = threading.Thread(target=execute, name="executor", daemon=True)
+    worker.start()
+    try:
+        return aggregator.run()
+    except UserError:
+        if failure:
+            raise failure[0] from None
+        raise
+    finally:
+        worker.join()
+        torch.set_num_threads(threads)
+
+
+def _without_port(aggregator_class: type) -> type:
+    """The same aggregator, listening nowhere."""
+
+    class InProcessAggregator(aggregator_class):  # type: ignore[misc, valid-type]
+        def init_control_communication(self) -> None:
+            self.executors = [0]
+
+    return InProcessAggregator

@@ -1,0 +1,72 @@
+"""What the entry scripts of methods call: one process of a job, from its command line to its exit code."""
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext import compat
+from fedscale_ext.config import JobConfig, from_argv
+from fedscale_ext.errors import UserError
+from fedscale_ext.runtime.events import print_event
+from fedscale_ext.runtime.parent_pipe import exit_with_parent
+
+
+def run_aggregator() -> None:
+    """Run this process as the job's aggregator; exits 0 only when the job finished."""
+    _main(_aggregator)
+
+
+def run_executor() -> None:
+    """Run this process as one of the job's executors."""
+    _main(_executor)
+
+
+def run_rank() -> None:
+    """Run this process as aggregator (``--this_rank=0``) or executor, for a method of one file."""
+    _main(lambda config: _aggregator(config) if config.fedscale.this_rank == 0 else _executor(config))
+
+
+def prepare_process(config: JobConfig) -> None:
+    """Make FedScale importable and let its modules see the job's arguments."""
+    compat.prepare()
+    compat.install_arguments(config.fedscale)
+
+
+def _aggregator(config: JobConfig) -> None:
+    from fedscale_ext.methods import method_class
+
+    method_class(config.job.method)(config).run()
+
+
+def _executor(config: JobConfig) -> None:
+    from fedscale_ext.methods import executor_class
+
+    executor_class(config.job.method)(config).run()
+
+
+def _main(role: Callable[[JobConfig], Any]) -> None:
+    # a script's folder comes first in sys.path, where the names of its neighbours would shadow packages
+    package = Path(__file__).resolve().parents[1]
+    sys.path[:] = [place for place in sys.path if not Path(place or ".").resolve().is_relative_to(package)]
+    exit_with_parent()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        config = from_argv(sys.argv[1:])
+        prepare_process(config)
+        role(config)
+    except UserError as error:
+        _fail(str(error), 2)
+    except ConnectionError as error:
+        _fail(str(error), 1)
+    except Exception as error:
+        logging.exception("this process ends")
+        _fail(f"{type(error).__name__}: {error}", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    print_event({"event": "error", "message": message, "exit_code": code})
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(code)

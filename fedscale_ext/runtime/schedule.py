@@ -1,0 +1,69 @@
+"""The virtual clock's view of a round: who finishes when, who is late, who has gone offline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.work import Task, WorkItem
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The work items that count, by client, with their clients' durations in virtual seconds."""
+
+    items: list[WorkItem]
+    durations_s: np.ndarray
+    stragglers: int
+    offline: int
+
+    @property
+    def duration_s(self) -> float:
+        """The round lasts until its last counted client is done."""
+        return float(self.durations_s.max(initial=0.0))
+
+
+def schedule_round(
+    items: Sequence[WorkItem],
+    pool: ModelPool,
+    population: Population,
+    task: Task,
+    *,
+    clock_s: float,
+    collect: int,
+    reference_macs: float,
+) -> Schedule:
+    """Keep the ``collect`` fastest clients that are still online when they finish (FedScale's rule).
+
+    Each client's time follows from the MACs and bytes of the model that it trains, and a client
+    with less than a batch of samples trains smaller steps.
+    """
+    items = sorted(items, key=lambda item: item.client)
+    place = np.array([item.client - 1 for item in items], dtype=np.int64)
+    costs = [pool[item.model].cost for item in items]
+    size = np.array([cost.bytes for cost in costs], dtype=np.float64)
+    computation, communication = completion_times(
+        population.computation_ms[place],
+        population.communication_kbps[place],
+        macs=np.array([cost.forward_macs for cost in costs], dtype=np.float64),
+        down_bytes=size,
+        up_bytes=size,
+        local_steps=task.local_steps,
+        batch_size=np.minimum(task.batch_size, task.train_sizes[place]),
+        reference_macs=reference_macs,
+    )
+    durations = computation + communication
+    there = np.ones(len(items), dtype=bool)
+    if population.availability is not None:
+        there = population.availability.online_at(place, clock_s + durations)
+    order = [i for i in np.argsort(durations, kind="stable") if there[i]]
+    kept = sorted(order[:collect])
+    return Schedule(
+        items=[items[i] for i in kept],
+        durations_s=durations[kept],
+        stragglers=len(order) - len(kept),
+        offline=int((~there).sum()),
+    )
