@@ -1,0 +1,19 @@
+"""Architectures: a spec (data) is built, measured and laid out here."""
+
+from fedscale_ext.models.cost import cost
+from fedscale_ext.models.registry import build, family, initial_state, layout, named_spec, parameter_names
+from fedscale_ext.models.spec import Axis, Cost, Layout, ModelSpec
+
+__all__ = [
+    "Axis",
+    "Cost",
+    "Layout",
+    "ModelSpec",
+    "build",
+    "cost",
+    "family",
+    "initial_state",
+    "layout",
+    "named_spec",
+    "parameter_names",
+]

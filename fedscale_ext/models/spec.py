@@ -66,10 +66,13 @@ class Axis:
     length and are indexed by one map); ``role`` is "out" where the tensor produces these channels
     (rows, bias, BatchNorm vectors: copied when the group is widened) and "in" where it consumes
     them (columns: copied and split). ``None`` in place of an Axis is a fixed axis (kernel size).
+    ``repeat`` consecutive entries belong to each channel (a linear layer behind a flattened
+    H x W map has repeat H * W); the axis is ``repeat`` times as long as the group.
     """
 
     group: str
     role: str
+    repeat: int = 1
 
 
 Layout = dict[str, tuple[Axis | None, ...]]

@@ -1,0 +1,240 @@
+"""Networks of NAS-Bench-201 cells (Dong & Yang, ICLR 2020) whose cells can be widened and deepened.
+
+Stem (3x3 convolution, BatchNorm) -> stages of cells, a residual reduction (stride 2) between
+stages -> BatchNorm, ReLU, global average pool, linear. Every convolution on an edge is
+ReLU-Conv-BN. FedTrans transforms cells only; stem, reductions and head stay as they are.
+
+Fields of the spec: ``input_shape`` (C, H, W), ``num_classes``, ``stem`` (width), ``reductions``
+(width behind each reduction) and ``stages``: per stage a tuple of cells
+``(cell_id, genotype, width, adapter)``. All tensors of a cell are named ``cells.<cell_id>.…``,
+which does not change when cells are inserted before it.
+
+``adapter`` says that the channels of a cell are no longer those of its input one by one: edges
+from the input without weights (skip, pool) then carry a 1x1 convolution. Widening sets it on the
+widened cell and on the next one, for good.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.models import nasbench201_modules as modules
+from fedscale_ext.models.genotype import (
+    EDGES,
+    KERNEL,
+    WIDTH_KEEPING,
+    arch_string,
+    identity_genotype,
+    keeps_width,
+    parse,
+)
+from fedscale_ext.models.spec import Axis, Layout, ModelSpec
+
+BASE_GENOTYPE = "|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|nor_conv_1x1~1|none~2|"
+
+
+class Cell(NamedTuple):
+    """One transformable block, as it is written in the spec."""
+
+    cell_id: str
+    genotype: str
+    width: int
+    adapter: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """A cell or (``cell`` is None) a reduction in the order of the forward pass.
+
+    ``name`` is the prefix of its tensors; ``source`` and ``target`` are the channel groups that
+    it reads and writes.
+    """
+
+    name: str
+    cell: Cell | None
+    source: str
+    in_width: int
+    target: str
+    width: int
+
+
+def make(
+    input_shape: Sequence[int], num_classes: int, stem: int, reductions: Sequence[int], stages: Iterable[Iterable[Cell]]
+) -> ModelSpec:
+    """Spec of a network; UserError where its parts do not fit together."""
+    spec = ModelSpec.make(
+        "nasbench201",
+        input_shape=tuple(input_shape),
+        num_classes=num_classes,
+        stem=stem,
+        reductions=tuple(reductions),
+        stages=tuple(tuple(tuple(cell) for cell in stage) for stage in stages),
+    )
+    steps(spec)
+    return spec
+
+
+def base(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+    """FedTrans's initial model for FEMNIST (Appendix A names NAS-Bench-201's base, widths not given):
+    sized by the published storage to about 11k parameters and 2.5 MMACs at 1x28x28, 62 classes."""
+    widths, cells = (8, 16), 2
+    ids = iter(f"c{number}" for number in range(len(widths) * cells))
+    stages = [[Cell(next(ids), BASE_GENOTYPE, width) for _ in range(cells)] for width in widths]
+    return make(input_shape, num_classes, widths[0], widths[1:], stages)
+
+
+NAMED = {"nasbench201_base": base}
+
+
+def _stages(spec: ModelSpec) -> list[list[Cell]]:
+    return [[Cell(*cell) for cell in stage] for stage in spec["stages"]]
+
+
+@lru_cache(maxsize=1024)
+def steps(spec: ModelSpec) -> tuple[Step, ...]:
+    """Cells and reductions in order, with the channel groups between them."""
+    stages, reductions = _stages(spec), spec["reductions"]
+    if len(reductions) != len(stages) - 1:
+        raise UserError(f"nasbench201 spec has {len(stages)} stages and {len(reductions)} reductions; give one less")
+    found: list[Step] = []
+    seen: set[str] = set()
+    group, width = "stem", spec["stem"]
+    for number, stage in enumerate(stages):
+        if number:
+            name = f"reductions.{number - 1}"
+            found.append(Step(name, None, group, width, name, reductions[number - 1]))
+            group, width = name, reductions[number - 1]
+        for cell in stage:
+            genotype = parse(cell.genotype)
+            if cell.cell_id in seen or not cell.cell_id.isidentifier():
+                raise UserError(f"nasbench201 spec: cell id {cell.cell_id!r} is used twice or not a plain name")
+            if not cell.adapter and cell.width != width:
+                raise UserError(
+                    f"nasbench201 spec: cell {cell.cell_id!r} of width {cell.width} follows {width} channels; "
+                    "set its adapter flag"
+                )
+            seen.add(cell.cell_id)
+            name = f"cells.{cell.cell_id}"
+            target = group if keeps_width(genotype) and not cell.adapter else name
+            found.append(Step(name, cell, group, width, target, cell.width))
+            group, width = target, cell.width
+    return tuple(found)
+
+
+def build(spec: ModelSpec) -> nn.Module:
+    """The network of a spec, with torch's own initialisation."""
+    network = modules.Network(spec["input_shape"][0], spec["stem"])
+    width = spec["stem"]
+    for step in steps(spec):
+        if step.cell is None:
+            part: nn.Module = modules.Reduction(step.in_width, step.width)
+        else:
+            part = modules.Cell(parse(step.cell.genotype), step.in_width, step.width, step.cell.adapter)
+        network.append(step.name, part)
+        width = step.width
+    network.finish(width, spec["num_classes"])
+    return network
+
+
+def _conv(name: str, source: str, target: str) -> Layout:
+    return {f"{name}.weight": (Axis(target, "out"), Axis(source, "in"), None, None)}
+
+
+def _norm(name: str, group: str) -> Layout:
+    vector = (Axis(group, "out"),)
+    names = ("weight", "bias", "running_mean", "running_var")
+    return {**{f"{name}.{part}": vector for part in names}, f"{name}.num_batches_tracked": ()}
+
+
+def _conv_bn(name: str, source: str, target: str) -> Layout:
+    return {**_conv(f"{name}.conv", source, target), **_norm(f"{name}.bn", target)}
+
+
+def layout(spec: ModelSpec) -> Layout:
+    """Axes of every tensor; groups "input" and "classes" have fixed lengths."""
+    axes = _conv_bn("stem", "input", "stem")
+    group = "stem"
+    for step in steps(spec):
+        if step.cell is None:
+            axes |= _conv_bn(f"{step.name}.a", step.source, step.target)
+            axes |= _conv_bn(f"{step.name}.b", step.target, step.target)
+            axes |= _conv(f"{step.name}.shortcut", step.source, step.target)
+        else:
+            for (start, end), operation in parse(step.cell.genotype).items():
+                name = f"{step.name}.{modules.edge_name(start, end)}"
+                source = step.source if start == 0 else step.target
+                if operation in KERNEL:
+                    axes |= _conv_bn(name, source, step.target)
+                elif operation in WIDTH_KEEPING and start == 0 and step.cell.adapter:
+                    axes |= _conv(f"{name}.adapter", source, step.target)
+        group = step.target
+    axes |= _norm("head.bn", group)
+    return axes | {
+        "head.linear.weight": (Axis("classes", "out"), Axis(group, "in")),
+        "head.linear.bias": (Axis("classes", "out"),),
+    }
+
+
+# --- What FedTrans's transformer asks of a family with cells ---------------------------------------
+
+
+def _cells(spec: ModelSpec) -> dict[str, Step]:
+    return {step.cell.cell_id: step for step in steps(spec) if step.cell is not None}
+
+
+def cell_ids(spec: ModelSpec) -> tuple[str, ...]:
+    """Ids of the cells in the order of the forward pass."""
+    return tuple(_cells(spec))
+
+
+def cell_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
+    """Channel group that the cell writes, and its width."""
+    step = _cells(spec)[cell_id]
+    return step.target, step.width
+
+
+def _with_stages(spec: ModelSpec, stages: Any) -> ModelSpec:
+    return make(spec["input_shape"], spec["num_classes"], spec["stem"], spec["reductions"], stages)
+
+
+def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
+    """The spec with the cell at ``width`` channels; it and the next cell of its stage get adapters.
+
+    With the present width this only adds adapters, whose matrices are square then.
+    """
+    stages = _stages(spec)
+    for stage in stages:
+        for place, cell in enumerate(stage):
+            if cell.cell_id == cell_id:
+                stage[place] = cell._replace(width=width, adapter=True)
+                if place + 1 < len(stage):
+                    stage[place + 1] = stage[place + 1]._replace(adapter=True)
+    return _with_stages(spec, stages)
+
+
+def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
+    """The spec with cells ``new_ids`` inserted behind the cell, each able to be an identity."""
+    stages = []
+    for stage in _stages(spec):
+        cells = []
+        for cell in stage:
+            cells.append(cell)
+            if cell.cell_id == cell_id:
+                genotype = arch_string(identity_genotype(parse(cell.genotype)))
+                cells += [Cell(new, genotype, cell.width) for new in new_ids]
+        stages.append(cells)
+    return _with_stages(spec, stages)
+
+
+def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:
+    """Tensors that make an inserted cell an exact identity, in training and evaluation, when zero:
+    the BatchNorm scales (and shifts) of the convolutions into its output."""
+    step = _cells(spec)[cell_id]
+    assert step.cell is not None
+    genotype = parse(step.cell.genotype)
+    ends = [f"{step.name}.{modules.edge_name(*edge)}" for edge in EDGES if edge[1] == 3 and genotype[edge] in KERNEL]
+    return [f"{end}.bn.{part}" for end in ends for part in ("weight", "bias")]

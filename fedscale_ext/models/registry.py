@@ -1,0 +1,107 @@
+"""Which families of models there are, and what every family can be asked.
+
+A family is a module with ``NAMED``, ``build`` and ``layout`` (:class:`Family`). Another package
+adds one by an entry point in the group ``fedscale_ext.models`` whose name is the family's and
+whose object is the module.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.models import cnn, nasbench201
+from fedscale_ext.models.spec import Layout, ModelSpec
+
+ENTRY_POINT_GROUP = "fedscale_ext.models"
+
+
+class Family(Protocol):
+    """What the module of a family of models offers.
+
+    ``NAMED``: name -> function of (input_shape, num_classes) giving a spec; ``build``: spec ->
+    module whose forward maps [B, C, H, W] to [B, num_classes]; ``layout``: spec -> the axes of
+    every tensor of the module's state_dict.
+    """
+
+    @property
+    def NAMED(self) -> Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]]: ...  # noqa: D102
+
+    def build(self, spec: ModelSpec) -> nn.Module: ...  # noqa: D102
+
+    def layout(self, spec: ModelSpec) -> Layout: ...  # noqa: D102
+
+
+@lru_cache(maxsize=1)
+def _families() -> dict[str, Family]:
+    own = {"nasbench201": cast(Family, nasbench201), "cnn": cast(Family, cnn)}
+    others = {point.name: cast(Family, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {**others, **own}
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """The end of an error message about an unknown name."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+
+
+def family(spec_or_name: ModelSpec | str) -> Family:
+    """The module of a spec's family, or of a family's name; UserError when there is none."""
+    name = spec_or_name if isinstance(spec_or_name, str) else spec_or_name.family
+    found = _families().get(name)
+    if found is None:
+        raise UserError(f"there is no family of models {name!r}; {did_you_mean(name, list(_families()))}")
+    return found
+
+
+def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+    """The spec of a named model (the conf's ``model``) for inputs (C, H, W); UserError when unknown."""
+    makers = {known: maker for each in _families().values() for known, maker in each.NAMED.items()}
+    if name not in makers:
+        raise UserError(f"there is no model {name!r}; {did_you_mean(name, list(makers))}")
+    if len(input_shape) != 3 or min(input_shape) < 1 or num_classes < 1:
+        raise UserError(
+            f"model {name!r} needs an input shape (C, H, W) and a number of classes, all positive; "
+            f"got {tuple(input_shape)} and {num_classes}"
+        )
+    channels, height, width = input_shape
+    return makers[name]((channels, height, width), num_classes)
+
+
+def build(spec: ModelSpec) -> nn.Module:
+    """A new module of the spec on the current device, in training mode, initialised at random."""
+    return family(spec).build(spec)
+
+
+def skeleton(spec: ModelSpec) -> nn.Module:
+    """The module of the spec on the meta device: names and shapes without memory or random draws."""
+    with torch.device("meta"):
+        return build(spec)
+
+
+@lru_cache(maxsize=1024)
+def parameter_names(spec: ModelSpec) -> tuple[str, ...]:
+    """Names of the trainable tensors, in the order of the state."""
+    return tuple(name for name, tensor in skeleton(spec).named_parameters() if tensor.requires_grad)
+
+
+def layout(spec: ModelSpec) -> Layout:
+    """Axes of every tensor of the spec's state."""
+    return family(spec).layout(spec)
+
+
+def initial_state(spec: ModelSpec, seed: int | torch.Generator) -> dict[str, Tensor]:
+    """Initial parameters and buffers (CPU): equal seeds give equal states, whatever was drawn before.
+
+    The global generator is left as it was.
+    """
+    if isinstance(seed, torch.Generator):
+        seed = int(torch.randint(2**62, (), generator=seed))
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
+        return {name: tensor.detach().clone() for name, tensor in build(spec).state_dict().items()}
