@@ -1,0 +1,80 @@
+"""What a job has cost: computation, network and storage, from its round records.
+
+The published tables do not say whether they count the backward pass, the whole suite of models or
+the network of one round (FedTrans sheet 9.23-9.26), so every reading is written down. MB is 10^6 bytes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.runtime.work import Model, RoundRecord
+
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Sums over all clients and rounds: MACs of training, and bytes as clients see them.
+
+    ``forward_macs`` counts the forward passes of training, ``training_macs`` forward and backward.
+    """
+
+    rounds: int = 0
+    forward_macs: float = 0.0
+    training_macs: float = 0.0
+    download_bytes: int = 0
+    upload_bytes: int = 0
+
+    def plus(self, record: RoundRecord) -> "Spent":
+        """These sums with one more round."""
+        return Spent(
+            self.rounds + 1,
+            self.forward_macs + record.forward_macs,
+            self.training_macs + record.training_macs,
+            self.download_bytes + record.download_bytes,
+            self.upload_bytes + record.upload_bytes,
+        )
+
+    @property
+    def network_mb(self) -> float:
+        """Both directions."""
+        return (self.download_bytes + self.upload_bytes) / MB
+
+    @property
+    def network_per_round_mb(self) -> float:
+        """Both directions, on average over the rounds."""
+        return self.network_mb / self.rounds if self.rounds else 0.0
+
+
+@dataclass(frozen=True)
+class Storage:
+    """``suite_mb``: all models of the pool; ``mean_model_mb``: the model that a client is served, on average."""
+
+    suite_mb: float
+    mean_model_mb: float
+
+
+def spent(records: Iterable[RoundRecord]) -> Spent:
+    """The sums of a job so far."""
+    total = Spent()
+    for record in records:
+        total = total.plus(record)
+    return total
+
+
+def storage(models: Sequence[Model], serve: Sequence[str]) -> Storage:
+    """Storage of a pool whose model ``serve[c - 1]`` goes to client c; NaN mean where nobody is served."""
+    size = {model.key: model.cost.bytes / MB for model in models}
+    served = [size[key] for key in serve]
+    return Storage(sum(size.values()), float(np.mean(served)) if served else float("nan"))
+
+
+def round_completion(records: Iterable[RoundRecord]) -> tuple[float, float]:
+    """Mean and standard deviation in seconds of the time that a client needs for its share of a round,
+    over all clients of all rounds (FedTrans Table 6); NaN where no client took part."""
+    durations = [seconds for record in records for seconds in record.client_durations_s]
+    return (
+        (float(np.mean(durations)), float(np.std(durations))) if durations else (float("nan"), float("nan"))
+    )

@@ -1,0 +1,109 @@
+"""Files that are either whole or absent: atomic writing, and tensors with a digest.
+
+A tensor file is a safetensors file whose metadata holds, beside what the caller gives, ``sha256``:
+the digest of the file itself with that field filled with zeros. safetensors checks the structure
+of a file but not its numbers; the digest finds a single flipped bit anywhere.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+
+from fedscale_ext.errors import UserError
+
+_DIGEST = "sha256"
+_ZEROS = "0" * 64
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write ``content`` to a temporary name beside ``path``, fsync and rename; makes the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and text metadata atomically; equal content gives equal bytes.
+
+    Tensors may share memory or be strided views; each is stored whole.
+    """
+    # a copy, because safetensors refuses tensors that share memory (tied weights)
+    own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    blob = safetensors.torch.save(own)
+    header, body = _split(blob)
+    # safetensors writes metadata in hash order, which would differ from run to run
+    header["__metadata__"] = dict(sorted({**metadata, _DIGEST: _ZEROS}.items()))
+    head = _head(header)
+    digest = _digest(head, body)
+    write_atomic(
+        path, head.replace(f'"{_DIGEST}":"{_ZEROS}"'.encode(), f'"{_DIGEST}":"{digest}"'.encode()) + body
+    )
+
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Tensors and metadata of a file of :func:`write_tensors`; UserError where it is damaged."""
+    try:
+        blob = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        header, body = _split(blob)
+        metadata = {str(key): str(value) for key, value in header["__metadata__"].items()}
+        stated = metadata.pop(_DIGEST)
+        head = blob[: len(blob) - len(body)]
+        if _digest(head.replace(stated.encode(), _ZEROS.encode(), 1), body) != stated:
+            raise ValueError("its sha256 differs from the one that it states")
+        tensors = safetensors.torch.load(blob)
+    except (ValueError, KeyError, AttributeError, TypeError, safetensors.SafetensorError) as error:
+        reason = f"its header lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{path} is damaged or no file of this program: {reason}") from None
+    return tensors, metadata
+
+
+def _split(blob: bytes) -> tuple[dict, memoryview]:
+    """Header and tensor bytes of a safetensors file: u64 length, JSON, bytes."""
+    length = int.from_bytes(blob[:8], "little")
+    if len(blob) < 8 or length > len(blob) - 8:
+        raise ValueError("it is cut off in its header")
+    try:
+        return json.loads(blob[8 : 8 + length]), memoryview(blob)[8 + length :]
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise ValueError("its header is not JSON") from None
+
+
+def _head(header: dict) -> bytes:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensor bytes start at a multiple of eight
+    return len(text).to_bytes(8, "little") + text
+
+
+def _digest(head: bytes, body: memoryview) -> str:
+    sha = hashlib.sha256(head)
+    sha.update(body)
+    return sha.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    # makes the rename itself last through a power cut; not every platform can open a folder
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

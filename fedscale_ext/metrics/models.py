@@ -1,0 +1,39 @@
+"""Models on disk: a safetensors file each, with the spec that builds it."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.files import read_tensors, write_tensors
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.runtime.work import Model, State
+
+FOLDER = "models"
+
+
+def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
+    """Write ``directory/models/<key>.safetensors`` for each model; returns the paths in that order.
+
+    The metadata holds ``spec`` (JSON), ``key``, ``version`` and a digest of the file. Characters of a
+    key that a file name cannot hold are percent-encoded.
+    """
+    paths = []
+    for model in models:
+        path = directory / FOLDER / f"{quote(model.key, safe=' ')}.safetensors"
+        spec = json.dumps(model.spec.to_json(), sort_keys=True)
+        write_tensors(path, model.state, {"spec": spec, "key": model.key, "version": str(model.version)})
+        paths.append(path)
+    return paths
+
+
+def load_model(path: Path) -> tuple[ModelSpec, State]:
+    """Spec and state of a file of :func:`save_models`; UserError where it is missing or damaged."""
+    tensors, metadata = read_tensors(path)
+    try:
+        return ModelSpec.from_json(json.loads(metadata["spec"])), tensors
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{path} holds tensors but no model spec: it was not written by save_models"
+        ) from None

@@ -1,0 +1,101 @@
+"""What a job writes while it runs: header.json, metrics.jsonl, internals.jsonl and TensorBoard."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from fedscale_ext.metrics.cost import Spent, spent
+from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.metrics.jsonable import line, plain
+from fedscale_ext.metrics.records import read_lines, read_records, record_to_json
+from fedscale_ext.metrics.tensorboard import write_round
+from fedscale_ext.runtime.work import RoundRecord
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+HEADER, METRICS, INTERNALS = "header.json", "metrics.jsonl", "internals.jsonl"
+
+
+class Recorder:
+    """Appends one JSON line per round to ``log_dir/metrics.jsonl``, flushed, so that a killed job keeps it.
+
+    ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) says what the job is and becomes
+    header.json. ``internals`` tells whether internals.jsonl is written. A new job calls
+    ``truncate_after(0)``, a resumed one ``truncate_after(round of the checkpoint)``; without either,
+    rounds are appended to what the folder holds, and a round that it already holds is a ValueError.
+    """
+
+    def __init__(self, log_dir: Path, *, header: dict[str, Any], internals: bool) -> None:
+        self.log_dir = log_dir
+        self._internals = internals
+        self._files: dict[str, TextIO] = {}
+        self.last_round = 0
+        self.spent = Spent()
+        write_atomic(log_dir / HEADER, json.dumps(plain(header), indent=2, ensure_ascii=False) + "\n")
+        self._resume_from(read_records(log_dir / METRICS))
+
+    def round(self, record: RoundRecord) -> None:
+        """Write a finished round; rounds come in rising order."""
+        if record.round <= self.last_round:
+            raise ValueError(f"round {record.round} after round {self.last_round}: call truncate_after first")
+        self._append(METRICS, record_to_json(record))
+        self.last_round = record.round
+        self.spent = self.spent.plus(record)
+
+    def internals(self, round: int, values: Mapping[str, Any]) -> None:
+        """Write what a method's equations used and gave in this round; nothing unless enabled."""
+        if self._internals and values:
+            self._append(INTERNALS, {"round": round, **values} | {"round": round})
+
+    def tensorboard(self, writer: "SummaryWriter", record: RoundRecord) -> None:
+        """Show the round that was written last on TensorBoard."""
+        write_round(writer, record, self.spent)
+
+    def truncate_after(self, round: int, writer: "SummaryWriter | None" = None) -> list[RoundRecord]:
+        """Forget all rounds after ``round`` in both files and return the kept records.
+
+        With a ``writer`` the kept rounds are also written to TensorBoard; clear the folder before it
+        is opened (:func:`fedscale_ext.metrics.tensorboard.drop_events`).
+        """
+        self.close()
+        for name in (METRICS, INTERNALS):
+            path = self.log_dir / name
+            if path.exists():
+                kept = [line(data) + "\n" for data in read_lines(path) if data["round"] <= round]
+                write_atomic(path, "".join(kept))
+        records = read_records(self.log_dir / METRICS)
+        self._resume_from(records)
+        if writer is not None:
+            total = Spent()
+            for record in records:
+                total = total.plus(record)
+                write_round(writer, record, total)
+        return records
+
+    def close(self) -> None:
+        """Close the files; a later write opens them again."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _resume_from(self, records: list[RoundRecord]) -> None:
+        self.last_round = records[-1].round if records else 0
+        self.spent = spent(records)
+
+    def _append(self, name: str, data: Mapping[str, Any]) -> None:
+        text = line(data) + "\n"  # first, so that a value that cannot be written leaves no half line
+        if name not in self._files:
+            self._files[name] = _open_whole(self.log_dir / name)
+        self._files[name].write(text)
+        self._files[name].flush()
+
+
+def _open_whole(path: Path) -> TextIO:
+    """Open for appending, without the half line that a killed process may have left."""
+    if path.exists():
+        content = path.read_bytes()
+        if not content.endswith(b"\n") and content:
+            write_atomic(path, content[: content.rfind(b"\n") + 1])
+    return path.open("a", encoding="utf-8")

@@ -1,0 +1,123 @@
+"""Checkpoints: a round's server state in one file that is either whole or refused.
+
+A checkpoint is a tensor file (safetensors with a digest of the whole file, metrics/files.py) named
+after its round. The JSON part is stored as a tensor of bytes, because a safetensors header is limited
+to 100 MB. Nothing in it is executable.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.files import read_tensors, write_tensors
+
+_NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
+_JSON = "checkpoint.json"  # name of the tensor of JSON bytes
+_PREFIX = "tensor."  # before the caller's names, so that none can collide with it
+_FORMAT = "1"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """State of the server after ``round``."""
+
+    round: int
+    tensors: dict[str, torch.Tensor]
+    data: Any
+
+
+def save(
+    directory: Path,
+    round: int,
+    tensors: Mapping[str, torch.Tensor],
+    data: Any,
+    config_digest: str,
+    keep: int = 2,
+) -> Path:
+    """Write the checkpoint of ``round`` atomically, then remove all but the newest ``keep``.
+
+    ``data`` is JSON: dicts with text keys, lists, tuples (which come back as lists), numbers, text,
+    True, False, None; floats come back exactly, NaN and infinities included. TypeError for anything
+    else. Checkpoints of later rounds belong to a course of the job that was left, and are removed.
+    """
+    _check(data, "data")
+    body = torch.frombuffer(bytearray(json.dumps(data, separators=(",", ":")), "utf-8"), dtype=torch.uint8)
+    content = {_JSON: body, **{_PREFIX + name: tensor for name, tensor in tensors.items()}}
+    metadata = {"format": _FORMAT, "round": str(round), "config_digest": config_digest}
+    path = directory / f"checkpoint-{round:06d}.safetensors"
+    write_tensors(path, content, metadata)
+    rounds = _rounds(directory)
+    kept = [other for other in rounds if other <= round][-keep:]
+    for other, old in rounds.items():
+        if other not in kept:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def load_latest(directory: Path, config_digest: str) -> Checkpoint | None:
+    """The newest checkpoint of ``directory``, None where there is none.
+
+    UserError where it is damaged, of another format, or of a job with another configuration; the
+    sentence names the checkpoint before it, which is never taken silently.
+    """
+    rounds = _rounds(directory)
+    if not rounds:
+        return None
+    newest, *older = sorted(rounds, reverse=True)
+    path = rounds[newest]
+    before = (
+        f"delete it to resume from {rounds[older[0]].name} of round {older[0]}"
+        if older
+        else "no checkpoint is before it; start the job anew without --resume"
+    )
+    try:
+        tensors, metadata = read_tensors(path)
+        if metadata.get("format") != _FORMAT or metadata.get("round") != str(newest):
+            raise UserError(f"{path} is no checkpoint of round {newest} in format {_FORMAT}")
+    except UserError as error:
+        raise UserError(f"{error}; {before}") from None
+    if metadata["config_digest"] != config_digest:
+        raise UserError(
+            f"{path} was written by a job with another configuration (digest {metadata['config_digest'][:12]}, "
+            f"this one has {config_digest[:12]}); resume with the configuration that it was started with, or "
+            f"start anew without --resume"
+            + (f"; the one before it is {rounds[older[0]].name}" if older else "")
+        )
+    data = json.loads(tensors.pop(_JSON).numpy().tobytes())
+    return Checkpoint(newest, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, data)
+
+
+def clear(directory: Path) -> None:
+    """Remove all checkpoints of ``directory``: a new job starts there."""
+    for path in _rounds(directory).values():
+        path.unlink(missing_ok=True)
+
+
+def _rounds(directory: Path) -> dict[int, Path]:
+    """Round -> file, in rising order; other files in the folder are left alone."""
+    found = {}
+    if directory.is_dir():
+        for path in directory.iterdir():
+            if match := _NAME.fullmatch(path.name):
+                found[int(match[1])] = path
+    return dict(sorted(found.items()))
+
+
+def _check(data: Any, where: str) -> None:
+    """TypeError for what json.dumps would refuse, or change without a word (keys that are no text)."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where} has the key {key!r}; JSON keys are text")
+            _check(value, f"{where}[{key!r}]")
+    elif isinstance(data, list | tuple):
+        for index, value in enumerate(data):
+            _check(value, f"{where}[{index}]")
+    elif data is not None and not isinstance(data, str | int | float):
+        raise TypeError(f"{where} is a {type(data).__name__}, which is not JSON")
