@@ -1,0 +1,185 @@
+"""summary.json: what a job was, what it reached and what it cost."""
+
+import dataclasses
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import fedscale_ext
+from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
+from fedscale_ext.metrics.cost import round_completion, spent, storage
+from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.runtime.work import Evaluation, Model, RoundRecord
+
+SUMMARY = "summary.json"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides a result, and the platform; "absent" for a package without metadata."""
+    try:
+        fedscale = metadata.version("fedscale")
+    except metadata.PackageNotFoundError:
+        fedscale = "absent"
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "fedscale": fedscale,
+        "fedscale_ext": fedscale_ext.__version__,
+        "platform": platform.platform(),
+    }
+
+
+def job_header(
+    *,
+    job_name: str,
+    method: str,
+    params: Any,
+    config: Mapping[str, Any],
+    seed: int,
+    data_name: str,
+    data_generated: bool,
+    data_digest: str,
+    population: str,
+    num_clients: int,
+) -> dict[str, Any]:
+    """What a job is, for header.json and the head of summary.json.
+
+    ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
+    configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
+    """
+    return {
+        "job_name": job_name,
+        "method": method,
+        "params": plain(params),
+        "seed": seed,
+        "data": {"name": data_name, "generated": data_generated, "digest": data_digest},
+        "population": population,
+        "num_clients": num_clients,
+        "versions": versions(),
+        "config": plain(config),
+    }
+
+
+def summarise(
+    header: Mapping[str, Any],
+    records: Sequence[RoundRecord],
+    models: Sequence[Model],
+    *,
+    lineage: Mapping[str, Any] | None = None,
+    stopped: str | None = None,
+    wall_s: float | None = None,
+) -> dict[str, Any]:
+    """The summary of a job as JSON values.
+
+    ``records`` are all its rounds, the last evaluation in them its result; ``lineage`` maps a model's
+    key to where it comes from; ``stopped`` says why the job ended before its last round; ``wall_s``
+    is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
+    is right for a resumed job). Accuracies are in [0, 1]; figures that do not exist are None.
+    """
+    evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
+    losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
+    completion_mean, completion_std = round_completion(records)
+    last = records[-1] if records else None
+    summary = {
+        **header,
+        "rounds": last.round if last else 0,
+        "stopped": stopped,
+        "accuracy": _accuracy(evaluation),
+        "loss": {
+            "train": losses[-1] if losses else None,
+            "test": accuracy(evaluation).loss if evaluation else None,
+        },
+        "cost": _cost(records, models, evaluation),
+        "time": {
+            "virtual_s": last.virtual_clock_s if last else 0.0,
+            "wall_s": sum(record.wall_s for record in records) if wall_s is None else wall_s,
+            "round_completion_mean_s": completion_mean,
+            "round_completion_std_s": completion_std,
+        },
+        "clients": _clients(records, evaluation, int(header["num_clients"])),
+        "models": _models(models, lineage or {}, evaluation),
+    }
+    return plain(summary)
+
+
+def write_summary(directory: Path, summary: Mapping[str, Any]) -> Path:
+    """Write ``directory/summary.json`` atomically."""
+    path = directory / SUMMARY
+    write_atomic(path, json.dumps(plain(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return path
+
+
+def _accuracy(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    if evaluation is None:
+        return None
+    return {
+        "round": evaluation.round,
+        **dataclasses.asdict(accuracy(evaluation)),
+        "named": {
+            title: {"accuracy": top1, "loss": loss} for title, (top1, loss) in evaluation.named.items()
+        },
+        "per_client": client_accuracy(evaluation),  # index: client - 1
+        "served": list(evaluation.serve),
+    }
+
+
+def _cost(
+    records: Sequence[RoundRecord], models: Sequence[Model], evaluation: Evaluation | None
+) -> dict[str, Any]:
+    total = spent(records)
+    stored = storage(models, evaluation.serve if evaluation else ())
+    return {
+        "forward_macs": total.forward_macs,
+        "training_macs": total.training_macs,
+        "download_bytes": total.download_bytes,
+        "upload_bytes": total.upload_bytes,
+        "network_total_mb": total.network_mb,
+        "network_per_round_mb": total.network_per_round_mb,
+        "storage_suite_mb": stored.suite_mb,
+        "mean_model_mb": stored.mean_model_mb,
+    }
+
+
+def _clients(
+    records: Sequence[RoundRecord], evaluation: Evaluation | None, num_clients: int
+) -> dict[str, Any]:
+    """Counts; a client that failed in three rounds counts three times."""
+    failed: Counter[str] = Counter()
+    for record in records:
+        failed.update(record.failed)
+    return {
+        "total": num_clients,
+        "took_part": len({client for record in records for client in record.participants}),
+        "participations": sum(len(record.participants) for record in records),
+        "failed": dict(failed),
+        "failed_total": failed.total(),
+        "stragglers": sum(record.stragglers for record in records),
+        "offline": sum(record.offline for record in records),
+        "untested": accuracy(evaluation).untested if evaluation else num_clients,
+    }
+
+
+def _models(
+    models: Sequence[Model], lineage: Mapping[str, Any], evaluation: Evaluation | None
+) -> list[dict[str, Any]]:
+    serves = Counter(evaluation.serve if evaluation else ())
+    return [
+        {
+            "key": model.key,
+            "spec": model.spec.to_json(),
+            "cost": dataclasses.asdict(model.cost),
+            "version": model.version,
+            "serves": serves[model.key],
+            "lineage": lineage.get(model.key),
+        }
+        for model in models
+    ]

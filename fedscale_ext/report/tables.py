@@ -1,0 +1,150 @@
+"""A job's summary as a table for the terminal and as summary.md."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.metrics.files import write_atomic
+
+Rows = list[tuple[str, str]]
+MARKDOWN = "summary.md"
+
+
+def summary_table(summary: Mapping[str, Any]) -> Rows:
+    """(name, value) rows of a summary; the first says which data the result is for, and whether it was generated."""
+    return [
+        data_row(summary),
+        ("method", f"{summary['method']}, seed {summary['seed']}"),
+        ("population", f"{summary['num_clients']:,} clients, devices {summary['population']}"),
+        (
+            "rounds",
+            str(summary["rounds"]) + (f", stopped: {summary['stopped']}" if summary["stopped"] else ""),
+        ),
+        *_accuracy_rows(summary),
+        *_cost_rows(summary),
+        *_client_rows(summary["clients"]),
+    ]
+
+
+def data_row(header: Mapping[str, Any]) -> tuple[str, str]:
+    """The row that names the data, as GENERATED or real."""
+    data = header["data"]
+    return (
+        "data",
+        f"{data['name']} (GENERATED data, not real)" if data["generated"] else f"{data['name']} (real)",
+    )
+
+
+def model_table(summary: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row per model: key, family, forward MACs per sample, parameters, size, clients served, lineage."""
+    return [
+        {
+            "model": model["key"],
+            "family": model["spec"]["family"],
+            "MACs": quantity(model["cost"]["forward_macs"]),
+            "parameters": quantity(model["cost"]["parameters"]),
+            "size": f"{model['cost']['bytes'] / 1e6:.3f} MB",
+            "clients served": f"{model['serves']:,}",
+            "from": _lineage(model["lineage"]),
+        }
+        for model in summary["models"]
+    ]
+
+
+def markdown(summary: Mapping[str, Any]) -> str:
+    """The summary and its models as Markdown tables."""
+    rows = "\n".join(f"| {name} | {_cell(value)} |" for name, value in summary_table(summary))
+    text = f"# {summary['job_name']}\n\n| | |\n|---|---|\n{rows}\n"
+    if models := model_table(summary):
+        head = list(models[0])
+        body = "\n".join("| " + " | ".join(map(_cell, model.values())) + " |" for model in models)
+        text += f"\n## Models\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n{body}\n"
+    versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
+    return f"{text}\nWritten with {versions}.\n"
+
+
+def write_markdown(directory: Path, summary: Mapping[str, Any]) -> Path:
+    """Write ``directory/summary.md`` atomically."""
+    path = directory / MARKDOWN
+    write_atomic(path, markdown(summary))
+    return path
+
+
+def quantity(value: float) -> str:
+    """A number with three digits and an SI letter: 2.51 M, 1.20 P."""
+    for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {letter}"
+    return f"{value:.3g}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration for people: 8.2 s, 12 min 5 s, 3 h 20 min."""
+    if value is None:
+        return "–"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def percent(value: float | None) -> str:
+    """A share in [0, 1] as per cent; a dash where there is none."""
+    return "–" if value is None else f"{100 * value:.2f} %"
+
+
+def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
+    result, loss = summary["accuracy"], summary["loss"]
+    train = "–" if loss["train"] is None else f"{loss['train']:.4f}"
+    if result is None or not result["tested"]:
+        return [("client accuracy", "no client was tested"), ("training loss", train)]
+    worst = (
+        f"worst {percent(result['worst'])} (client {result['worst_client']}), best {percent(result['best'])}"
+    )
+    return [
+        ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
+        ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
+        ("  over samples", percent(result["sample_weighted"])),
+        *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
+        ("loss", f"training {train}, test {loss['test']:.4f}"),
+    ]
+
+
+def _cost_rows(summary: Mapping[str, Any]) -> Rows:
+    cost, time = summary["cost"], summary["time"]
+    mean = "–" if cost["mean_model_mb"] is None else f"{cost['mean_model_mb']:.3f} MB"
+    completion = seconds(time["round_completion_mean_s"])
+    if time["round_completion_std_s"] is not None:
+        completion += f" ± {seconds(time['round_completion_std_s'])}"
+    return [
+        ("computation", f"{quantity(cost['training_macs'])}MACs forward and backward "
+                        f"({quantity(cost['forward_macs'])}MACs forward)"),
+        ("network", f"{cost['network_total_mb']:,.1f} MB, {cost['network_per_round_mb']:,.2f} MB a round"),
+        ("models", f"{len(summary['models'])} in {cost['storage_suite_mb']:.3f} MB, a client is served {mean}"),
+        ("virtual time", f"{seconds(time['virtual_s'])}; a client's round takes {completion}"),
+        ("wall time", seconds(time["wall_s"])),
+    ]  # fmt: skip
+
+
+def _client_rows(clients: Mapping[str, Any]) -> Rows:
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(clients["failed"].items()))
+    failed = f"{clients['failed_total']:,} failed" + (f" ({reasons})" if reasons else "")
+    return [
+        ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
+        ("left out", f"{failed}, {clients['stragglers']:,} stragglers, {clients['offline']:,} offline, "
+                     f"{clients['untested']:,} untested"),
+    ]  # fmt: skip
+
+
+def _lineage(value: Any) -> str:
+    if value is None:
+        return "–"
+    return (
+        ", ".join(f"{key}: {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
+    )
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
