@@ -37,8 +37,8 @@ def _positions(spec: ModelSpec) -> int:
     return (height // 4) * (width // 4)
 
 
-def _named(
-    widths: tuple[int, int], kernels: tuple[int, int], hidden: int, shape: tuple[int, ...], classes: int
+def _spec(
+    widths: tuple[int, int], kernels: tuple[int, int], hidden: int, shape: tuple[int, int, int], classes: int
 ) -> ModelSpec:
     return ModelSpec.make("cnn", input_shape=shape, num_classes=classes, widths=widths, kernels=kernels, hidden=hidden)
 

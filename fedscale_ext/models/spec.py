@@ -29,6 +29,7 @@ class ModelSpec:
 
     @classmethod
     def make(cls, family: str, /, **fields: Any) -> "ModelSpec":
+        """A spec of a family from named values; lists become tuples."""
         return cls(family, tuple(sorted((name, _freeze(value)) for name, value in fields.items())))
 
     def __getitem__(self, name: str) -> Any:
@@ -38,13 +39,16 @@ class ModelSpec:
         raise KeyError(f"{self.family} spec has no field {name!r}")
 
     def replace(self, **fields: Any) -> "ModelSpec":
+        """A copy with some fields set anew."""
         return ModelSpec.make(self.family, **{**dict(self.fields), **fields})
 
     def to_json(self) -> dict[str, Any]:
+        """JSON values from which :meth:`from_json` makes an equal spec."""
         return {"family": self.family, "fields": {name: _thaw(value) for name, value in self.fields}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ModelSpec":
+        """Inverse of :meth:`to_json`."""
         return cls.make(str(data["family"]), **dict(data["fields"]))
 
 
