@@ -1,0 +1,6 @@
+"""Parts of models: which entries a submodel holds, taking them out, putting them back, averaging them."""
+
+from fedscale_ext.submodels.coverage import Coverage, coverage, extract, insert, prefix
+from fedscale_ext.submodels.mean import CountMean, count_mean
+
+__all__ = ["CountMean", "Coverage", "count_mean", "coverage", "extract", "insert", "prefix"]
