@@ -19,6 +19,7 @@ from fedscale_ext import models
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.params import make_params
+from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population, load_population
@@ -46,6 +47,9 @@ class MultiModelAggregator(Coordinator):
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params = make_params(self.Params, config)
+        args = config.fedscale
+        # FedScale opens its TensorBoard writer at once; a resumed job shows its kept rounds anew
+        drop_events(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator"))
         super().__init__(config, emit)
         self.seed = config.job.seed
         self.log_dir = Path(aggregator_logging.logDir).parent
@@ -84,6 +88,10 @@ class MultiModelAggregator(Coordinator):
         """Why the job is done before its last round, or None."""
         return None
 
+    def lineage(self) -> dict[str, Any]:
+        """Where each model of the pool comes from, for the summary; JSON by model key."""
+        return {}
+
     # ---- what hooks may use ----
 
     def initial_spec(self) -> ModelSpec:
@@ -106,16 +114,17 @@ class MultiModelAggregator(Coordinator):
             self.init_control_communication()
             info = self.wait_for_executors()
             self.task = self._task(info.data, info.train_sizes, info.test_sizes)
-            self.data_info = info.data
+            self.data_info = {**info.data, "digest": info.digest}
             self.init_model()
             self.records = JobRecords(self)
-            first = self._resume() + 1
+            done = self._resume()
+            self.history = self.records.begin(done)
             self.emit(self._ready())
-            for number in range(first, self.args.rounds + 1):
-                reason = self._run_round(number)
-                if reason is not None:
-                    break
-            return self.records.finish()
+            stopped = None
+            while done < self.args.rounds and stopped is None:
+                done += 1
+                stopped = self._run_round(done)
+            return self.records.finish(stopped)
         finally:
             self.stop()
 
@@ -344,9 +353,7 @@ class MultiModelAggregator(Coordinator):
 
     def _checkpoint(self, number: int) -> None:
         tensors, data = self.state()
-        pool = [
-            {"key": model.key, "spec": model.spec.to_json(), "version": model.version} for model in self.pool
-        ]
+        pool = [{"key": model.key, "spec": model.spec.to_json(), "version": model.version} for model in self.pool]
         tensors = {f"method/{name}": tensor for name, tensor in tensors.items()}
         for model in self.pool:
             tensors.update({f"pool/{model.key}/{name}": tensor for name, tensor in model.state.items()})
@@ -354,7 +361,7 @@ class MultiModelAggregator(Coordinator):
             self.log_dir / "checkpoints",
             number,
             tensors,
-            {"clock_s": self.global_virtual_clock, "pool": pool, "method": data, "records": self.records.state()},
+            {"clock_s": self.global_virtual_clock, "pool": pool, "method": data},
             self.config.digest(),
         )
 
@@ -364,7 +371,9 @@ class MultiModelAggregator(Coordinator):
             return 0
         found = checkpoint.load_latest(self.log_dir / "checkpoints", self.config.digest())
         if found is None:
-            raise UserError(f"nothing to resume: {self.log_dir / 'checkpoints'} holds no checkpoint; start without --resume")
+            raise UserError(
+                f"nothing to resume: {self.log_dir / 'checkpoints'} holds no checkpoint; start without --resume"
+            )
         self.pool.clear()
         for entry in found.data["pool"]:
             prefix = f"pool/{entry['key']}/"
@@ -373,7 +382,6 @@ class MultiModelAggregator(Coordinator):
         own = {name[len("method/") :]: t for name, t in found.tensors.items() if name.startswith("method/")}
         self.load_state(own, found.data["method"])
         self.global_virtual_clock = found.data["clock_s"]
-        self.history = self.records.load_state(found.data["records"], found.round)
         self._notice(f"resumed after round {found.round}")
         return found.round
 

@@ -20,7 +20,7 @@ def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]
     A client's samples run once per model, also where the model it is served is a named one too.
     """
     tested = [int(client) for client in np.flatnonzero(task.test_sizes > 0) + 1]
-    wanted: dict[str, list[int]] = {key: tested for key in plan.named.values()}
+    wanted: dict[str, list[int]] = dict.fromkeys(plan.named.values(), tested)
     for client in tested:
         key = plan.serve[client - 1]
         if key not in plan.named.values():
@@ -40,7 +40,9 @@ def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]
 
 
 @torch.no_grad()
-def test_clients(model: nn.Module, data: DataSet, clients: Sequence[int], batch: int, device: torch.device) -> np.ndarray:
+def test_clients(
+    model: nn.Module, data: DataSet, clients: Sequence[int], batch: int, device: torch.device
+) -> np.ndarray:
     """float64 [clients, 3]: correct, among the first five, and summed loss over each client's test samples."""
     model.eval()
     rows = [data.test_rows(client) for client in clients]
@@ -57,9 +59,7 @@ def test_clients(model: nn.Module, data: DataSet, clients: Sequence[int], batch:
     return sums.numpy()
 
 
-def gather(
-    round: int, plan: EvaluationPlan, task: Task, figures: Mapping[tuple[str, int], np.ndarray]
-) -> Evaluation:
+def gather(round: int, plan: EvaluationPlan, task: Task, figures: Mapping[tuple[str, int], np.ndarray]) -> Evaluation:
     """Reduce figures per (model key, client) to what each client is served and to the named models."""
     columns = np.zeros((task.num_clients, len(COLUMNS)))
     tested = np.flatnonzero(task.test_sizes > 0) + 1

@@ -1,0 +1,90 @@
+"""What a job writes down while it runs and when it ends; the one place where results leave the runtime."""
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.models import save_models
+from fedscale_ext.metrics.recorder import Recorder
+from fedscale_ext.metrics.summary import job_header, summarise, write_summary
+from fedscale_ext.report.plots import plot_job
+from fedscale_ext.report.tables import summary_table, write_markdown
+from fedscale_ext.runtime import checkpoint
+from fedscale_ext.runtime.work import RoundRecord
+
+if TYPE_CHECKING:
+    from fedscale_ext.runtime.aggregator import MultiModelAggregator
+
+
+class JobRecords:
+    """Round records to metrics.jsonl, TensorBoard and the driver; summary, models and plot at the end."""
+
+    def __init__(self, aggregator: "MultiModelAggregator"):
+        self._job = job = aggregator
+        config, data = job.config, job.data_info
+        self.header = job_header(
+            job_name=config.fedscale.job_name,
+            method=config.job.method,
+            params=dataclasses.asdict(job.params),
+            config=config.echo(),
+            seed=job.seed,
+            data_name=data["name"],
+            data_generated=data["generated"],
+            data_digest=data["digest"],
+            population=job.population.source,
+            num_clients=job.task.num_clients,
+        )
+        self.recorder = Recorder(job.log_dir, header=self.header, internals=config.job.record_internals)
+
+    def begin(self, after_round: int) -> list[RoundRecord]:
+        """Forget what an earlier run wrote after ``after_round`` (0: all of it); the records kept."""
+        if after_round == 0:
+            checkpoint.clear(self._job.log_dir / "checkpoints")
+        return self.recorder.truncate_after(after_round, self._job.log_writer)
+
+    def round(self, record: RoundRecord, internals: dict[str, Any]) -> None:
+        """Write and announce a finished round."""
+        self.recorder.round(record)
+        self.recorder.internals(record.round, internals)
+        self.recorder.tensorboard(self._job.log_writer, record)
+        self._job.emit(
+            {
+                "event": "round",
+                "round": record.round,
+                "rounds": self._job.args.rounds,
+                "participants": len(record.participants),
+                "models": record.models,
+                "assignments": record.assignments,
+                "loss": record.train_loss,
+                "accuracy": accuracy(record.evaluation).mean if record.evaluation else None,
+                "virtual_clock_s": record.virtual_clock_s,
+                "wall_s": record.wall_s,
+            }
+        )
+
+    def finish(self, stopped: str | None) -> dict[str, Any]:
+        """Write summary.json, summary.md, the models and the plot; announce and return the summary."""
+        job = self._job
+        self.recorder.close()
+        summary = summarise(
+            self.header,
+            job.history,
+            list(job.pool),
+            lineage=job.lineage(),
+            stopped=stopped,
+            wall_s=time.monotonic() - job.started,
+        )
+        write_summary(job.log_dir, summary)
+        write_markdown(job.log_dir, summary)
+        save_models(job.log_dir, job.pool)
+        plot = plot_job(job.log_dir)
+        job.emit(
+            {
+                "event": "summary",
+                "summary": {name: value for name, value in summary.items() if name not in ("config", "models")},
+                "table": summary_table(summary),
+                "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
+            }
+        )
+        return summary
