@@ -1,0 +1,58 @@
+"""Families whose models consist of transformable cells (FedTrans): what they offer beyond a family.
+
+All tensors of a cell are named ``cells.<cell_id>.…``; ids stay the same across descendants.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol, cast
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.models.registry import Family, family, parameter_names, skeleton
+from fedscale_ext.models.spec import ModelSpec
+
+
+class CellFamily(Family, Protocol):
+    """A family with cells; see :mod:`fedscale_ext.models.nasbench201` for each function's meaning."""
+
+    def cell_ids(self, spec: ModelSpec) -> tuple[str, ...]: ...  # noqa: D102
+
+    def cell_group(self, spec: ModelSpec, cell_id: str) -> tuple[str, int]: ...  # noqa: D102
+
+    def widened(self, spec: ModelSpec, cell_id: str, width: int) -> ModelSpec: ...  # noqa: D102
+
+    def deepened(self, spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec: ...  # noqa: D102
+
+    def identity_zeros(self, spec: ModelSpec, cell_id: str) -> list[str]: ...  # noqa: D102
+
+
+def cell_family(spec: ModelSpec) -> CellFamily:
+    """The module of the spec's family; UserError when its models have no cells."""
+    module = family(spec)
+    if not hasattr(module, "cell_ids"):
+        raise UserError(
+            f"models of the family {spec.family!r} have no cells to widen or deepen; "
+            "use a model that has, such as nasbench201_base"
+        )
+    return cast(CellFamily, module)
+
+
+def cell_of(name: str) -> str | None:
+    """Id of the cell that a tensor belongs to; None for stem, reductions and head."""
+    kind, _, rest = name.partition(".")
+    return rest.partition(".")[0] if kind == "cells" else None
+
+
+@lru_cache(maxsize=1024)
+def _cell_parameters(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+    module, counts = skeleton(spec), dict.fromkeys(cell_family(spec).cell_ids(spec), 0)
+    for name in parameter_names(spec):
+        cell = cell_of(name)
+        if cell is not None:
+            counts[cell] += module.get_parameter(name).numel()
+    return tuple(counts.items())
+
+
+def cell_parameters(spec: ModelSpec) -> dict[str, int]:
+    """Number of trainable parameters of each cell, in the order of the forward pass."""
+    return dict(_cell_parameters(spec))
