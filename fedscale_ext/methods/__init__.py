@@ -1,0 +1,41 @@
+"""Methods by name: an entry of the group ``fedscale_ext.methods`` for each, so that other packages add theirs."""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from fedscale_ext.errors import UserError, did_you_mean
+
+GROUP = "fedscale_ext.methods"
+# what setup.py registers, for a source tree that is not installed
+_BUILT_IN = {
+    "fedavg": "fedscale_ext.methods.fedavg:FedAvgAggregator",
+    "fedprox": "fedscale_ext.methods.fedprox:FedProxAggregator",
+    "fedyogi": "fedscale_ext.methods.fedyogi:FedYogiAggregator",
+    "fedtrans": "fedscale_ext.methods.fedtrans.aggregator:FedTransAggregator",
+}
+
+
+def method_names() -> list[str]:
+    """Every method that can be named in a configuration."""
+    return sorted(_places())
+
+
+def method_class(name: str) -> type:
+    """The aggregator class of a method; UserError with a suggestion for a name that nobody registered."""
+    places = _places()
+    if name not in places:
+        hint = did_you_mean(name, places) or f"; there are {', '.join(sorted(places))}"
+        raise UserError(f"there is no method {name!r}{hint}")
+    module, _, attribute = places[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def executor_class(name: str) -> type:
+    """The executor class of a method: its aggregator's ``Executor``, or the plain one."""
+    from fedscale_ext.runtime.executor import MultiModelExecutor
+
+    return getattr(method_class(name), "Executor", MultiModelExecutor)
+
+
+def _places() -> dict[str, str]:
+    return {**_BUILT_IN, **{entry.name: entry.value for entry in entry_points(group=GROUP)}}
