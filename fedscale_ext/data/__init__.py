@@ -1,0 +1,1 @@
+"""Data sets in FedScale's layout: reading, caching, importing, partitioning, generating, checking."""

@@ -1,0 +1,14 @@
+"""Folders that are built aside and then renamed into place."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def new_folder(place: Path, prefix: str) -> Path:
+    """A new folder in ``place`` with the permissions that ``mkdir`` would give (``mkdtemp`` hides it from others)."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    mask = os.umask(0)
+    os.umask(mask)
+    folder.chmod(0o777 & ~mask)
+    return folder

@@ -1,0 +1,89 @@
+"""What a data folder holds: its csv files and ``dataset.json``, and both of its csv files as read."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.data.images import check_shape
+from fedscale_ext.data.mapping import WAYS_OUT, Mapping, Problem, data_folder, read_mapping, stop
+from fedscale_ext.data.registry import KNOWN, Shape, known
+from fedscale_ext.errors import UserError
+
+MAPPING = "client_data_mapping"
+DESCRIPTION = "dataset.json"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A data set's name, kind (``data_set`` of a configuration), shape, classes (None: not stated) and
+    whether its pictures were generated; ``written`` is the content of dataset.json, {} where there is none."""
+
+    name: str
+    data_set: str
+    shape: Shape
+    classes: int | None
+    generated: bool
+    written: dict[str, Any]
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """Content of the folder's dataset.json, {} where there is none; UserError when it is broken."""
+    path = folder / DESCRIPTION
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}): import or synthesize the data set again") from error
+    if not isinstance(content, dict) or not isinstance(content.get("settings", {}), dict):
+        raise UserError(f"{path} is not a description of a data set: import or synthesize the data set again")
+    return content
+
+
+def describe(folder: Path, data_set: str, input_shape: tuple[int, int, int] | None = None) -> Description:
+    """Put together what is known of a data set: the caller's shape, then dataset.json, then the registry."""
+    written, entry = read_description(folder), known(data_set)
+    shape = input_shape or written.get("shape") or (entry and entry.shape)
+    classes = written.get("classes", entry.classes if entry else None)
+    if not isinstance(shape, list | tuple):
+        names = ", ".join(item.name for item in KNOWN)
+        raise UserError(
+            f"data_set {data_set!r} is not known ({names}) and {folder} has no {DESCRIPTION}: "
+            "correct data_set or import the data with `fedscale dataset import …`"
+        )
+    if classes is not None and (isinstance(classes, bool) or not isinstance(classes, int) or classes < 1):
+        raise UserError(f"classes in {folder / DESCRIPTION} must be a number above 0, not {classes!r}")
+    kind = str(written.get("data_set", data_set))
+    if kind.lower() != data_set.lower():
+        raise UserError(f"{folder} holds data of data_set {kind!r}, not {data_set!r}: correct data_set or data_dir")
+    name = str(written.get("name", data_set))
+    return Description(name, data_set, check_shape(shape), classes, bool(written.get("generated", False)), written)
+
+
+def read_layout(
+    data_dir: str | os.PathLike[str],
+    data_set: str,
+    classes: int | None,
+    data_map_file: str | os.PathLike[str] | None = None,
+    problem: Problem = stop,
+) -> tuple[Mapping, Mapping | None]:
+    """The rows of train.csv (or of ``data_map_file`` in its place) and of test.csv, None where there is none.
+
+    The clients of the second start with those of the first. UserError when a csv is missing or has no rows.
+    """
+    folder = data_folder(data_dir)
+    entry = known(data_set)
+    roots = [folder / split if entry and entry.split_folders else folder for split in ("train", "test")]
+    train_csv = Path(data_map_file).expanduser() if data_map_file else folder / MAPPING / "train.csv"
+    test_csv = folder / MAPPING / "test.csv"
+    train = read_mapping(train_csv, roots[0], classes, problem)
+    test = None
+    if test_csv.exists():
+        test = read_mapping(test_csv, roots[1], classes, problem, known_clients=train.clients)
+        if not len(test):
+            problem("row", f"{test_csv} has no usable rows: delete it to hold out a part of each client's samples")
+    if not len(train):
+        problem("row", f"{train_csv} has no usable rows: {WAYS_OUT}")
+    return train, test

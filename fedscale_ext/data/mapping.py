@@ -1,0 +1,191 @@
+"""FedScale's csv of samples: ``client_id,sample_path,label_name,label_id``, read by position.
+
+Column 0 is the client, column 1 a path, the last column the integer label; the first line is a header.
+Rows are kept in arrays: half a million samples must not cost half a million Python objects.
+"""
+
+import csv
+import hashlib
+import os
+import stat
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+
+WAYS_OUT = "get real data with `fedscale dataset import …` or generated data with `fedscale dataset synthesize femnist`"
+_HEADER = ("client_id", "sample_path", "label_name", "label_id")
+
+Problem = Callable[[str, str], None]
+"""Called with the kind of a problem ("missing", "label", "path", "row") and a sentence about it."""
+
+
+def stop(kind: str, sentence: str) -> None:
+    """The default way to take a problem: it ends the reading."""
+    raise UserError(sentence)
+
+
+class Strings:
+    """A growing list of short strings in one block of bytes."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._ends = array("q")
+
+    def append(self, text: str) -> None:
+        """Add a string at the end."""
+        self._bytes += text.encode()
+        self._ends.append(len(self._bytes))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index: int) -> str:
+        start = self._ends[index - 1] if index else 0
+        return self._bytes[start : self._ends[index]].decode()
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """The rows of one csv: ``clients`` are the names in order of first appearance, ``client`` int32 [n]
+    indexes them, ``labels`` int64 [n], ``paths`` the files' paths below ``root``; ``stamp`` is a digest of
+    the csv's bytes and of each file's size and time of change."""
+
+    csv: Path
+    root: Path
+    clients: list[str]
+    client: np.ndarray
+    labels: np.ndarray
+    paths: Strings
+    stamp: bytes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def file(self, row: int) -> Path:
+        """The file of a row."""
+        return self.root / self.paths[row]
+
+
+def data_folder(data_dir: str | os.PathLike[str]) -> Path:
+    """The folder of a data set, or a UserError that names the ways to get one."""
+    folder = Path(data_dir).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"the data folder {folder} does not exist: {WAYS_OUT}")
+    if not (folder / "client_data_mapping").is_dir():
+        raise UserError(f"{folder} holds no data set, its folder client_data_mapping is missing: {WAYS_OUT}")
+    return folder
+
+
+def _check_header(header: Sequence[str], name: str) -> None:
+    fields = [field.strip() for field in header]
+    if fields and fields[-1].lstrip("-").isdigit():
+        raise UserError(f"{name} has no header: its first line must be {','.join(_HEADER)}")
+    if len(fields) < 3:
+        raise UserError(f"{name} lacks a column: its header is {','.join(fields)!r}, it must be {','.join(_HEADER)}")
+    if set(fields) & set(_HEADER):  # other names are taken by position, as FedScale does
+        for place, column in ((0, "client_id"), (1, "sample_path"), (-1, "label_id")):
+            if fields[place] != column:
+                lacks = "is not in its place" if column in fields else "is missing"
+                raise UserError(
+                    f"column {column} of {name} {lacks}: the header is {','.join(fields)!r}, "
+                    f"it must be {','.join(_HEADER)}"
+                )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, fields) of each row after the header, blank lines left out."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            header = next(reader, None)
+            if header is None:
+                raise UserError(f"{path} is empty: {WAYS_OUT}")
+            _check_header(header, str(path))
+            for fields in reader:
+                if fields:
+                    if len(fields) != len(header):
+                        yield reader.line_num, []
+                    else:
+                        yield reader.line_num, fields
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist: {WAYS_OUT}") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} is not a csv file in UTF-8: {error}") from error
+
+
+def _escapes(path: str) -> bool:
+    """Whether a path leaves the folder that it is relative to."""
+    return os.path.isabs(path) or "\0" in path or ".." in path.replace("\\", "/").split("/")
+
+
+def _size_and_time(file: str) -> tuple[int, int] | None:
+    """Size and time of change of a regular file; None where there is none (a pipe would never end)."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def read_mapping(
+    path: Path, root: Path, classes: int | None, problem: Problem = stop, known_clients: Sequence[str] = ()
+) -> Mapping:
+    """Read a csv of samples and look at each file that it names (without opening it).
+
+    ``root`` is the folder that paths are below, ``classes`` the number of labels (None: any from 0 on),
+    ``known_clients`` names that keep their index before new ones are added. Rows with a problem are
+    reported to ``problem``, which by default raises UserError, and left out.
+    """
+    number = {name: index for index, name in enumerate(known_clients)}
+    client, labels, paths = array("i"), array("q"), Strings()
+    digest = hashlib.sha256()
+    base = os.path.join(str(root), "")
+    stats: list[str] = []
+    for line, fields in _rows(path):
+        if not fields:
+            problem("row", f"line {line} of {path} has another number of columns than the header")
+            continue
+        name, sample, text = fields[0], fields[1], fields[-1]
+        if not name or not sample:
+            problem("row", f"line {line} of {path} has no {'sample_path' if name else 'client_id'}")
+            continue
+        try:
+            label = int(text)
+        except ValueError:
+            problem("label", f"line {line} of {path}: the label {text[:40]!r} is not an integer")
+            continue
+        if label < 0 or (classes is not None and label >= classes) or label > 2**31:
+            limits = f"0..{classes - 1}" if classes is not None else "0 or more"
+            problem("label", f"line {line} of {path}: the label {label} is out of range ({limits})")
+            continue
+        if _escapes(sample):
+            problem("path", f"line {line} of {path}: the path {sample[:80]!r} leads out of {root}")
+            continue
+        seen = _size_and_time(base + sample)
+        if seen is None:
+            problem(
+                "missing",
+                f"line {line} of {path} names the file {base + sample}, which does not exist "
+                "(`fedscale dataset verify` counts all of them)",
+            )
+            continue
+        stats.append(f"{seen[0]} {seen[1]}\n")
+        if len(stats) == 4096:
+            digest.update("".join(stats).encode())
+            stats.clear()
+        client.append(number.setdefault(name, len(number)))
+        labels.append(label)
+        paths.append(sample)
+    digest.update("".join(stats).encode())
+    digest.update(path.read_bytes())
+    return Mapping(
+        path, root, list(number), np.array(client, dtype=np.int32), np.array(labels, dtype=np.int64),
+        paths, digest.digest(),
+    )  # fmt: skip

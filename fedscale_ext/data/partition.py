@@ -1,0 +1,99 @@
+"""Partitions of samples over clients for data without natural clients.
+
+Each function returns the client (0..clients-1) of each sample, so that every sample has exactly one;
+nobody is empty. Draws depend on the seed only.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.streams import stream
+
+KINDS = ("dirichlet", "shard", "iid")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How to spread samples over clients.
+
+    ``dirichlet``: each label's samples are shared out by proportions drawn from Dirichlet(alpha);
+    the smaller ``alpha``, the fewer labels and the more unequal sizes (Yurochkin et al. 2019).
+    ``shard``: samples sorted by label, cut into ``shards_per_client * clients`` pieces that are dealt
+    at random (McMahan et al. 2017). ``iid``: shuffled and dealt evenly.
+    """
+
+    kind: str
+    clients: int
+    alpha: float = 0.5
+    shards_per_client: int = 2
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UserError(f"there is no partition {self.kind!r}: choose one of {', '.join(KINDS)}")
+        if self.clients < 1:
+            raise UserError(f"a partition needs at least 1 client, not {self.clients}")
+        if not (np.isfinite(self.alpha) and self.alpha > 0):
+            raise UserError(f"alpha of a Dirichlet partition must be a number above 0, not {self.alpha}")
+        if self.shards_per_client < 1:
+            raise UserError(f"a client needs at least 1 shard, not {self.shards_per_client}")
+
+    def assign(self, labels: np.ndarray, seed: int) -> np.ndarray:
+        """Client of each sample: int64 [n] in 0..clients-1, for ``labels`` int [n]."""
+        pieces = self.clients * (self.shards_per_client if self.kind == "shard" else 1)
+        if len(labels) < pieces:
+            raise UserError(
+                f"{len(labels)} samples cannot be spread over {self.clients} clients "
+                f"({pieces} pieces, none empty): ask for fewer clients"
+            )
+        if self.kind == "dirichlet":
+            return dirichlet(labels, self.clients, self.alpha, seed)
+        if self.kind == "shard":
+            return shards(labels, self.clients, self.shards_per_client, seed)
+        return iid(len(labels), self.clients, seed)
+
+
+def _deal(pieces: int, samples: int) -> np.ndarray:
+    """Piece of each of ``samples`` consecutive places: as equal as possible, in order."""
+    return np.arange(samples, dtype=np.int64) * pieces // samples
+
+
+def iid(samples: int, clients: int, seed: int) -> np.ndarray:
+    """Shuffle and deal evenly: sizes differ by at most 1."""
+    client = np.empty(samples, dtype=np.int64)
+    client[stream(seed, "partition", "iid").permutation(samples)] = _deal(clients, samples)
+    return client
+
+
+def shards(labels: np.ndarray, clients: int, shards_per_client: int, seed: int) -> np.ndarray:
+    """Sort by label, cut into equal shards, deal ``shards_per_client`` of them to each client."""
+    rng = stream(seed, "partition", "shard")
+    mixed = rng.permutation(len(labels))
+    order = mixed[np.argsort(labels[mixed], kind="stable")]
+    pieces = clients * shards_per_client
+    owner = rng.permutation(pieces) % clients
+    client = np.empty(len(labels), dtype=np.int64)
+    client[order] = owner[_deal(pieces, len(labels))]
+    return client
+
+
+def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> np.ndarray:
+    """Share out each label by Dirichlet(alpha) proportions; the largest clients give to empty ones."""
+    client = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        rng = stream(seed, "partition", "dirichlet", int(label))
+        own = rng.permutation(np.flatnonzero(labels == label))
+        # gamma draws divided by their sum are Dirichlet; drawn in logarithms they survive a tiny alpha
+        # (Gamma(a) = Gamma(a + 1) * U^(1/a)), where plain draws underflow to 0 / 0
+        log = np.log(rng.standard_gamma(alpha + 1.0, clients)) + np.log1p(-rng.random(clients)) / alpha
+        share = np.exp(log - log.max())
+        edges = np.cumsum(share) / share.sum()
+        client[own] = np.searchsorted(edges[:-1], (np.arange(len(own)) + 0.5) / len(own))
+    sizes = np.bincount(client, minlength=clients)
+    for empty in np.flatnonzero(sizes == 0):
+        giver = int(np.argmax(sizes))
+        client[np.flatnonzero(client == giver)[-1]] = empty
+        sizes[giver] -= 1
+        sizes[empty] += 1
+    return client

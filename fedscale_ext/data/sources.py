@@ -1,0 +1,330 @@
+"""Formats that real data comes in, each read as a stream of samples."""
+
+import json
+import re
+import zipfile
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fedscale_ext.data.images import check_shape, decode, natural_shape
+from fedscale_ext.data.registry import Shape, known
+from fedscale_ext.errors import UserError
+
+_IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
+
+
+class Sample(NamedTuple):
+    """One sample: uint8 pixels [C, H, W], its label, whose it is ("": not known), and whether it is a test
+    sample (None: its source has no split)."""
+
+    pixels: np.ndarray
+    label: int
+    client: str
+    test: bool | None
+
+
+class Source(Protocol):
+    """A format: where the data is, what it is called, its samples in order."""
+
+    path: Path
+    kind: str
+
+    def samples(self) -> Generator[Sample, None, None]:
+        """All samples; UserError where the source is broken."""
+        ...
+
+    def total(self) -> int:
+        """Number of samples, 0 as long as it is not known."""
+        ...
+
+    def label_names(self) -> Sequence[str]:
+        """Names of labels 0.., () where the source has none."""
+        ...
+
+
+def as_bytes(x: np.ndarray, where: str) -> np.ndarray:
+    """Pixels as uint8: unchanged, or from floats in 0..1."""
+    if x.dtype == np.uint8:
+        return x
+    if x.dtype.kind == "f":
+        if not (np.isfinite(x).all() and x.size and x.min() >= 0 and x.max() <= 1):
+            raise UserError(f"{where} must be bytes or floats in 0..1, but it has floats outside of them")
+        return np.rint(x.astype(np.float32) * 255.0).astype(np.uint8)
+    raise UserError(f"{where} must be bytes (uint8) or floats in 0..1, not {x.dtype}")
+
+
+def _integers(values: Any, where: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise UserError(f"{where} are no list of labels") from error
+    if array.ndim == 1 and array.dtype.kind == "f" and np.array_equal(array, np.rint(array)):
+        array = array.astype(np.int64)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise UserError(f"{where} must be a list of integers, not {array.dtype} of {array.ndim} dimensions")
+    return array.astype(np.int64)
+
+
+@dataclass
+class NpzSource:
+    """Arrays of an npz file, see ``importers.import_npz``."""
+
+    path: Path
+    x: str
+    y: str
+    client: str
+    split: str | None
+    data_set: str
+    kind: str = "npz"
+
+    def __post_init__(self) -> None:
+        self._total = 0
+        self._names: list[str] = []
+
+    def _parts(self, archive: Any) -> list[tuple[str, str, str | None, bool | None]]:
+        """Keys (x, y, client, whether test) of each part of the file."""
+        has = set(archive.files)
+        if self.x in has and self.y in has:
+            return [(self.x, self.y, self.client if self.client in has else None, None)]
+        parts: list[tuple[str, str, str | None, bool | None]] = []
+        for part in ("train", "test"):
+            keys = f"{self.x}_{part}", f"{self.y}_{part}"
+            if has.issuperset(keys):
+                owner = next((key for key in (f"{self.client}_{part}", f"c_{part}") if key in has), None)
+                parts.append((*keys, owner, part == "test"))
+        if not parts or parts[0][3]:
+            raise UserError(
+                f"{self.path} has no arrays {self.x!r} and {self.y!r} (nor {self.x}_train and {self.y}_train): "
+                f"it has {', '.join(sorted(has))}"
+            )
+        return parts
+
+    def _read(self, archive: Any, key: str) -> np.ndarray:
+        try:
+            return np.asarray(archive[key])
+        except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+            raise UserError(f"array {key!r} of {self.path} cannot be read: {error}") from error
+
+    def _pixels(self, x: np.ndarray, key: str) -> np.ndarray:
+        """Any accepted order of axes as uint8 [N, C, H, W]."""
+        if x.ndim == 3:
+            x = x[:, None]
+        elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[-1] in (1, 3):
+            x = x.transpose(0, 3, 1, 2)
+        if x.ndim != 4:
+            raise UserError(f"array {key!r} of {self.path} has shape {x.shape}: it must be images [N, H, W(, C)]")
+        check_shape(x.shape[1:])
+        return as_bytes(x, f"array {key!r} of {self.path}")
+
+    def _is_test(self, archive: Any, samples: int) -> np.ndarray | None:
+        if self.split is None:
+            return None
+        if self.split not in archive.files:
+            raise UserError(f"{self.path} has no array {self.split!r}: it has {', '.join(sorted(archive.files))}")
+        values = self._read(archive, self.split)
+        names = {"train": False, "test": True, "0": False, "1": True, "False": False, "True": True}
+        unknown = {str(value) for value in np.unique(values)} - set(names)
+        if unknown or values.shape != (samples,):
+            raise UserError(f"array {self.split!r} of {self.path} must say train or test (0 or 1) of each sample")
+        return np.array([names[str(value)] for value in values])
+
+    def samples(self) -> Generator[Sample, None, None]:
+        """See :class:`Source`."""
+        try:
+            archive = np.load(self.path, allow_pickle=False)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise UserError(f"{self.path} is not an npz file: {error}") from error
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise UserError(f"{self.path} is not an npz file but one array")
+        with archive:
+            parts = self._parts(archive)
+            if "classes" in archive.files:
+                names = self._read(archive, "classes")
+                self._names = [str(name) for name in names] if names.dtype.kind == "U" and names.ndim == 1 else []
+            ys = [_integers(self._read(archive, part[1]), f"array {part[1]!r} of {self.path}") for part in parts]
+            self._total = sum(map(len, ys))
+            for (x_key, y_key, client_key, part_test), y in zip(parts, ys, strict=True):
+                x = self._pixels(self._read(archive, x_key), x_key)
+                owner = self._read(archive, client_key) if client_key else np.full(len(y), "")
+                if not len(x) == len(y) == len(owner) or owner.ndim != 1:
+                    raise UserError(f"{x_key!r}, {y_key!r} and {client_key!r} of {self.path} differ in length")
+                test = self._is_test(archive, len(y))
+                # by client (numbers by size), so that clients are numbered in that order
+                for row in np.argsort(owner, kind="stable").tolist():
+                    is_test = part_test if test is None else bool(test[row])
+                    yield Sample(x[row], int(y[row]), str(owner[row]), is_test)
+
+    def total(self) -> int:
+        """See :class:`Source`; known once reading has begun."""
+        return self._total
+
+    def label_names(self) -> Sequence[str]:
+        """See :class:`Source`."""
+        return self._names
+
+
+@dataclass
+class LeafSource:
+    """LEAF's JSON, see ``importers.import_leaf``."""
+
+    path: Path
+    kind: str = "LEAF JSON"
+
+    def _files(self) -> list[tuple[Path, bool | None]]:
+        if self.path.is_file():
+            return [(self.path, None)]
+        parts = [(self.path / part, part == "test") for part in ("train", "test") if (self.path / part).is_dir()]
+        files: list[tuple[Path, bool | None]] = [
+            (file, test) for part, test in parts for file in sorted(part.glob("*.json"))
+        ] or [(file, None) for file in sorted(self.path.glob("*.json"))]
+        if not files:
+            raise UserError(f"{self.path} holds no .json files (nor do train and test below it)")
+        return files
+
+    def samples(self) -> Generator[Sample, None, None]:
+        """See :class:`Source`."""
+        for file, test in self._files():
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+                users, user_data = list(content["users"]), content["user_data"]
+                records = [(str(user), user_data[user]["x"], user_data[user]["y"]) for user in users]
+            except (ValueError, KeyError, TypeError, OSError) as error:
+                raise UserError(f"{file} is not LEAF JSON (users, user_data with x and y): {error!r}") from error
+            for user, x, y in records:
+                labels = _integers(y, f"labels of user {user!r} in {file}")
+                try:
+                    flat = np.array(x, dtype=np.float32).reshape(len(labels), -1)
+                except (ValueError, TypeError) as error:
+                    raise UserError(f"user {user!r} in {file}: x is not one list of numbers per label") from error
+                side = round(flat.shape[1] ** 0.5) if len(labels) else 0
+                if side * side != flat.shape[1]:
+                    raise UserError(f"user {user!r} in {file}: {flat.shape[1]} numbers are no square image")
+                if not len(labels):
+                    continue
+                pixels = as_bytes(flat, f"x of user {user!r} in {file}").reshape(-1, 1, side, side)
+                for image, label in zip(pixels, labels.tolist(), strict=True):
+                    yield Sample(image, label, user, test)
+
+    def total(self) -> int:
+        """See :class:`Source`."""
+        return 0
+
+    def label_names(self) -> Sequence[str]:
+        """See :class:`Source`."""
+        return ()
+
+
+@dataclass
+class ParquetSource:
+    """``flwrlabs/femnist`` as parquet, see ``importers.import_parquet``."""
+
+    path: Path
+    data_set: str
+    kind: str = "parquet"
+
+    def __post_init__(self) -> None:
+        self._total = 0
+
+    def samples(self) -> Generator[Sample, None, None]:
+        """See :class:`Source`."""
+        try:
+            from pyarrow import ArrowException, parquet
+        except ImportError as error:
+            raise UserError("parquet files are read with pyarrow: install it with `pip install pyarrow`") from error
+        files = [self.path] if self.path.is_file() else sorted(self.path.rglob("*.parquet"))
+        if not files:
+            raise UserError(f"{self.path} holds no .parquet files")
+        entry = known(self.data_set)
+        try:
+            opened = [parquet.ParquetFile(file) for file in files]
+            self._total = sum(file.metadata.num_rows for file in opened)
+            for path, file in zip(files, opened, strict=True):
+                lacks = {"image", "writer_id", "character"} - set(file.schema_arrow.names)
+                if lacks:
+                    raise UserError(f"{path} lacks the column {', '.join(sorted(lacks))} of flwrlabs/femnist")
+                row = 0
+                for batch in file.iter_batches(batch_size=1024, columns=["image", "writer_id", "character"]):
+                    for record in batch.to_pylist():
+                        image, where = record["image"], f"row {row} of {path}"
+                        data = image.get("bytes") if isinstance(image, dict) else None
+                        label = record["character"]
+                        if not isinstance(data, bytes) or not isinstance(label, int) or not record["writer_id"]:
+                            raise UserError(f"{where} lacks the image's bytes, a writer_id or an integer character")
+                        shape = entry.shape if entry else natural_shape(data, where)
+                        yield Sample(decode(data, shape, where), label, str(record["writer_id"]), None)
+                        row += 1
+        except (ArrowException, OSError) as error:
+            raise UserError(f"{self.path} cannot be read as parquet: {error}") from error
+
+    def total(self) -> int:
+        """See :class:`Source`; known once reading has begun."""
+        return self._total
+
+    def label_names(self) -> Sequence[str]:
+        """See :class:`Source`."""
+        return ()
+
+
+@dataclass
+class FolderSource:
+    """A tree of image files, see ``importers.import_folder``."""
+
+    path: Path
+    data_set: str
+    shape: Shape | None
+    by_client: bool
+    kind: str = "folder"
+
+    def __post_init__(self) -> None:
+        self._labels: list[str] = []
+        self._total = 0
+
+    def _files(self) -> list[tuple[str, str, Path]]:
+        """(client, label's name, file) of each image, sorted."""
+        pattern = "*/*/*" if self.by_client else "*/*"
+        files = sorted(
+            (path for path in self.path.glob(pattern) if path.suffix.lower() in _IMAGE_ENDINGS and path.is_file()),
+            key=lambda path: [_natural(part) for part in path.relative_to(self.path).parts],
+        )
+        if not files:
+            layout = "client/label/*.png" if self.by_client else "label/*.png"
+            other = "with a partition, label/*.png" if self.by_client else "without a partition, client/label/*.png"
+            raise UserError(f"{self.path} holds no images as {layout} ({other} is read)")
+        return [(path.parent.parent.name if self.by_client else "", path.parent.name, path) for path in files]
+
+    def _numbers(self, names: set[str]) -> dict[str, int]:
+        """Label of each folder name; sets ``label_names`` where names are not numbers."""
+        if all(name.isascii() and name.isdigit() for name in names):
+            return {name: int(name) for name in names}
+        entry = known(self.data_set)
+        self._labels = list(entry.label_names) if entry and names <= set(entry.label_names) else sorted(names)
+        return {name: number for number, name in enumerate(self._labels)}
+
+    def samples(self) -> Generator[Sample, None, None]:
+        """See :class:`Source`."""
+        files = self._files()
+        self._total = len(files)
+        numbers = self._numbers({label for _, label, _ in files})
+        entry = known(self.data_set)
+        shape = self.shape or (entry.shape if entry else natural_shape(files[0][2]))
+        check_shape(shape)
+        for client, label, path in files:
+            yield Sample(decode(path, shape), numbers[label], client, None)
+
+    def total(self) -> int:
+        """See :class:`Source`; known once reading has begun."""
+        return self._total
+
+    def label_names(self) -> Sequence[str]:
+        """See :class:`Source`."""
+        return self._labels
+
+
+def _natural(text: str) -> list[tuple[int, int | str]]:
+    """Sort key that puts "2" before "10"."""
+    parts = re.split(r"(\d+)", text)
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]

@@ -1,0 +1,50 @@
+"""Which samples of a client are its test data."""
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.streams import stream
+
+
+def check_fraction(fraction: float) -> float:
+    """The fraction if it is in [0, 1)."""
+    if not 0.0 <= fraction < 1.0:
+        raise UserError(f"the test fraction must be at least 0 and below 1, not {fraction}")
+    return float(fraction)
+
+
+def held_out_count(samples: int, fraction: float) -> int:
+    """Number of test samples of a client: rounded, at least 1, and at least 1 sample left to train on."""
+    if fraction == 0.0 or samples < 2:
+        return 0
+    return min(samples - 1, max(1, int(fraction * samples + 0.5)))
+
+
+def held_out_mask(client: np.ndarray, clients: int, fraction: float, seed: int) -> np.ndarray:
+    """Draw each client's test samples.
+
+    ``client``: int [n], index 0..clients-1 of each sample. Returns bool [n], True for a test sample.
+    Client ``i`` (index i - 1) draws from its own stream, so other clients do not change its split.
+    """
+    check_fraction(fraction)
+    mask = np.zeros(len(client), dtype=bool)
+    rows, offsets = group(client, clients)
+    for index in range(clients):
+        own = rows[offsets[index] : offsets[index + 1]]
+        count = held_out_count(len(own), fraction)
+        if count:
+            mask[stream(seed, 0, index + 1, "test split").permutation(own)[:count]] = True
+    return mask
+
+
+def group(client: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers by client: ``rows[offsets[i]:offsets[i + 1]]`` are, in order, those of index ``i``.
+
+    ``client``: int [n] with -1 for rows that belong to nobody. Returns int64 [m] and int64 [clients + 1].
+    """
+    order = np.argsort(client, kind="stable")
+    nobody = int(np.count_nonzero(client < 0))
+    sizes = np.bincount(client[client >= 0], minlength=clients)
+    offsets = np.zeros(clients + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return order[nobody:].astype(np.int64), offsets

@@ -1,0 +1,169 @@
+"""A data set as the clients see it: decoded samples, and which rows are whose."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from fedscale_ext.data.cache import Progress, open_cache
+from fedscale_ext.data.layout import describe, read_layout
+from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.registry import Shape, normalisation
+from fedscale_ext.data.split import check_fraction, group, held_out_mask
+
+Rows = np.ndarray | Sequence[int]
+
+
+@dataclass(frozen=True)
+class ClientRows:
+    """Row numbers by client in two arrays: client ``c`` has ``rows[offsets[c - 1]:offsets[c]]``."""
+
+    rows: np.ndarray
+    offsets: np.ndarray
+
+    def of(self, client: int) -> np.ndarray:
+        """Rows of a client (1..N), ascending."""
+        if not 1 <= client < len(self.offsets):
+            raise IndexError(f"there is no client {client}: they are 1..{len(self.offsets) - 1}")
+        return self.rows[self.offsets[client - 1] : self.offsets[client]]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each client: int64 [N]."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Samples of all clients. Clients are 1..N in order of first appearance in train.csv.
+
+    ``x`` uint8 [samples, C, H, W], a read-only memory map; ``y`` int64 [samples]. ``digest`` stands for
+    pixels, labels, clients and the split into training and test rows, so two processes that report the
+    same digest see the same data. ``test_source`` says where test rows come from ("test.csv" or a split),
+    ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train.
+    """
+
+    name: str
+    data_set: str
+    generated: bool
+    x: np.ndarray
+    y: np.ndarray
+    num_classes: int
+    client_names: list[str]
+    train: ClientRows
+    test: ClientRows
+    digest: str
+    test_source: str
+    test_only_clients: int
+    test_only_samples: int
+    _mean: torch.Tensor = field(repr=False)
+    _std: torch.Tensor = field(repr=False)
+
+    @property
+    def num_clients(self) -> int:
+        """Clients that have training samples."""
+        return len(self.client_names)
+
+    @property
+    def input_shape(self) -> Shape:
+        """(C, H, W) of a sample."""
+        channels, height, width = self.x.shape[1:]
+        return channels, height, width
+
+    @property
+    def train_sizes(self) -> np.ndarray:
+        """Training samples of each client: int64 [num_clients]."""
+        return self.train.sizes
+
+    @property
+    def test_sizes(self) -> np.ndarray:
+        """Test samples of each client: int64 [num_clients]."""
+        return self.test.sizes
+
+    def train_rows(self, client: int) -> np.ndarray:
+        """Row numbers of a client's training samples, int64, ascending."""
+        return self.train.of(client)
+
+    def test_rows(self, client: int) -> np.ndarray:
+        """Row numbers of a client's test samples, int64, ascending; may be empty."""
+        return self.test.of(client)
+
+    def batch(self, rows: Rows) -> torch.Tensor:
+        """Normalised pixels of these rows, float32 [len(rows), C, H, W]; the same at each call."""
+        pixels = torch.from_numpy(np.asarray(self.x[np.asarray(rows, dtype=np.int64)]))
+        return pixels.float().div_(255.0).sub_(self._mean).div_(self._std)
+
+    def labels(self, rows: Rows) -> torch.Tensor:
+        """Labels of these rows, int64 [len(rows)]."""
+        return torch.from_numpy(self.y[np.asarray(rows, dtype=np.int64)])
+
+    def tensors(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        """``(batch(rows), labels(rows))``."""
+        return self.batch(rows), self.labels(rows)
+
+
+def _digest(*parts: bytes | np.ndarray) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def open_data_set(
+    data_dir: str | os.PathLike[str],
+    data_set: str,
+    *,
+    data_map_file: str | os.PathLike[str] | None = None,
+    test_split: float = 0.2,
+    seed: int = 1,
+    input_shape: tuple[int, int, int] | None = None,
+    progress: Progress | None = None,
+) -> DataSet:
+    """Open a data folder in FedScale's layout; the first time, decode its images into the cache.
+
+    ``data_map_file`` takes the place of train.csv. A client's test samples are its rows in test.csv;
+    without a test.csv (or with one that names no training client), ``test_split`` of each client's rows is
+    held out, drawn from ``seed``. ``input_shape`` (C, H, W) resizes. Raises UserError for anything that
+    is missing or broken, naming the file (and line) and what to do.
+    """
+    folder = data_folder(data_dir)
+    check_fraction(test_split)
+    about = describe(folder, data_set, input_shape)
+    train, test = read_layout(folder, data_set, about.classes, data_map_file)
+    clients = len(train.clients)
+    cached = open_cache(folder, [train] if test is None else [train, test], about.shape, progress)
+
+    offsets_of_test = len(train)
+    test_client = np.zeros(0, dtype=np.int32) if test is None else test.client
+    strangers = test_client >= clients
+    owner = np.concatenate([train.client, np.where(strangers, -1, test_client)]).astype(np.int64)
+    held_out = np.arange(len(owner)) >= offsets_of_test
+    test_source = "test.csv"
+    if test is None or strangers.all():
+        held_out[:offsets_of_test] = held_out_mask(train.client, clients, test_split, seed)
+        why = "there is no test.csv" if test is None else "test.csv names no training client"
+        test_source = f"{test_split:g} of each client's samples ({why})"
+    train_rows = ClientRows(*group(np.where(held_out, -1, owner), clients))
+    test_rows = ClientRows(*group(np.where(held_out, owner, -1), clients))
+
+    mean, std = normalisation(data_set, about.shape[0])
+    return DataSet(
+        name=about.name,
+        data_set=data_set,
+        generated=about.generated,
+        x=cached.x,
+        y=cached.y,
+        num_classes=about.classes or int(cached.y.max()) + 1,
+        client_names=train.clients,
+        train=train_rows,
+        test=test_rows,
+        digest=_digest(cached.digest.encode(), train_rows.rows, train_rows.offsets, test_rows.rows, test_rows.offsets),
+        test_source=test_source,
+        test_only_clients=len(test.clients) - clients if test is not None else 0,
+        test_only_samples=int(strangers.sum()),
+        _mean=torch.tensor(mean).view(1, -1, 1, 1),
+        _std=torch.tensor(std).view(1, -1, 1, 1),
+    )

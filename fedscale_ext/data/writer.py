@@ -1,0 +1,226 @@
+"""Write samples as a data folder in FedScale's layout: all of it or nothing."""
+
+import csv
+import json
+import os
+import shutil
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.folders import new_folder
+from fedscale_ext.data.images import write_png
+from fedscale_ext.data.layout import DESCRIPTION, MAPPING, read_description
+from fedscale_ext.data.mapping import Strings
+from fedscale_ext.data.partition import Partition
+from fedscale_ext.data.registry import Shape, known
+from fedscale_ext.data.split import check_fraction, group, held_out_mask
+from fedscale_ext.errors import UserError
+
+_PER_FOLDER = 1000
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a data folder holds after an import or synthesis; ``already_there``: nothing was done because
+    the folder held the same data, made with the same settings."""
+
+    data_dir: Path
+    name: str
+    data_set: str
+    generated: bool
+    clients: int
+    train_samples: int
+    test_samples: int
+    classes: int
+    shape: Shape
+    already_there: bool
+    seconds: float
+
+
+def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bool) -> Written | None:
+    """What is in ``out_dir`` if it was made this way with these settings; None when it may be written.
+
+    UserError when something else is there and ``force`` is not set, or when the place is never to be replaced.
+    """
+    place = out_dir.resolve()
+    if place in (Path.cwd(), *Path.cwd().parents, Path.home()):
+        raise UserError(f"{out_dir} cannot be replaced by a data set: name a folder of its own")
+    if out_dir.exists() and not out_dir.is_dir():
+        raise UserError(f"{out_dir} is a file: name a folder")
+    if force or not out_dir.is_dir() or not any(out_dir.iterdir()):
+        return None
+    content = read_description(out_dir) if (out_dir / DESCRIPTION).exists() else {}
+    if not content.get("how"):
+        raise UserError(f"{out_dir} is not empty and was not made by this command: name another folder or add --force")
+    if content["how"] != how or content.get("settings") != settings or not (out_dir / MAPPING / "train.csv").exists():
+        raise UserError(f"{out_dir} already holds a data set made with other settings: add --force to replace it")
+    try:
+        return Written(
+            out_dir, str(content["name"]), str(content["data_set"]), bool(content["generated"]),
+            int(content["clients"]), int(content["train_samples"]), int(content["test_samples"]),
+            int(content["classes"]), tuple(content["shape"]), True, 0.0,
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{out_dir / DESCRIPTION} is incomplete: add --force to write {out_dir} anew") from error
+
+
+class LayoutWriter:
+    """Collects samples in a folder beside ``out_dir`` that :meth:`finish` renames to it.
+
+    Use as a context manager; leaving it without :meth:`finish` removes what was written. Only a few
+    numbers per sample stay in memory. Images are PNG files, 1,000 to a folder, numbered as they came.
+    """
+
+    def __init__(
+        self, out_dir: Path, data_set: str, name: str, *, how: str, settings: dict[str, Any], generated: bool = False
+    ) -> None:
+        self.out_dir, self.data_set, self.name = out_dir, data_set, name
+        self.how, self.settings, self.generated = how, settings, generated
+        self.entry = known(data_set)
+        self._clients: dict[str, int] = {}
+        self._client, self._label, self._test = array("i"), array("q"), array("b")
+        self._names = Strings()
+        self._started = time.monotonic()
+        # FedScale's OpenImage looks below data_dir/train; test samples move to data_dir/test at the end
+        self._images = "train/images" if self.entry and self.entry.split_folders else "images"
+        try:
+            out_dir.parent.mkdir(parents=True, exist_ok=True)
+            self._folder = new_folder(out_dir.parent, f".{out_dir.name}.")
+        except OSError as error:
+            raise UserError(f"{out_dir} cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> "LayoutWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{self.out_dir} cannot be written: {error.strerror}") from error
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def add(self, pixels: np.ndarray, label: int, client: str = "", test: bool | None = None) -> None:
+        """Write one sample: uint8 pixels [C, H, W], its label, whose it is ("" where a partition will
+        tell), and whether its source calls it a test sample (None: the source has no split)."""
+        if not 0 <= label < (self.entry.classes if self.entry else 1 << 31):
+            raise UserError(f"sample {len(self)} has label {label}, out of range for {self.data_set}")
+        path = self._folder / self._path(len(self))
+        if len(self) % _PER_FOLDER == 0:
+            path.parent.mkdir(parents=True)
+        write_png(path, pixels)
+        self._client.append(self._clients.setdefault(client, len(self._clients)))
+        self._label.append(label)
+        self._test.append(-1 if test is None else int(test))
+
+    def _path(self, sample: int) -> str:
+        return f"{self._images}/{sample // _PER_FOLDER:04d}/{sample:07d}.png"
+
+    def finish(
+        self,
+        *,
+        seed: int,
+        test_fraction: float,
+        partition: Partition | None = None,
+        shape: Shape,
+        classes: int | None = None,
+        label_names: Sequence[str] = (),
+    ) -> Written:
+        """Decide whose each sample is and which are for tests, write the csv files, give the folder its name.
+
+        A source's own split is kept, except under a ``partition``, which spreads all samples: then, and
+        without a split, ``test_fraction`` of each client's samples go to test.csv (0: no test.csv).
+        """
+        check_fraction(test_fraction)
+        if not len(self):
+            raise UserError(f"there are no samples to write to {self.out_dir}")
+        labels, split = np.array(self._label), np.array(self._test)
+        if partition is not None:
+            client = partition.assign(labels, seed)
+            width = len(str(partition.clients))
+            names = [f"c{number:0{width}d}" for number in range(1, partition.clients + 1)]
+        else:
+            client, names = np.array(self._client), list(self._clients)
+        if partition is not None or (split < 0).any():
+            test = held_out_mask(client, len(names), test_fraction, seed)
+        else:
+            test = split == 1
+        if test.all():
+            raise UserError(f"the samples for {self.out_dir} are all test samples: there is nothing to train on")
+        entry = self.entry
+        classes = entry.classes if entry else classes or int(labels.max()) + 1
+        label_names = label_names or (entry.label_names if entry else ())
+        rows, _ = group(client, len(names))
+        for file, wanted in (("train", ~test), ("test", test)):
+            if wanted.any():
+                self._write_csv(file, rows[wanted[rows]], client, names, labels, label_names)
+        about: dict[str, Any] = {
+            "name": self.name,
+            "data_set": self.data_set,
+            "generated": self.generated,
+            "how": self.how,
+            "classes": classes,
+            "shape": list(entry.shape if entry else shape),
+            "clients": len(np.unique(client[~test])),
+            "train_samples": int((~test).sum()),
+            "test_samples": int(test.sum()),
+            "settings": self.settings,
+        }
+        (self._folder / DESCRIPTION).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        self._publish()
+        return Written(
+            self.out_dir, self.name, self.data_set, self.generated, about["clients"], about["train_samples"],
+            about["test_samples"], classes, tuple(about["shape"]), False, time.monotonic() - self._started,
+        )  # fmt: skip
+
+    def _write_csv(
+        self,
+        split: str,
+        rows: np.ndarray,
+        client: np.ndarray,
+        names: Sequence[str],
+        labels: np.ndarray,
+        label_names: Sequence[str],
+    ) -> None:
+        below = "" if self._images == "images" else "train/"
+        (self._folder / MAPPING).mkdir(exist_ok=True)
+        if below:
+            (self._folder / split).mkdir(exist_ok=True)
+        with open(self._folder / MAPPING / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("client_id", "sample_path", "label_name", "label_id"))
+            for row in rows.tolist():
+                label = int(labels[row])
+                path = self._path(row)
+                if below and split == "test":
+                    target = self._folder / "test" / path.removeprefix(below)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(self._folder / path, target)
+                name = label_names[label] if label < len(label_names) else str(label)
+                writer.writerow((names[client[row]], path.removeprefix(below), name, label))
+
+    def _publish(self) -> None:
+        """Rename the finished folder to ``out_dir``; what was there goes only once the new one is complete."""
+        old = None
+        if self.out_dir.exists():
+            old = new_folder(self.out_dir.parent, f".{self.out_dir.name}.")
+            os.rename(self.out_dir, old / "replaced")
+        os.rename(self._folder, self.out_dir)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def report_progress(progress: Progress | None, done: int, total: int) -> None:
+    """Tell of progress every 256 samples and at the end (``total`` 0: not known)."""
+    if progress is not None and (done % 256 == 0 or done == total):
+        progress(done, total)
