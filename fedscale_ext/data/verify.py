@@ -1,0 +1,112 @@
+"""Look at a whole data folder and count what is in it and what is wrong with it."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.images import decode
+from fedscale_ext.data.layout import describe, read_layout
+from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.registry import Shape
+from fedscale_ext.data.writer import report_progress
+from fedscale_ext.errors import UserError
+
+QUANTILES = (0, 5, 25, 50, 75, 95, 100)
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a data folder holds.
+
+    ``train_quantiles`` / ``test_quantiles`` are samples per client at ``QUANTILES`` per cent (tests only
+    where there is a test.csv, over the clients who train). ``bad_rows`` counts rows that are incomplete
+    or lead out of the folder. ``problems`` are the first 20 in words.
+    """
+
+    name: str
+    data_set: str
+    generated: bool
+    shape: Shape
+    classes: int
+    classes_present: int
+    clients: int
+    train_samples: int
+    test_samples: int | None
+    test_only_clients: int
+    train_quantiles: tuple[int, ...]
+    test_quantiles: tuple[int, ...] | None
+    missing_files: int
+    broken_files: int
+    labels_out_of_range: int
+    bad_rows: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether a job can run on it."""
+        return not self.problems
+
+
+def _quantiles(client: np.ndarray, clients: int) -> tuple[int, ...]:
+    sizes = np.bincount(client[client < clients], minlength=clients)
+    found = np.percentile(sizes, QUANTILES, method="nearest") if clients else np.zeros(len(QUANTILES))
+    return tuple(int(value) for value in found)
+
+
+def verify(
+    data_dir: str | os.PathLike[str],
+    data_set: str,
+    *,
+    data_map_file: str | os.PathLike[str] | None = None,
+    input_shape: tuple[int, int, int] | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """Read every row and decode every image, counting problems where a job would stop at the first.
+
+    UserError only where there is no data set to look at (no folder, no csv, a header that is none).
+    """
+    about = describe(data_folder(data_dir), data_set, input_shape)
+    counts = {"missing": 0, "broken": 0, "label": 0, "path": 0, "row": 0}
+    problems: list[str] = []
+
+    def note(kind: str, sentence: str) -> None:
+        counts[kind] += 1
+        if len(problems) < _SHOWN:
+            problems.append(sentence)
+
+    train, test = read_layout(data_dir, data_set, about.classes, data_map_file, note)
+    parts = [train] if test is None else [train, test]
+    total = sum(map(len, parts))
+    done = 0
+    for part in parts:
+        for row in range(len(part)):
+            try:
+                decode(part.file(row), about.shape)
+            except UserError as error:
+                note("broken", str(error))
+            done += 1
+            report_progress(progress, done, total)
+    labels = np.concatenate([part.labels for part in parts])
+    clients = len(train.clients)
+    return Verification(
+        name=about.name,
+        data_set=data_set,
+        generated=about.generated,
+        shape=about.shape,
+        classes=about.classes or (int(labels.max()) + 1 if len(labels) else 0),
+        classes_present=len(np.unique(labels)),
+        clients=clients,
+        train_samples=len(train),
+        test_samples=None if test is None else len(test),
+        test_only_clients=0 if test is None else len(test.clients) - clients,
+        train_quantiles=_quantiles(train.client, clients),
+        test_quantiles=None if test is None else _quantiles(test.client, clients),
+        missing_files=counts["missing"],
+        broken_files=counts["broken"],
+        labels_out_of_range=counts["label"],
+        bad_rows=counts["path"] + counts["row"],
+        problems=tuple(problems),
+    )
