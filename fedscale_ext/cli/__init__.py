@@ -1,0 +1,53 @@
+"""The ``fedscale`` command. Heavy packages are imported inside its commands, so that it starts fast."""
+
+import os
+import sys
+import traceback
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.errors import UserError
+
+
+def main() -> None:
+    """Run the command line: exit code 0 done, 2 bad input, 1 failed, 130 interrupted."""
+    from fedscale_ext.cli.app import app
+
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure:  # a terminal that lacks a character shows "?" rather than ending the job
+            reconfigure(errors="replace")
+    try:
+        app(prog_name="fedscale")
+    except UserError as error:
+        print(f"fedscale: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        print(
+            f"fedscale: unexpected {type(error).__name__}: {_first_line(error)}; {_keep_traceback()}", file=sys.stderr
+        )
+        sys.exit(1)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["no message"])[0]
+
+
+def _keep_traceback() -> str:
+    """Append the current traceback to ``error.log`` in the state directory; where it went, in words."""
+    from fedscale_ext.cli.jobs import state_dir
+
+    path: Path | None = None
+    try:
+        path = state_dir() / "error.log"
+        with path.open("a", encoding="utf-8") as log:
+            log.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {' '.join(sys.argv)}\n{traceback.format_exc()}\n")
+    except (OSError, UserError):
+        return f"its traceback could not be written to {path or 'the state directory'}"
+    return f"its traceback is in {path}"

@@ -1,0 +1,133 @@
+"""``fedscale driver``: start, stop, look at jobs."""
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fedscale_ext.cli.jobs import Job
+
+app = typer.Typer(
+    help="Run jobs on this machine and look after them.\n\nExample: fedscale driver start quickstart",
+    no_args_is_help=True,
+)
+_FOLLOW_S = 0.2  # between two looks at a log that is followed
+
+Conf = Annotated[str, typer.Argument(metavar="CONF", help="Path of a YAML file, or name of a shipped configuration.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration; may be given again."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the job's last run from its last checkpoint.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="The configuration's job_name.")]
+OptionalJobName = Annotated[str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
+
+
+@app.command()
+def start(conf: Conf, set_: Set = None, resume: Resume = False) -> None:
+    """Run a job to its end: aggregator, executors, progress, results.
+
+    Exit code 0 if the job finished, 2 for bad input, 1 if it failed, 130 if it was stopped.
+
+    Example: fedscale driver start fedavg_femnist --set rounds=50 --set job_name=short
+    """
+    from fedscale_ext.cli import driver
+    from fedscale_ext.cli.progress import Display
+    from fedscale_ext.cli.tables import console
+
+    raise typer.Exit(driver.start(conf, set_ or [], resume, Display(console(), console(stderr=True))))
+
+
+@app.command()
+def stop(job: JobName) -> None:
+    """Stop a running job and wait until all of its processes are gone.
+
+    Example: fedscale driver stop quickstart
+    """
+    from fedscale_ext.cli import jobs
+
+    record = jobs.find(job)
+    if jobs.stop(record):
+        print(f"job {job} is stopped")
+    else:
+        print(f"job {job} is not running; it {record.state()} {_when(record.ended)}".rstrip())
+
+
+@app.command()
+def status(job: OptionalJobName = None) -> None:
+    """List the jobs started on this machine, or tell what is known of one.
+
+    Example: fedscale driver status quickstart
+    """
+    from fedscale_ext.cli import jobs
+    from fedscale_ext.cli.tables import console, print_table
+
+    if job is None:
+        rows = [_row(name) for name in jobs.names()]
+        if not rows:
+            print("no job was started here yet; start one with: fedscale driver start quickstart")
+            return
+        print_table(console(), ["job", "status", "round", "accuracy", "started", "ended"], rows)
+        return
+    record = jobs.find(job)
+    facts = {
+        "job": record.name,
+        "status": record.state(),
+        "reason": record.reason or ("its driver is gone" if record.state() != record.status else ""),
+        "round": _progress(record),
+        "accuracy": _accuracy(record),
+        "started": _when(record.started),
+        "ended": _when(record.ended),
+        "configuration": record.conf,
+        "results": str(record.log_dir),
+        "output": str(jobs.output_log(job)),
+        "processes": " ".join(str(child.pid) for child in record.children if child.running()),
+    }
+    for title, value in facts.items():
+        if value:
+            print(f"{title:<15}{value}")
+
+
+def _row(name: str) -> list[str]:
+    from fedscale_ext.cli import jobs
+    from fedscale_ext.errors import UserError
+
+    try:
+        job = jobs.find(name)
+    except UserError:
+        return [name, "damaged", "", "", "", ""]
+    return [name, job.state(), _progress(job), _accuracy(job), _when(job.started), _when(job.ended)]
+
+
+def _progress(job: "Job") -> str:
+    return f"{job.round['round']}/{job.round['rounds']}" if job.round else ""
+
+
+def _accuracy(job: "Job") -> str:
+    return "" if job.accuracy is None else f"{100 * job.accuracy:.1f} %"
+
+
+def _when(seconds: float | None) -> str:
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}" if seconds else ""
+
+
+@app.command()
+def logs(job: JobName, follow: Follow = False) -> None:
+    """Print what the processes of a job's last run have written.
+
+    Example: fedscale driver logs quickstart -f
+    """
+    from fedscale_ext.cli import jobs
+
+    jobs.find(job)
+    with jobs.output_log(job).open(encoding="utf-8", errors="replace") as log:
+        while True:
+            ended = jobs.find(job).state() != "running"
+            for line in log:
+                print(line, end="", flush=follow)
+            if ended or not follow:
+                return
+            time.sleep(_FOLLOW_S)

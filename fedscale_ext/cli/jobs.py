@@ -1,0 +1,177 @@
+"""What the driver remembers of each job: one folder with job.json and output.log, found by the job's name."""
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.cli.processes import Proc, signal_group
+from fedscale_ext.errors import UserError, did_you_mean
+
+_STOP_DRIVER_S = 8.0  # a driver stops its processes within 5 s
+_STOP_CHILD_S = 3.0
+_LOOK_S = 0.05
+
+
+@dataclass
+class Job:
+    """The record in job.json. Times are seconds since 1970; ``status`` is running, finished, failed or stopped."""
+
+    name: str
+    conf: str
+    log_path: str
+    time_stamp: str
+    argv: list[str]
+    driver: Proc
+    host: str = field(default_factory=platform.node)
+    status: str = "running"
+    started: float = field(default_factory=time.time)
+    ended: float | None = None
+    children: list[Proc] = field(default_factory=list)
+    round: dict[str, Any] | None = None  # the last round's event
+    accuracy: float | None = None  # of the last round that was tested
+    reason: str | None = None  # why it failed
+
+    @property
+    def log_dir(self) -> Path:
+        """Where FedScale's logs and this package's results of the job lie."""
+        return Path(self.log_path) / "logs" / self.name / self.time_stamp
+
+    def state(self) -> str:
+        """``status``, but a job whose driver is gone without a word has failed."""
+        if self.status == "running" and self.host == platform.node() and not self.driver.running():
+            return "failed"
+        return self.status
+
+
+def state_dir() -> Path:
+    """Folder of everything that the command remembers; made if missing."""
+    state_home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    path = Path(os.environ.get("FEDSCALE_EXT_STATE") or f"{state_home}/fedscale_ext").expanduser().absolute()
+    return _made(path)
+
+
+def folder(name: str) -> Path:
+    """Folder of the job ``name``; made if missing."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
+        raise UserError(f"job_name {name!r} must be a file name of letters, digits, '_', '-' and '.'")
+    return _made(state_dir() / "jobs" / name)
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the state directory {path} cannot be made: {error.strerror}; set FEDSCALE_EXT_STATE to a folder of yours"
+        ) from None
+    return path
+
+
+def names() -> list[str]:
+    """Names of all jobs that were ever started here."""
+    return sorted(path.parent.name for path in state_dir().glob("jobs/*/job.json"))
+
+
+def read(name: str) -> Job | None:
+    """The record of a job, or None if there is none."""
+    path = folder(name) / "job.json" if name in names() else None
+    if path is None:
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["driver"] = Proc(**data["driver"])
+        data["children"] = [Proc(**child) for child in data["children"]]
+        return Job(**data)
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"the record {path} of job {name} is damaged; delete that folder") from None
+
+
+def find(name: str) -> Job:
+    """The record of a job that must exist."""
+    job = read(name)
+    if job is None:
+        known = names()
+        listed = f"; known jobs: {', '.join(known)}" if known else "; no job was started here yet"
+        raise UserError(f"there is no job {name!r}{did_you_mean(name, known) or listed}")
+    return job
+
+
+def output_log(name: str) -> Path:
+    """What the processes of the job's last run printed."""
+    return folder(name) / "output.log"
+
+
+def write(job: Job) -> None:
+    """Put the record in place in one step, so that a reader never sees half of it."""
+    path = folder(job.name) / "job.json"
+    temporary = path.with_name(f"job.json.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(asdict(job), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+@contextmanager
+def claim(name: str) -> Iterator[None]:
+    """Hold the name for the life of a driver; the system lets go of it even when the driver is killed."""
+    with (folder(name) / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise UserError(
+                f"job {name} is running; stop it with `fedscale driver stop {name}`, or set another job_name"
+            ) from None
+        yield
+
+
+def stop(job: Job) -> bool:
+    """Stop a job's driver and what is left of its processes, and wait until they are gone.
+
+    Returns False if nothing was running. Only processes whose number and create time match the
+    record are signalled.
+    """
+    if job.host != platform.node():
+        raise UserError(f"job {job.name} was started on {job.host}; stop it there")
+    driver = job.driver.running()
+    if driver:
+        driver.terminate()
+        if _left_after(_STOP_DRIVER_S, [job.driver]):
+            driver.kill()
+    left = kill_children(read(job.name) or job)
+    return driver is not None or left
+
+
+def kill_children(job: Job) -> bool:
+    """End the job's recorded processes that outlived their driver; whether there were any."""
+    children = _left_after(0, job.children)
+    left = children
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for child in left:
+            signal_group(child.pid, number)
+        left = _left_after(_STOP_CHILD_S, left)
+    return bool(children)
+
+
+def _left_after(seconds: float, processes: list[Proc]) -> list[Proc]:
+    """The processes that still run after that time; it ends early when none does.
+
+    They are not children of this process, and one that its parent has not heard of counts as gone:
+    the system offers no wait for that.
+    """
+    deadline = time.monotonic() + seconds
+    while (left := [process for process in processes if process.running()]) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    return left

@@ -1,0 +1,108 @@
+"""What a job needs before its first process starts: local hosts, a free port, a log directory, environments."""
+
+import errno
+import os
+import platform
+import signal
+import site
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+import fedscale_ext
+from fedscale_ext import config as configuration
+from fedscale_ext.cli.jobs import Job
+from fedscale_ext.cli.processes import Exit, Interrupt, Said
+from fedscale_ext.config import JobConfig
+from fedscale_ext.errors import UserError
+from fedscale_ext.runtime.events import EVENTS_VARIABLE
+from fedscale_ext.runtime.parent_pipe import PIPE_VARIABLE
+
+AGGREGATOR = "aggregator"
+
+
+def commands(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
+    """The argument list of each process by its name: the aggregator's first, then one executor per slot."""
+    aggregator, executor = config.entry_paths()
+    slots = configuration.executor_slots(config)
+    shared |= {"num_executors": len(slots), "executor_configs": configuration.executor_configs(config)}
+    result = {AGGREGATOR: _argv(config, aggregator, **shared, this_rank=0)}
+    for rank, (_, gpu) in enumerate(slots, start=1):
+        result[f"executor {rank}"] = _argv(config, executor, **shared, this_rank=rank, cuda_device=f"cuda:{gpu}")
+    return result
+
+
+def _argv(config: JobConfig, entry: Path, **extra: Any) -> list[str]:
+    return [sys.executable, str(entry), *configuration.to_argv(config, **extra)]
+
+
+def check_hosts(config: JobConfig) -> None:
+    """UserError for an executor on another machine."""
+    local = {"localhost", "127.0.0.1", "::1", config.fedscale.ps_ip, platform.node(), socket.gethostname()}
+    for host, _ in configuration.executor_slots(config):
+        if host not in local:
+            raise UserError(
+                f"worker_ips names {host}, but this command starts executors on this machine only; "
+                "write localhost, or use FedScale's own `docker/driver.py submit`"
+            )
+
+
+def port(config: JobConfig) -> int:
+    """The port to listen on: ``ps_port`` if it is free, any free one where that is 0."""
+    host, wanted = config.fedscale.ps_ip, int(config.fedscale.ps_port)
+    try:
+        with socket.create_server((host, wanted)) as server:
+            return int(server.getsockname()[1])
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UserError(
+                f"port {wanted} on {host} is in use; choose another with --set ps_port={wanted + 1}, "
+                "or a free one with --set ps_port=auto"
+            ) from None
+        raise UserError(f"ps_ip {host} with ps_port {wanted} cannot be listened on: {error.strerror}") from None
+
+
+def place(config: JobConfig, last: Job | None, resume: bool) -> tuple[str, str]:
+    """``log_path`` and ``time_stamp`` of the job: those of its last run for ``resume``, else its own or new ones."""
+    if resume:
+        if last is None:
+            raise UserError(f"job {config.fedscale.job_name} has no earlier run to resume; start it without --resume")
+        return last.log_path, last.time_stamp
+    stamp = config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
+    return str(Path(config.fedscale.log_path).absolute()), stamp
+
+
+def environment(*, one_thread: bool) -> dict[str, str]:
+    """Environment of a job's process: it reports events, ends with the driver and finds this package."""
+    result = {**os.environ, EVENTS_VARIABLE: "1", PIPE_VARIABLE: "1", "PYTHONUNBUFFERED": "1"}
+    if one_thread:
+        result["OMP_NUM_THREADS"] = "1"
+    package_parent = str(Path(fedscale_ext.__file__).resolve().parents[1])
+    if package_parent not in [*site.getsitepackages(), site.getusersitepackages()]:
+        # run from a checkout: a script sees its own folder, not the one that this command was run from
+        result["PYTHONPATH"] = os.pathsep.join(filter(None, [package_parent, os.environ.get("PYTHONPATH")]))
+    return result
+
+
+@contextmanager
+def interrupts_into(inbox: "SimpleQueue[Exit | Said | Interrupt]") -> Iterator[None]:
+    """Turn SIGINT, SIGTERM and a closed terminal (unless under nohup) into messages for the block's duration."""
+
+    def tell(number: int, _: FrameType | None) -> None:
+        inbox.put(Interrupt(number))
+
+    kept = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            kept[number] = signal.signal(number, tell)
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

@@ -1,0 +1,152 @@
+"""What a person sees of a job: a live display in a terminal, plain lines elsewhere, a table at the end."""
+
+import shlex
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fedscale_ext.cli.tables import print_table
+
+_EVERY = 10  # rounds between two plain lines where nothing is tested
+
+
+def span(seconds: float) -> str:
+    """A duration in at most two units: ``12.3 s``, ``3 min 05 s``, ``1 h 02 min``, ``2 d 03 h``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part:02d} {smaller}"
+    return f"{whole} s"
+
+
+class Display:
+    """Shows a job's events. Progress and results go to ``out``, notices and errors to ``err``."""
+
+    def __init__(self, out: Console, err: Console):
+        self.out = out
+        self.err = err
+        self._live: Live | None = None
+        self._status = "starting"
+        self._accuracy: float | None = None
+        self._round: dict[str, Any] = {}
+        self._first: tuple[int, float] | None = None  # round before the first one seen, and when it ended
+
+    def __enter__(self) -> "Display":
+        if self.out.is_terminal and not self.out.is_dumb_terminal:
+            self._live = Live(get_renderable=self._picture, console=self.out, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show one event of the aggregator; kinds that are not known are passed over."""
+        show = {"ready": self._ready, "waiting": self._waiting, "round": self._show_round,
+                "transform": self._transform}.get(event["event"])  # fmt: skip
+        if show:
+            show(event)
+        elif event["event"] == "notice":
+            self.notice(str(event.get("message")))
+
+    def _ready(self, event: dict[str, Any]) -> None:
+        self._status = "training"
+        self._line(f"data        {event.get('data')}, {event.get('clients')} clients")
+        self._line(f"population  {event.get('population')}")
+        self._line(
+            f"model       {event.get('model')}, {event.get('rounds')} rounds, {event.get('executors')} executors"
+        )
+        self._line(f"results     {event.get('log_dir')}")
+        self._first = None
+
+    def _waiting(self, event: dict[str, Any]) -> None:
+        self._status = f"waiting for {event.get('for')}"
+        if not self._live:
+            self._line(self._status)
+
+    def _transform(self, event: dict[str, Any]) -> None:
+        self._line(f"round {event.get('round')}: {event.get('child')} from {event.get('parent')}, {event.get('what')}")
+
+    def _show_round(self, event: dict[str, Any]) -> None:
+        now = time.monotonic()
+        number, rounds = int(event["round"]), int(event["rounds"])
+        if self._first is None:
+            self._first = number - 1, now - float(event.get("wall_s") or 0.0)
+        tested = event.get("accuracy") is not None
+        self._accuracy = event["accuracy"] if tested else self._accuracy
+        self._round = event
+        if not self._live and (tested or number % _EVERY == 0 or number == rounds):
+            self._line(f"round {number}/{rounds}, {', '.join(self._facts(tested))}")
+
+    def _facts(self, with_accuracy: bool) -> list[str]:
+        event = self._round
+        facts = [f"{event.get('participants')} clients", f"{event.get('models')} models"]
+        if event.get("loss") is not None:
+            facts.append(f"loss {event['loss']:.3f}")
+        if with_accuracy and self._accuracy is not None:
+            facts.append(f"accuracy {100 * self._accuracy:.1f} %")
+        if event.get("virtual_clock_s") is not None:
+            facts.append(f"virtual clock {span(event['virtual_clock_s'])}")
+        left = self._left_s()
+        return [*facts, f"ETA {span(left)}"] if left else facts
+
+    def _left_s(self) -> float:
+        """Expected seconds to the end at the mean pace since the first round seen."""
+        if self._first is None:
+            return 0.0
+        before, since = self._first
+        number, rounds = self._round["round"], self._round["rounds"]
+        return (time.monotonic() - since) / (number - before) * (rounds - number)
+
+    def _picture(self) -> Group | Text:
+        if not self._round:
+            return Text(f"{self._status} ...")
+        number, rounds = self._round["round"], self._round["rounds"]
+        head = Table.grid(padding=(0, 1))
+        head.add_row(f"round {number}/{rounds}", ProgressBar(total=rounds, completed=number, width=40))
+        return Group(head, Text(", ".join(self._facts(True))))
+
+    def _line(self, text: str) -> None:
+        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def notice(self, message: str) -> None:
+        """Something to know that does not end the job."""
+        # while the display is live, it must be the one to write to the terminal
+        console = self.out if self._live else self.err
+        console.print(f"[yellow]note:[/] {escape(message)}", highlight=False, soft_wrap=True)
+
+    def error(self, sentence: str) -> None:
+        """Why the job ended early, in one sentence."""
+        self.err.print(f"[red]fedscale:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+
+    def log_line(self, line: str) -> None:
+        """A line of a process's log, as it is."""
+        self.err.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+    def summary(self, event: dict[str, Any], log_dir: str, output_log: str) -> None:
+        """The results as a table, and where to find everything."""
+        rows = [[str(name), str(value)] for name, value in event.get("table", [])]
+        self.out.print()
+        print_table(self.out, ["result", ""], rows)
+        self.out.print()
+        files = {str(name): str(path) for name, path in event.get("files", {}).items()}
+        places = {**files, "logs": log_dir, "output": output_log}
+        width = max(map(len, [*places, "tensorboard"])) + 2
+        for name, path in places.items():
+            if name != "tensorboard":
+                self._line(f"{name:<{width}}{path}")
+        logdir = shlex.quote(files.get("tensorboard", log_dir))
+        self._line(f"{'tensorboard':<{width}}tensorboard --logdir {logdir}")

@@ -1,0 +1,46 @@
+"""Stands for an aggregator: FAKE_AGGREGATOR in the environment says what it does."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from fedscale_ext.runtime.parent_pipe import exit_with_parent
+
+what = os.environ.get("FAKE_AGGREGATOR", "finish")
+exit_with_parent()
+
+
+def say(**event: object) -> None:
+    if os.environ.get("FEDSCALE_EXT_EVENTS"):
+        print(json.dumps(event), flush=True)
+
+
+print("plain words", file=sys.stderr)
+print(json.dumps(sys.argv[1:]), file=sys.stderr, flush=True)
+say(event="waiting", **{"for": "executors"})
+say(event="ready", clients=4, executors=1, data="generated: fake", population="resampled: 4", model="tiny",
+    rounds=12, log_dir="somewhere")  # fmt: skip
+if what == "grandchild":
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "fake-grandchild"])
+if what == "deaf":
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for number in range(1, 13):
+    say(event="round", round=number, rounds=12, participants=2, models=1, assignments={"m0": 2}, loss=2.5 / number,
+        accuracy=number / 20 if number % 5 == 0 else None, virtual_clock_s=61.0 * number, wall_s=0.001)  # fmt: skip
+    if number == 3:
+        say(event="transform", round=3, parent="m0", child="m1", what="widened cell 2")
+        if what in ("wait", "grandchild", "deaf"):
+            time.sleep(600)
+        if what == "die":
+            raise ValueError("the fake aggregator breaks")
+        if what == "bad input":
+            say(event="error", message="num_participants 9 is above the 4 clients; lower it", exit_code=2)
+            sys.exit(2)
+say(event="notice", message="[nothing] happened")
+if what != "no summary":
+    say(event="summary", summary={"accuracy": 0.5}, table=[["accuracy", "50.0 %"], ["rounds", 12]],
+        files={"plot": "/tmp/plot.png", "tensorboard": "/tmp/a b"})  # fmt: skip

@@ -1,0 +1,22 @@
+"""Stands for an executor: FAKE_EXECUTOR in the environment says what it does."""
+
+import json
+import os
+import sys
+import time
+
+from fedscale_ext.runtime.parent_pipe import exit_with_parent
+
+what = os.environ.get("FAKE_EXECUTOR", "finish")
+exit_with_parent()
+rank = next(word for word in sys.argv if word.startswith("--this_rank="))
+print(f"executor says {rank} threads={os.environ.get('OMP_NUM_THREADS')}", flush=True)
+if what == "die" and rank == "--this_rank=2":
+    print("Traceback: the fake executor breaks", file=sys.stderr)
+    sys.exit(3)
+if what == "bad input":
+    print(json.dumps({"event": "error", "message": "no data at nowhere; make some", "exit_code": 2}), flush=True)
+    print("error: no data at nowhere; make some", file=sys.stderr)
+    sys.exit(2)
+if what in ("wait", "die"):
+    time.sleep(600)

@@ -1,0 +1,223 @@
+"""The driver with fake processes: every way a job can end, and that nothing is left of it."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+import pytest
+
+from .conftest import done, processes_of, wait_until
+
+
+def record(state):
+    return json.loads((state / "jobs/fake/job.json").read_text())
+
+
+def started(state):
+    """True when all three processes of the fake job are recorded and a round was heard of."""
+    path = state / "jobs/fake/job.json"
+    return path.exists() and len(record(state)["children"]) == 3 and record(state)["round"]
+
+
+def assert_nothing_left(state):
+    wait_until(lambda: not processes_of(state), 5)
+
+
+def test_normal_end(fedscale, state, write_conf):
+    code, out, err = done(fedscale("driver", "start", write_conf()))
+    assert code == 0, err
+    lines = out.splitlines()
+    assert "data        generated: fake, 4 clients" in lines
+    assert "round 3: m1 from m0, widened cell 2" in lines
+    rounds = [line.split(",")[0] for line in lines if line.startswith("round ") and "/" in line]
+    assert rounds == ["round 5/12", "round 10/12", "round 12/12"]
+    assert "accuracy 50.0 %, virtual clock 10 min 10 s" in out
+    assert "accuracy  50.0 %" in lines
+    assert "plot         /tmp/plot.png" in lines
+    assert "tensorboard  tensorboard --logdir '/tmp/a b'" in lines
+    assert err == "note: [nothing] happened\n"
+    assert "\x1b" not in out + err
+    job = record(state)
+    assert (job["status"], job["round"]["round"], job["accuracy"]) == ("finished", 12, 0.5)
+    log = (state / "jobs/fake/output.log").read_text()
+    assert "aggregator | plain words" in log
+    assert "executor 2 | executor says --this_rank=2 threads=1" in log
+    assert_nothing_left(state)
+
+
+def test_executors_get_their_gpu_and_the_job_its_place(fedscale, state, write_conf, tmp_path):
+    done(fedscale("driver", "start", write_conf(worker_ips=["localhost:[1,1]"]), "--set", "rounds=7"))
+    argv = record(state)["argv"]
+    assert {"--this_rank=0", "--num_executors=2", "--executor_configs=localhost:[1,1]", "--rounds=7"} <= set(argv)
+    assert f"--log_path={tmp_path}/out" in argv
+    assert any(word.startswith("--time_stamp=") for word in argv)
+    assert not any(word.startswith("--resume") for word in argv)
+
+
+@pytest.mark.parametrize(
+    ("env", "code", "sentence"),
+    [
+        ({"FAKE_AGGREGATOR": "die", "FAKE_EXECUTOR": "wait"}, 1, "aggregator ended with exit code 1"),
+        ({"FAKE_AGGREGATOR": "no summary", "FAKE_EXECUTOR": "wait"}, 1, "aggregator ended without a summary"),
+        ({"FAKE_AGGREGATOR": "wait", "FAKE_EXECUTOR": "die"}, 1, "executor 2 ended with exit code 3"),
+    ],
+)
+def test_a_process_that_dies_ends_the_job(fedscale, state, write_conf, env, code, sentence):
+    found, _, err = done(fedscale("driver", "start", write_conf(), **env))
+    assert found == code
+    last = err.splitlines()[-1]
+    assert last == f"fedscale: {sentence}; all output is in {state}/jobs/fake/output.log"
+    assert record(state)["status"] == "failed"
+    assert sentence in record(state)["reason"]
+    if "die" in (env["FAKE_AGGREGATOR"], env["FAKE_EXECUTOR"]):
+        assert "breaks" in err
+    assert_nothing_left(state)
+
+
+def test_a_killed_executor_is_named_with_its_signal(fedscale, state, write_conf):
+    process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: started(state))
+    os.kill(record(state)["children"][1]["pid"], signal.SIGKILL)
+    code, _, err = done(process)
+    assert code == 1
+    assert "executor 1 was ended by SIGKILL" in err
+    assert_nothing_left(state)
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        (
+            {"FAKE_AGGREGATOR": "bad input", "FAKE_EXECUTOR": "wait"},
+            "num_participants 9 is above the 4 clients; lower it",
+        ),
+        ({"FAKE_AGGREGATOR": "wait", "FAKE_EXECUTOR": "bad input"}, "no data at nowhere; make some"),
+    ],
+)
+def test_bad_input_found_by_a_process_is_one_sentence(fedscale, state, write_conf, env, sentence):
+    code, _, err = done(fedscale("driver", "start", write_conf(), **env))
+    assert (code, err) == (2, f"fedscale: {sentence}\n")
+    assert_nothing_left(state)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_leaves_nothing(fedscale, state, write_conf, number):
+    process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="grandchild", FAKE_EXECUTOR="wait")
+    wait_until(lambda: started(state))
+    wait_until(lambda: len(processes_of(state)) == 5)  # driver, aggregator, grandchild, two executors
+    began = time.monotonic()
+    process.send_signal(number)
+    code, _, err = done(process)
+    assert code == 130
+    assert time.monotonic() - began < 5
+    assert not processes_of(state)
+    assert err == "fedscale: job fake was stopped; --resume continues it from its last checkpoint\n"
+    assert record(state)["status"] == "stopped"
+
+
+def test_interrupt_ends_a_process_that_ignores_it(fedscale, state, write_conf):
+    process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="deaf", FAKE_EXECUTOR="wait")
+    wait_until(lambda: started(state))
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert done(process)[0] == 130
+    assert 2.5 < time.monotonic() - began < 5
+    assert not processes_of(state)
+
+
+def test_second_interrupt_does_not_wait(fedscale, state, write_conf):
+    process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="deaf", FAKE_EXECUTOR="wait")
+    wait_until(lambda: started(state))
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: len(processes_of(state)) <= 2)  # the executors have obeyed
+    process.send_signal(signal.SIGINT)
+    assert done(process)[0] == 130
+    assert time.monotonic() - began < 2.5
+    assert not processes_of(state)
+
+
+def test_killed_driver_takes_its_processes_along_and_leaves_the_name_free(fedscale, state, write_conf):
+    process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: started(state))
+    process.kill()
+    process.wait()
+    assert_nothing_left(state)
+    assert record(state)["status"] == "running"  # nobody could write otherwise
+    _, out, _ = done(fedscale("driver", "status", "fake"))
+    assert "status         failed\nreason         its driver is gone" in out
+    assert done(fedscale("driver", "start", write_conf()))[0] == 0
+
+
+def test_port_in_use(fedscale, state, write_conf):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code, _, err = done(fedscale("driver", "start", write_conf({"ps_port": port})))
+    assert code == 2
+    assert err == (
+        f"fedscale: port {port} on 127.0.0.1 is in use; choose another with --set ps_port={port + 1}, "
+        "or a free one with --set ps_port=auto\n"
+    )
+    assert not (state / "jobs/fake/job.json").exists()
+
+
+def test_name_in_use_and_stop_from_another_process(fedscale, state, write_conf):
+    first = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: started(state))
+    code, _, err = done(fedscale("driver", "start", write_conf()))
+    assert code == 2
+    assert "job fake is running; stop it with `fedscale driver stop fake`" in err
+    assert "running" in done(fedscale("driver", "status"))[1]
+    began = time.monotonic()
+    code, out, _ = done(fedscale("driver", "stop", "fake"))
+    assert (code, out) == (0, "job fake is stopped\n")
+    assert time.monotonic() - began < 5
+    assert done(first)[0] == 130
+    assert not processes_of(state)
+    assert "is not running; it stopped" in done(fedscale("driver", "stop", "fake"))[1]
+
+
+def test_resume_uses_the_last_runs_folder(fedscale, state, write_conf, tmp_path):
+    code, _, err = done(fedscale("driver", "start", write_conf(), "--resume"))
+    assert (code, err) == (2, "fedscale: job fake has no earlier run to resume; start it without --resume\n")
+    done(fedscale("driver", "start", write_conf()))
+    first = record(state)
+    assert done(fedscale("driver", "start", write_conf({"log_path": str(tmp_path / "other")}), "--resume"))[0] == 0
+    second = record(state)
+    assert (second["time_stamp"], second["log_path"]) == (first["time_stamp"], first["log_path"])
+    assert {f"--time_stamp={first['time_stamp']}", f"--log_path={tmp_path}/out", "--resume=True"} <= set(second["argv"])
+    assert (state / "jobs/fake/output.log").read_text().count("plain words") == 2
+
+
+def test_setup_commands(fedscale, state, write_conf):
+    conf = write_conf(setup_commands=["source activate x", "env", f"{sys.executable} -m no_such_module"])
+    code, _, err = done(fedscale("driver", "start", conf))
+    assert "note: these setup_commands apply under FedScale's own driver only: source activate x\n" in err
+    assert code == 1  # a failing command ends the job before it starts
+    assert "setup command" in err
+    assert "ended with exit code 1" in err
+    log = (state / "jobs/fake/output.log").read_text()
+    assert "setup command env | FEDSCALE_EXT_STATE=" in log
+    assert "aggregator" not in log
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"worker_ips": ["10.9.8.7:[1]"]}, "worker_ips names 10.9.8.7, but this command"),
+        ({"setup_commands": ["no-such-program-here x"]}, "the program 'no-such-program-here' is not found"),
+        ({"aggregator_entry": "nothing.py"}, "nothing.py"),
+        ({"job_conf": {"job_name": "../x"}}, "job_name '../x' must be a file name"),
+        ({"job_conf": {"num_participants": "many"}}, "num_participants"),
+        ({"job_conf": {"ps_ip": "192.0.2.1"}}, "ps_ip 192.0.2.1"),
+    ],
+)
+def test_bad_configurations_are_one_sentence(fedscale, write_conf, change, words):
+    code, _, err = done(fedscale("driver", "start", write_conf(**change)))
+    assert code == 2
+    assert words in err
+    assert err.startswith("fedscale: ")
+    assert err.count("\n") == 1
