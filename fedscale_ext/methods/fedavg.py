@@ -1,6 +1,7 @@
 """FedAvg (McMahan et al. 2017, Algorithm 1): one model, averaged with the clients' numbers of samples."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class FedAvgParams:
 class FedAvgAggregator(MultiModelAggregator):
     """Every participant trains the global model."""
 
-    Params = FedAvgParams
+    Params: ClassVar[type] = FedAvgParams
 
     def init_state(self, population: Population, task: Task) -> None:
         """w_0."""
@@ -32,9 +33,7 @@ class FedAvgAggregator(MultiModelAggregator):
 
     def aggregate(self, round: int, updates: list[Update]) -> None:
         """w_{t+1} = sum over clients of n_k / n w^k_{t+1} (FedScale weighs all clients alike)."""
-        mean = count_mean(
-            self.pool["global"].state, ((update.state, None, update.samples) for update in updates)
-        )
+        mean = count_mean(self.pool["global"].state, ((update.state, None, update.samples) for update in updates))
         self.pool.update("global", mean)
 
     def evaluation_plan(self) -> EvaluationPlan:

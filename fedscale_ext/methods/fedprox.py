@@ -1,0 +1,43 @@
+"""FedProx (Li et al., MLSys 2020): FedAvg whose clients are pulled towards the global model."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedscale_ext.config import JobConfig
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedavg import FedAvgAggregator
+from fedscale_ext.runtime.work import WorkItem
+
+
+@dataclass(frozen=True)
+class FedProxParams:
+    """``mu``: weight of the proximal term mu / 2 ||w - w^t||^2 (Eq 2); default FedScale's proxy_mu."""
+
+    mu: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.mu >= 0:
+            raise UserError(f"fedprox.mu is {self.mu}; it must not be negative")
+
+    @staticmethod
+    def job_defaults(config: JobConfig) -> dict[str, Any]:
+        """FedScale's key is the default."""
+        return {"mu": config.fedscale.proxy_mu}
+
+
+class FedProxAggregator(FedAvgAggregator):
+    """Clients minimise F_k(w) + mu / 2 ||w - w^t||^2; the gradient of the term points to w^t."""
+
+    Params: ClassVar[type] = FedProxParams
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """FedAvg's work with the proximal objective."""
+        return [WorkItem(int(client), "global", {"prox_mu": self.params.mu}) for client in participants]
+
+
+if __name__ == "__main__":
+    from fedscale_ext.runtime.launch import run_rank
+
+    run_rank()

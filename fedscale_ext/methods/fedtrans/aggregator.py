@@ -1,0 +1,270 @@
+"""FedTrans (Zhu et al., MLSys 2024, Algorithm 1): a chain of models that grows while it trains."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.methods.fedtrans import client_manager, model_aggregator, model_transformer
+from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
+from fedscale_ext.methods.fedtrans.model_transformer import Transformation
+from fedscale_ext.methods.fedtrans.params import FedTransParams
+from fedscale_ext.methods.server_optimizer import ServerOptimizer
+from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.aggregator import MultiModelAggregator
+from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
+from fedscale_ext.streams import stream
+from fedscale_ext.submodels import count_mean
+
+
+class FedTransAggregator(MultiModelAggregator):
+    """Server state: the pool's models M_0, M_1, … with their lineage, and the utilities U[c][k].
+
+    Per model: ``losses`` H_j (one float per round in which it had a participant); per newest model:
+    ``active``, the activeness of its last T rounds, and ``last_op`` per cell.
+    """
+
+    Params = FedTransParams
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """M_0, which fits every client, and utilities of zero."""
+        spec = self.initial_spec()
+        self.pool.add("m0", spec, models.initial_state(spec, self.seed))
+        self.lineages = [Lineage()]
+        self.losses: list[list[float]] = [[]]
+        self.active: deque[dict[str, float]] = deque(maxlen=self.params.T)
+        self.last_op: dict[str, str | None] = {}
+        self.inserted_cells = 0
+        self.exhausted = False
+        self.utilities = np.zeros((task.num_clients, 1))
+        self.optimizers = [self._optimizer()]
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Sample each participant's model from p^c (Algorithm 1, lines 6-9; Eqs 2, 3)."""
+        allowed = self._compatible()
+        rows = participants - 1
+        probabilities = client_manager.assignment_probabilities(self.utilities[rows], allowed[rows])
+        chosen = client_manager.sample_models(probabilities, participants, self.seed, round)
+        self.record("probabilities", {int(c): p.tolist() for c, p in zip(participants, probabilities, strict=True)})
+        self.record("compatible", {int(c): np.flatnonzero(allowed[c - 1]).tolist() for c in participants})
+        return [WorkItem(int(client), f"m{k}") for client, k in zip(participants, chosen, strict=True)]
+
+    def aggregate(self, round: int, updates: list[Update]) -> None:
+        """Utilities (Eq 4), FedAvg per model, activeness and losses, soft aggregation (Eq 5)."""
+        pool = list(self.pool)
+        specs = [model.spec for model in pool]
+        sims = model_aggregator.similarity_matrix(specs, self.lineages, self.params)
+        self._update_utilities(updates, sims)
+        averaged = [self._averaged(j, updates) for j in range(len(pool))]
+        self._note_progress(updates, pool[-1].state, averaged[-1])
+        mixing = []
+        for j, model in enumerate(pool):
+            weights = model_aggregator.mixing_weights(j, round, sims, self.lineages, self.params)
+            mixing.append((weights / weights.sum()).tolist())
+            state = model_aggregator.soft_aggregate(j, specs, averaged, self.lineages, weights, sims, self.params)
+            self.pool.update(model.key, state)
+        self.record("similarity", sims.tolist())
+        self.record("mixing", mixing)
+
+    def evolve(self, round: int) -> None:
+        """Create a child of the newest model when its loss has levelled out: DoC <= beta (section 4.1)."""
+        p = self.params
+        doc = model_transformer.degree_of_convergence(self.losses[-1], p.gamma, p.delta)
+        self.record("doc", doc)
+        if doc is None or doc > p.beta or self.exhausted:
+            return
+        parent = self.pool.newest()
+        selected = self._select_cells(round)
+        inserted: dict[str, Any] = {"next_cell_id": self._next_cell_id()}
+        policy: dict[str, Any] = {
+            "policy": p.transform_policy, "widen_factor": p.widen_factor, "deepen_count": p.deepen_count
+        }  # fmt: skip
+        fitting = model_transformer.cap(
+            parent.spec,
+            selected,
+            model_transformer.mean_activeness(self.active),
+            self.last_op,
+            float(np.quantile(self.capacity, p.cap_quantile)),
+            **policy,
+            **inserted,
+        )
+        if fitting is None:
+            self.exhausted = True
+            self.record("exhausted", True)
+            return
+        spec, state, steps = model_transformer.transform(
+            parent.spec,
+            parent.state,
+            fitting,
+            self.last_op,
+            **policy,
+            **inserted,
+            symmetry=p.symmetry,
+            generator=stream(self.seed, round, "transform"),
+        )
+        self._add_child(round, spec, state, steps)
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Each client on the compatible model of the highest utility (section 4.2)."""
+        allowed = self._compatible()
+        mature = np.array([len(losses) >= self.params.serve_min_rounds for losses in self.losses])
+        mature[0] = True
+        macs = [model.cost.forward_macs for model in self.pool]
+        best = client_manager.served(self.utilities, allowed & mature[None, :], macs, self.params.ties)
+        return EvaluationPlan([f"m{k}" for k in best])
+
+    def finished(self, round: int) -> str | None:
+        """The appendix's and section 3's ends of training, where ``stop`` asks for one."""
+        p = self.params
+        if p.stop == "converged" and self.exhausted:
+            doc = model_transformer.degree_of_convergence(self.losses[-1], p.gamma, p.delta)
+            if doc is not None and doc <= p.beta:
+                return "no model can grow further and the newest has converged"
+        if p.stop == "accuracy":
+            seen = [(record.round, accuracy(record.evaluation).mean) for record in self.history if record.evaluation]
+            before = [mean for number, mean in seen if number <= round - p.stop_rounds]
+            since = [mean for number, mean in seen if number > round - p.stop_rounds]
+            if before and since and max(since) <= max(before) + p.stop_gain:
+                return f"accuracy rose by no more than {p.stop_gain:g} over {p.stop_rounds} rounds"
+        return None
+
+    def lineage(self) -> dict[str, Any]:
+        """Parent, round of birth and what was done, by model."""
+        return {
+            f"m{k}": {
+                "parent": f"m{k - 1}" if k else None,
+                "birth": lineage.birth,
+                "steps": [f"{step.op} {step.cell_id}" for step in lineage.steps],
+            }
+            for k, lineage in enumerate(self.lineages)
+        }
+
+    def state(self) -> tuple[State, dict[str, Any]]:
+        """Utilities and moments as tensors, the rest as JSON."""
+        tensors = {"utilities": torch.from_numpy(self.utilities)}
+        for k, optimizer in enumerate(self.optimizers):
+            if optimizer is not None:
+                tensors.update({f"optimizer/{k}/{name}": tensor for name, tensor in optimizer.tensors().items()})
+        return tensors, {
+            "lineages": [
+                {"birth": one.birth, "root": one.root, "steps": [step.to_json() for step in one.steps]}
+                for one in self.lineages
+            ],
+            "losses": self.losses,
+            "active": list(self.active),
+            "last_op": self.last_op,
+            "inserted_cells": self.inserted_cells,
+            "exhausted": self.exhausted,
+        }
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        self.lineages = [
+            Lineage(one["birth"], one["root"], tuple(map(Transformation.from_json, one["steps"])))
+            for one in data["lineages"]
+        ]
+        self.losses = data["losses"]
+        self.active = deque(data["active"], maxlen=self.params.T)
+        self.last_op = data["last_op"]
+        self.inserted_cells = data["inserted_cells"]
+        self.exhausted = data["exhausted"]
+        self.utilities = tensors["utilities"].numpy()
+        self.optimizers = [self._optimizer() for _ in self.lineages]
+        for k, optimizer in enumerate(self.optimizers):
+            if optimizer is not None:
+                prefix = f"optimizer/{k}/"
+                optimizer.load({name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)})
+
+    def _compatible(self) -> np.ndarray:
+        return client_manager.compatible(self.capacity, [model.cost.forward_macs for model in self.pool])
+
+    def _update_utilities(self, updates: list[Update], sims: np.ndarray) -> None:
+        clients = np.array([update.client for update in updates])
+        trained = np.array([int(update.item.model[1:]) for update in updates])
+        losses = np.array([update.loss for update in updates])
+        standard = client_manager.standardised(losses)
+        self.utilities = client_manager.updated_utilities(
+            self.utilities, self._compatible(), clients, trained, standard, sims
+        )
+        for name, values in (("losses", losses), ("standardised_losses", standard), ("assignments", trained)):
+            self.record(name, dict(zip(clients.tolist(), values.tolist(), strict=True)))
+        self.record("utilities", {int(client): self.utilities[client - 1].tolist() for client in clients})
+
+    def _averaged(self, j: int, updates: list[Update]) -> State:
+        """FedAvg over the participants of model j, then the server's optimiser (Fig 8)."""
+        model = self.pool[f"m{j}"]
+        own = [update for update in updates if update.item.model == model.key]
+        if not own:
+            return model.state
+        mean = count_mean(model.state, ((update.state, None, update.samples) for update in own))
+        optimizer = self.optimizers[j]
+        if optimizer is None:
+            return mean
+        return optimizer.step(model.state, mean, models.parameter_names(model.spec))
+
+    def _note_progress(self, updates: list[Update], before: State, after: State) -> None:
+        """Loss and activeness of the newest model, in rounds in which it had a participant."""
+        newest = self.pool.newest()
+        trained = {update.item.model for update in updates}
+        for k, losses in enumerate(self.losses):
+            if f"m{k}" in trained:
+                own = [u for u in updates if u.item.model == f"m{k}" or self.params.doc_loss == "all"]
+                losses.append(float(np.average([u.loss for u in own], weights=[u.samples for u in own])))
+        if newest.key in trained:
+            self.active.append(model_transformer.activeness(newest.spec, before, after))
+            self.record("activeness", self.active[-1])
+
+    def _select_cells(self, round: int) -> list[str]:
+        """The most active cells, or as many at random (Table 3, -l)."""
+        selected = model_transformer.select_cells(model_transformer.mean_activeness(self.active), self.params.alpha)
+        if self.params.cell_selection == "activeness":
+            return selected
+        cells = list(self.active[-1])
+        picked = stream(self.seed, round, "cells").choice(len(cells), size=len(selected), replace=False)
+        return [cells[place] for place in sorted(picked)]
+
+    def _next_cell_id(self) -> int:
+        """Number of the next inserted cell; its names follow those of M_0's cells."""
+        return len(models.cells.cell_family(self.pool["m0"].spec).cell_ids(self.pool["m0"].spec)) + self.inserted_cells
+
+    def _add_child(self, round: int, spec: models.ModelSpec, state: State, steps: tuple[Transformation, ...]) -> None:
+        p = self.params
+        index = len(self.lineages)
+        root = self.lineages[-1].root
+        if p.warmup == "reinit":
+            root = index
+            state = models.initial_state(spec, int(stream(self.seed, round, "reinit").integers(2**62)))
+        self.pool.add(f"m{index}", spec, state)
+        self.lineages.append(Lineage(round, root, steps))
+        self.losses.append([])
+        self.active.clear()
+        self.last_op.update({step.cell_id: step.op for step in steps})
+        self.inserted_cells += sum(len(step.inserted) for step in steps)
+        self.utilities = np.concatenate([self.utilities, self.utilities[:, -1:]], axis=1)
+        self.optimizers.append(self._optimizer())
+        what = [f"{step.op} {step.cell_id}" for step in steps]
+        self.record("child", {"key": f"m{index}", "steps": what})
+        self.emit(
+            {
+                "event": "transform",
+                "round": round,
+                "parent": f"m{index - 1}",
+                "child": f"m{index}",
+                "what": ", ".join(what),
+            }
+        )
+
+    def _optimizer(self) -> ServerOptimizer | None:
+        if self.params.server_opt == "avg":
+            return None
+        args = self.config.fedscale
+        return ServerOptimizer(self.params.server_opt, args.yogi_eta, args.yogi_tau, args.yogi_beta, args.yogi_beta2)
+
+
+if __name__ == "__main__":
+    from fedscale_ext.runtime.launch import run_aggregator
+
+    run_aggregator()

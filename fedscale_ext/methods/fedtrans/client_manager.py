@@ -1,0 +1,87 @@
+"""FedTrans's Client Manager (Zhu et al., MLSys 2024, section 4.2): which client trains which model.
+
+Departures from the text, which leaves these open: a client's one observed loss is used for every
+compatible model, weighed by similarity (the printed L^c_k has an index k that nobody measures); losses
+are standardised over the round's participants across all models, with 0 where they do not differ; a
+model is compatible when MAC(M_k) <= T_c as in Algorithm 1 (the text says fewer).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from fedscale_ext.streams import stream
+
+
+def compatible(capacity: np.ndarray, macs: Sequence[float]) -> np.ndarray:
+    """bool [clients, models]: MAC(M_k) <= T_c (Algorithm 1, line 7). The first model fits everybody."""
+    fits = np.asarray(macs, dtype=np.float64)[None, :] <= capacity[:, None]
+    fits[:, 0] = True
+    return fits
+
+
+def assignment_probabilities(utilities: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """p^c_k = exp(U^c_k) / sum over compatible k' of exp(U^c_k') (Eq 2), 0 for incompatible models.
+
+    Both arguments are [..., models]; every row has an allowed model.
+    """
+    masked = np.where(allowed, utilities, -np.inf)
+    powers = np.exp(masked - masked.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def sample_models(probabilities: np.ndarray, participants: np.ndarray, seed: int, round: int) -> np.ndarray:
+    """One model per participant from its Categorical(p^c) (Eq 3), drawn from the client's own stream."""
+    draws = np.array([stream(seed, round, int(client), "assign").random() for client in participants])
+    cumulative = np.cumsum(probabilities, axis=1)
+    # the last allowed model takes what rounding leaves of the total
+    chosen = (draws[:, None] >= cumulative).sum(axis=1)
+    last = probabilities.shape[1] - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
+    return np.minimum(chosen, last)
+
+
+def standardised(losses: np.ndarray) -> np.ndarray:
+    """(L_c - mean) / standard deviation over the round's participants; zeros where they do not differ."""
+    losses = np.asarray(losses, dtype=np.float64)
+    deviation = losses.std()
+    if len(losses) < 2 or not deviation > 1e-12 * max(1.0, float(np.abs(losses).max())):
+        return np.zeros_like(losses)
+    return (losses - losses.mean()) / deviation
+
+
+def updated_utilities(
+    utilities: np.ndarray,
+    allowed: np.ndarray,
+    clients: np.ndarray,
+    trained: np.ndarray,
+    losses: np.ndarray,
+    similarity: np.ndarray,
+) -> np.ndarray:
+    """U^c_k <- U^c_k - L_c sim(M_k, M*) for every compatible k of each participant (Eq 4).
+
+    ``utilities`` and ``allowed`` are [all clients, models], ``clients`` ids (1..N), ``trained`` the index of
+    M* per participant, ``losses`` already standardised, ``similarity`` [models, models]. A loss below the
+    average raises the utility.
+    """
+    result = utilities.copy()
+    rows = clients - 1
+    step = losses[:, None] * similarity[:, trained].T
+    result[rows] -= np.where(allowed[rows], step, 0.0)
+    return result
+
+
+def served(
+    utilities: np.ndarray, allowed: np.ndarray, macs: Sequence[float], ties: Literal["largest", "smallest"]
+) -> np.ndarray:
+    """Index of the model that each client is evaluated on: argmax_k U^c_k among the allowed (section 4.2).
+
+    Equal utilities (a client that never took part, a child that copied its parent's) go to the
+    largest or smallest of the tied models by MACs.
+    """
+    best = np.where(allowed, utilities, -np.inf).max(axis=1, keepdims=True)
+    tied = allowed & (utilities == best)
+    size = np.asarray(macs, dtype=np.float64)[None, :]
+    if ties == "largest":
+        return np.where(tied, size, -np.inf).argmax(axis=1)
+    return np.where(tied, size, np.inf).argmin(axis=1)

@@ -1,0 +1,137 @@
+"""FedTrans's Model Aggregator (Zhu et al., MLSys 2024, section 4.3): soft aggregation across models.
+
+Departures from the text:
+
+* Eq 5's denominator lacks eta^t, so its coefficients sum to less than one and weights shrink each
+  round; the default divides by the decayed sum (``normalise="decayed"``).
+* t is a model's age, "as the model converges"; a global t would leave late models without help.
+* Per-cell similarities lie in [-1, 1] and are "cumulated"; the default is their mean, at least 0.
+* A smaller model enters a larger one lifted through the recorded transformations, so that it still
+  computes its function there; laid on the leading part (``align="prefix"``) its split columns mix badly.
+* Cells inserted since have no counterpart: they take the newer model's weights alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedscale_ext.methods.fedtrans.model_transformer import Transformation, cell_parameters, lift
+from fedscale_ext.methods.fedtrans.params import FedTransParams
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.runtime.work import State
+from fedscale_ext.submodels import Coverage, count_mean, prefix
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where a model of the chain comes from.
+
+    ``steps`` lead from its parent (the model before it) to it; ``root`` is the index of the model
+    whose weights it descends from (its own where it was re-initialised); ``birth`` the round of creation.
+    """
+
+    birth: int = 0
+    root: int = 0
+    steps: tuple[Transformation, ...] = ()
+
+
+def similarity(older: Mapping[str, int], newer: Mapping[str, int], *, inherited: bool, reduce: str = "mean") -> float:
+    """sim of two models from their cells' numbers of parameters, by cell id (section 4.3).
+
+    Each cell of the newer model counts #param(older) / #param(newer) for its counterpart, 0 where it
+    was inserted since, -1 where its weights were not inherited; "cumulated" as mean or sum, at least 0.
+    """
+    counts = []
+    for cell, size in newer.items():
+        if cell not in older:
+            counts.append(0.0)
+        elif not inherited:
+            counts.append(-1.0)
+        else:
+            counts.append(older[cell] / size if size else 1.0)
+    total = float(np.sum(counts) if reduce == "sum" else np.mean(counts))
+    return max(0.0, total)
+
+
+def similarity_matrix(specs: Sequence[ModelSpec], lineage: Sequence[Lineage], params: FedTransParams) -> np.ndarray:
+    """float64 [models, models], symmetric, sim(M, M) = 1."""
+    sizes = [cell_parameters(spec) for spec in specs]
+    matrix = np.eye(len(specs))
+    for i in range(len(specs)):
+        for j in range(i + 1, len(specs)):
+            if params.similarity == "one":
+                value = 1.0
+            else:
+                inherited = lineage[j].root <= i
+                value = similarity(sizes[i], sizes[j], inherited=inherited, reduce=params.sim_reduce)
+            matrix[i, j] = matrix[j, i] = value
+    return matrix
+
+
+def mixing_weights(
+    j: int, round: int, sims: np.ndarray, lineage: Sequence[Lineage], params: FedTransParams
+) -> np.ndarray:
+    """float64 [models]: eta^(1(i != j) t) sim(M_i, M_j), the numerators of Eq 5 for model j.
+
+    0 for models that do not share with j: larger ones unless ``l2s``, all others with sharing off.
+    """
+    if params.sharing == "none":
+        return np.eye(len(lineage))[j]
+    age = round - lineage[j].birth if params.decay_clock == "age" else round
+    decay = params.eta**age if params.decay == "on" else 1.0
+    weights = decay * sims[:, j]
+    weights[j] = 1.0
+    if not params.l2s:
+        weights[j + 1 :] = 0.0
+    return weights
+
+
+def soft_aggregate(
+    j: int,
+    specs: Sequence[ModelSpec],
+    states: Sequence[State],
+    lineage: Sequence[Lineage],
+    weights: np.ndarray,
+    sims: np.ndarray,
+    params: FedTransParams,
+) -> State:
+    """w_j of Eq 5 from every model's averaged weights, entry by entry over the models that cover it."""
+    sources = [i for i in range(len(states)) if weights[i] > 0]
+    pairs = [(i, _placed(i, j, specs, states, lineage, params)) for i in sources]
+    mixed = count_mean(states[j], ((state, covered, weights[i]) for i, (state, covered) in pairs))
+    if params.normalise == "decayed":
+        return mixed
+    # Eq 5 as printed divides by the sum of sim alone: shrink by (sum of weights) / (sum of sim)
+    ones = {name: torch.ones_like(value, dtype=torch.float64) for name, value in states[j].items()}
+    shares: Iterable[tuple[State, Coverage | None, float]] = (
+        ({name: torch.full_like(value, weights[i] / sims[i, j], dtype=torch.float64) for name, value in state.items()},
+         covered, float(sims[i, j]))
+        for i, (state, covered) in pairs
+    )  # fmt: skip
+    shrink = count_mean(ones, shares)
+    return {
+        name: (value.double() * shrink[name]).to(value.dtype) if value.is_floating_point() else value
+        for name, value in mixed.items()
+    }
+
+
+def _placed(
+    i: int,
+    j: int,
+    specs: Sequence[ModelSpec],
+    states: Sequence[State],
+    lineage: Sequence[Lineage],
+    params: FedTransParams,
+) -> tuple[State, Coverage | None]:
+    """Model i's weights in the shape of model j, and which entries of j they cover."""
+    if i == j:
+        return states[j], None
+    if i > j:  # large to small: HeteroFL's crop of the leading part
+        crop = {name: states[i][name][tuple(slice(n) for n in value.shape)] for name, value in states[j].items()}
+        return crop, None
+    if params.align == "prefix":
+        return states[i], prefix(states[j], states[i])
+    steps = [step for model in lineage[i + 1 : j + 1] for step in model.steps]
+    return lift(specs[i], states[i], steps)

@@ -1,0 +1,77 @@
+"""FedTrans's hyperparameters, with the paper's symbols and defaults (section 5.1, Table 7)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedscale_ext.config import JobConfig
+from fedscale_ext.errors import UserError
+
+# Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
+_DELTA = {"cifar10": 20, "femnist": 30, "google_speech": 100, "openImg": 50}
+
+
+@dataclass(frozen=True)
+class FedTransParams:
+    """Keys ``fedtrans.<name>``. The switches in brackets are the ablations of Table 3.
+
+    Growing: ``alpha`` activeness threshold; ``beta`` DoC threshold; ``gamma`` slopes averaged in DoC;
+    ``delta`` rounds per slope; ``T`` rounds of activeness averaged; ``widen_factor``, ``deepen_count``;
+    ``transform_policy``; ``symmetry`` of replicas; ``cell_selection`` random is [l]; ``warmup`` reinit
+    is [w]; ``doc_loss`` of the newest model's participants or of all; ``cap_quantile`` of the capacities
+    that a child must fit.
+
+    Sharing: ``sharing`` none is [s]; ``eta`` decay per round, ``decay`` off is [d]; ``decay_clock`` counts
+    rounds since the model's birth or since the start; ``similarity`` one gives all models weight one;
+    ``sim_reduce`` cumulates per-cell similarities; ``normalise`` literal is Eq 5 as printed; ``align`` lifts
+    older models through the recorded transformations or lays them on the leading part; ``l2s`` also
+    shares from large to small models (Table 1).
+
+    Serving: ``ties`` between equal utilities; ``serve_min_rounds`` trained rounds before a model is
+    served. Stopping: ``stop`` accuracy ends when the mean client accuracy did not rise by more than
+    ``stop_gain`` over ``stop_rounds`` rounds (appendix), converged when no model can grow and the newest
+    has converged (section 3). Server: ``server_opt`` with FedScale's yogi_* keys as its constants.
+    """
+
+    alpha: float = 0.9
+    beta: float = 0.003
+    gamma: int = 10
+    delta: int = 30
+    T: int = 5
+    eta: float = 0.98
+    widen_factor: float = 2.0
+    deepen_count: int = 1
+    transform_policy: Literal["alternate", "widen_only", "deepen_only"] = "alternate"
+    symmetry: Literal["random_split", "equal", "equal+noise"] = "random_split"
+    cell_selection: Literal["activeness", "random"] = "activeness"
+    warmup: Literal["on", "reinit"] = "on"
+    doc_loss: Literal["newest", "all"] = "newest"
+    cap_quantile: float = 1.0
+    sharing: Literal["soft", "none"] = "soft"
+    decay: Literal["on", "off"] = "on"
+    decay_clock: Literal["age", "global"] = "age"
+    similarity: Literal["lineage", "one"] = "lineage"
+    sim_reduce: Literal["mean", "sum"] = "mean"
+    normalise: Literal["decayed", "literal"] = "decayed"
+    align: Literal["lift", "prefix"] = "lift"
+    l2s: bool = False
+    ties: Literal["largest", "smallest"] = "largest"
+    serve_min_rounds: int = 0
+    stop: Literal["rounds", "accuracy", "converged"] = "rounds"
+    stop_rounds: int = 10
+    stop_gain: float = 0.01
+    server_opt: Literal["avg", "yogi", "adam"] = "avg"
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "delta", "T", "deepen_count", "stop_rounds"):
+            if getattr(self, name) < 1:
+                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("alpha", "eta", "cap_quantile"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must lie between 0 and 1")
+        if not self.widen_factor > 1:
+            raise UserError(f"fedtrans.widen_factor is {self.widen_factor}; it must be above 1")
+
+    @staticmethod
+    def job_defaults(config: JobConfig) -> dict[str, Any]:
+        """delta depends on the data set."""
+        return {"delta": _DELTA.get(config.fedscale.data_set, 30)}
