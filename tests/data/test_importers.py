@@ -1,0 +1,256 @@
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedscale_ext.data.importers import import_folder, import_leaf, import_npz, import_parquet
+from fedscale_ext.data.partition import Partition
+from fedscale_ext.data.store import open_data_set
+from fedscale_ext.errors import UserError
+
+from .conftest import picture
+
+X = np.stack([picture(n) for n in range(40)])
+Y = np.arange(40) % 10
+CLIENT = np.repeat([7, 3, 11, 10], 10)
+
+
+@pytest.fixture
+def npz(tmp_path):
+    path = tmp_path / "some.npz"
+    np.savez(path, x=X, y=Y, client=CLIENT)
+    return path
+
+
+def samples_of(data, client):
+    """{pixels: label} of all samples of a client."""
+    rows = np.concatenate([data.train_rows(client), data.test_rows(client)])
+    return {data.x[row].tobytes(): int(data.y[row]) for row in rows}
+
+
+def test_npz_keeps_pixels_labels_and_clients(npz, tmp_path):
+    seen = []
+    report = import_npz(npz, tmp_path / "out", "femnist", name="mine", progress=lambda *now: seen.append(now))
+    assert (report.clients, report.train_samples, report.test_samples) == (4, 32, 8)
+    assert not report.generated and not report.already_there and seen[-1] == (40, 40)
+    data = open_data_set(report.data_dir, "femnist")
+    assert data.client_names == ["3", "7", "10", "11"] and data.name == "mine" and data.num_classes == 62
+    for number, name in enumerate(data.client_names, start=1):
+        own = np.flatnonzero(int(name) == CLIENT)
+        assert samples_of(data, number) == {X[row].tobytes(): Y[row] for row in own}
+        assert len(data.test_rows(number)) == 2
+    with open(tmp_path / "out" / "client_data_mapping" / "train.csv") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["client_id", "sample_path", "label_name", "label_id"] and len(rows) == 33
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".out")] == []
+
+
+def test_fedscales_layout_for_open_image(npz, tmp_path):
+    import_npz(npz, tmp_path / "out", "openImg")
+    data = open_data_set(tmp_path / "out", "openImg", input_shape=(1, 28, 28))
+    assert samples_of(data, 1) == {X[row].tobytes(): Y[row] for row in range(10, 20)}
+    assert len(list((tmp_path / "out" / "test").rglob("*.png"))) == 8
+
+
+def test_npz_with_its_own_split(tmp_path):
+    path = tmp_path / "split.npz"
+    np.savez(
+        path, x_train=X[:30], y_train=Y[:30], c_train=CLIENT[:30], x_test=X[30:], y_test=Y[30:], c_test=CLIENT[:10]
+    )
+    report = import_npz(path, tmp_path / "a", "Mnist")
+    assert (report.clients, report.train_samples, report.test_samples) == (3, 30, 10)
+    np.savez(path, x=X, y=Y, client=CLIENT, part=np.where(np.arange(40) % 4, "train", "test"))
+    report = import_npz(path, tmp_path / "b", "Mnist", split="part")
+    assert (report.train_samples, report.test_samples) == (30, 10)
+    data = open_data_set(tmp_path / "b", "Mnist")
+    tested = {data.x[row].tobytes() for client in range(1, 5) for row in data.test_rows(client)}
+    assert tested == {X[row].tobytes() for row in range(0, 40, 4)}
+
+
+def test_partition_spreads_training_and_test_samples(tmp_path):
+    path = tmp_path / "split.npz"
+    np.savez(path, x_train=X[:30], y_train=Y[:30], x_test=X[30:], y_test=Y[30:])
+    report = import_npz(path, tmp_path / "out", "Mnist", partition=Partition("iid", 5))
+    assert (report.clients, report.train_samples, report.test_samples) == (5, 30, 10)
+    assert open_data_set(tmp_path / "out", "Mnist").client_names == ["c1", "c2", "c3", "c4", "c5"]
+    with pytest.raises(UserError, match="partition"):
+        import_npz(path, tmp_path / "other", "Mnist")
+
+
+@pytest.mark.parametrize("order", ["NHWC", "NCHW", "float"])
+def test_orders_of_axes_and_floats(tmp_path, order):
+    colour = np.stack([X[:8], X[8:16], X[16:24]], axis=1)
+    given = {"NCHW": colour, "NHWC": colour.transpose(0, 2, 3, 1), "float": colour.astype(np.float32) / 255}[order]
+    np.savez(tmp_path / "c.npz", x=given, y=Y[:8], client=CLIENT[:8])
+    import_npz(tmp_path / "c.npz", tmp_path / "out", "own-data", test_fraction=0.0)
+    data = open_data_set(tmp_path / "out", "own-data")
+    assert np.array_equal(data.x, colour) and data.num_classes == 8
+    assert not (tmp_path / "out" / "client_data_mapping" / "test.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": X, "z": Y}, "no arrays 'x' and 'y'"),
+        ({"x": X.astype(np.int32), "y": Y, "client": CLIENT}, "bytes"),
+        ({"x": X.astype(float), "y": Y, "client": CLIENT}, r"floats in 0\.\.1"),
+        ({"x": X, "y": Y[:5], "client": CLIENT}, "differ in length"),
+        ({"x": X, "y": Y + 0.5, "client": CLIENT}, "integers"),
+        ({"x": X, "y": Y + 60, "client": CLIENT}, "label 62, out of range"),
+        ({"x": X[0], "y": Y, "client": CLIENT}, "must be images"),
+        ({"x": X, "y": Y}, "whose"),
+        ({"x": np.array([{}] * 40), "y": Y, "client": CLIENT}, "cannot be read"),
+        ({"x": X[:0], "y": Y[:0], "client": CLIENT[:0]}, "no samples"),
+    ],
+)
+def test_broken_npz_leaves_nothing_behind(tmp_path, arrays, said):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(UserError, match=said):
+        import_npz(tmp_path / "bad.npz", tmp_path / "out", "femnist")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
+
+
+def test_what_is_no_npz_is_refused(tmp_path):
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 nothing")
+    for path, said in ((tmp_path / "bad.npz", "not an npz"), (tmp_path / "none.npz", "does not exist")):
+        with pytest.raises(UserError, match=said):
+            import_npz(path, tmp_path / "out", "femnist")
+
+
+def test_second_time_is_done_and_other_settings_need_force(npz, tmp_path):
+    out = tmp_path / "out"
+    first = import_npz(npz, out, "femnist")
+    again = import_npz(npz, out, "femnist")
+    assert again.already_there and again.train_samples == first.train_samples
+    with pytest.raises(UserError, match="--force"):
+        import_npz(npz, out, "femnist", seed=2)
+    assert not import_npz(npz, out, "femnist", seed=2, force=True).already_there
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "some.npz"]
+
+
+def test_a_strange_folder_is_not_replaced(npz, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="not made by this command"):
+        import_npz(npz, out, "femnist")
+    monkeypatch.chdir(out)
+    with pytest.raises(UserError, match="cannot be replaced"):
+        import_npz(npz, tmp_path, "femnist", force=True)
+    assert (out / "thesis.txt").exists()
+
+
+def test_a_failing_forced_import_keeps_what_was_there(npz, tmp_path):
+    out = tmp_path / "out"
+    import_npz(npz, out, "femnist")
+    before = open_data_set(out, "femnist").digest
+    np.savez(npz, x=X, y=Y + 60, client=CLIENT)
+    with pytest.raises(UserError):
+        import_npz(npz, out, "femnist", force=True)
+    assert open_data_set(out, "femnist").digest == before
+
+
+def leaf(users, first):
+    data = {
+        user: {"x": (X[first + 5 * n : first + 5 * n + 5].reshape(5, -1) / 255).tolist(), "y": [n, 1, 2, 3, 4]}
+        for n, user in enumerate(users)
+    }
+    return json.dumps({"users": users, "num_samples": [5] * len(users), "user_data": data})
+
+
+def test_leaf_json(tmp_path):
+    (tmp_path / "all.json").write_text(leaf(["f1", "f2"], 0))
+    report = import_leaf(tmp_path / "all.json", tmp_path / "out")
+    assert (report.clients, report.train_samples, report.test_samples) == (2, 8, 2)
+    data = open_data_set(tmp_path / "out", "femnist")
+    assert set(samples_of(data, 2)) == {X[row].tobytes() for row in range(5, 10)}
+    for part, first in (("train", 0), ("test", 10)):
+        (tmp_path / "leaf" / part).mkdir(parents=True)
+        (tmp_path / "leaf" / part / "all_data_0.json").write_text(leaf(["f1", "f2"], first))
+    report = import_leaf(tmp_path / "leaf", tmp_path / "split")
+    assert (report.train_samples, report.test_samples) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not LEAF"),
+        ('{"users": ["a"]}', "not LEAF"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0, 0]], "y": [1]}}}', "no square"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0, 0, 2]], "y": [1]}}}', r"0\.\.1"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0], [1]], "y": [1, 2]}}}', "list of numbers"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0, 0, 1]], "y": ["b"]}}}', "integers"),
+    ],
+)
+def test_broken_leaf_json(tmp_path, content, said):
+    (tmp_path / "all.json").write_text(content)
+    with pytest.raises(UserError, match=said):
+        import_leaf(tmp_path / "all.json", tmp_path / "out")
+
+
+def png(pixels, tmp_path):
+    Image.fromarray(pixels).save(tmp_path / "one.png")
+    return (tmp_path / "one.png").read_bytes()
+
+
+def test_parquet(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    images = [{"bytes": png(X[n], tmp_path), "path": None} for n in range(10)]
+    table = {
+        "image": images,
+        "writer_id": ["f0"] * 5 + ["f1"] * 5,
+        "hsf_id": [0] * 10,
+        "character": list(range(52, 62)),
+    }
+    parquet.write_table(arrow.table(table), tmp_path / "train-00000.parquet")
+    report = import_parquet(tmp_path / "train-00000.parquet", tmp_path / "out")
+    assert (report.clients, report.train_samples, report.test_samples) == (2, 8, 2)
+    data = open_data_set(tmp_path / "out", "femnist")
+    assert samples_of(data, 2) == {X[n].tobytes(): 52 + n for n in range(5, 10)}
+    parquet.write_table(arrow.table({"image": images}), tmp_path / "bad.parquet")
+    with pytest.raises(UserError, match="lacks the column character, writer_id"):
+        import_parquet(tmp_path / "bad.parquet", tmp_path / "bad")
+    (tmp_path / "bad.parquet").write_text("PAR1 no")
+    with pytest.raises(UserError, match="cannot be read as parquet"):
+        import_parquet(tmp_path / "bad.parquet", tmp_path / "bad")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(UserError, match="pip install pyarrow"):
+        import_parquet(tmp_path / "a.parquet", tmp_path / "out")
+
+
+def test_folders_of_clients_and_labels(tmp_path):
+    for n in range(12):
+        place = tmp_path / "tree" / f"w{n % 2}" / "AB9"[n % 3]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(X[n]).save(place / f"{n}.png")
+    report = import_folder(tmp_path / "tree", tmp_path / "out", "femnist")
+    assert (report.clients, report.train_samples, report.test_samples) == (2, 10, 2)
+    data = open_data_set(tmp_path / "out", "femnist")
+    assert samples_of(data, 1) == {X[n].tobytes(): (10, 11, 9)[n % 3] for n in range(0, 12, 2)}
+    partition = Partition("dirichlet", 3)
+    report = import_folder(tmp_path / "tree" / "w0", tmp_path / "p", "own", partition=partition)
+    assert (report.clients, report.classes, report.shape) == (3, 3, (1, 28, 28))
+    with pytest.raises(UserError, match="client/label"):
+        import_folder(tmp_path / "tree" / "w0", tmp_path / "q", "own")
+    broken = tmp_path / "tree" / "w1" / "A" / "3.png"
+    broken.write_bytes(b"\x89PNG")
+    with pytest.raises(UserError, match=r"3\.png cannot be decoded"):
+        import_folder(tmp_path / "tree", tmp_path / "q", "femnist")
+
+
+def test_real_writers_give_twelve_test_samples_each(shared_data, tmp_path):
+    report = import_npz(shared_data / "chars74k_55writers.npz", tmp_path / "out", "femnist", name="chars74k")
+    data = open_data_set(report.data_dir, "femnist")
+    assert data.num_clients == 55 and set(data.test_sizes) == {12} and set(data.train_sizes) == {50}
+    original = np.load(shared_data / "chars74k_55writers.npz")
+    own = original["client"] == 0
+    assert set(samples_of(data, 1)) == {image.tobytes() for image in original["x"][own]}

@@ -1,0 +1,109 @@
+import json
+
+import numpy as np
+import pytest
+
+from fedscale_ext.data.glyphs import FONTS, draw, templates, writer_style
+from fedscale_ext.data.registry import CHARACTERS
+from fedscale_ext.data.store import open_data_set
+from fedscale_ext.data.synthesize import synthesize_femnist
+from fedscale_ext.data.verify import verify
+from fedscale_ext.errors import UserError
+from fedscale_ext.streams import stream
+
+ALL = np.arange(62)
+
+
+def drawn(writer: int, labels: np.ndarray = ALL, seed: int = 1) -> np.ndarray:
+    return draw(writer_style(seed, writer), labels, stream(seed, 0, writer, "glyph samples"))
+
+
+@pytest.mark.parametrize("font", FONTS)
+def test_every_font_has_62_different_characters(font):
+    shapes = templates(font)
+    assert shapes.shape == (62, 112, 112)
+    inside = shapes > 0
+    assert inside.sum(axis=(1, 2)).min() > 100
+    assert len({glyph.tobytes() for glyph in inside}) == 62
+    assert not inside[:, [0, -1]].any() and not inside[:, :, [0, -1]].any()
+
+
+def test_distance_is_measured_from_the_stroke():
+    from fedscale_ext.data.glyphs import _squared_distance
+
+    mask = np.zeros((1, 40, 40), dtype=bool)
+    mask[0, 20, 20] = True
+    found = _squared_distance(mask)[0]
+    assert (found[20, 20], found[20, 23], found[17, 24]) == (0.0, 9.0, 25.0)
+    assert found[0, 0] == found.max() == 144.0
+
+
+def test_ink_is_dark_on_white_and_within_the_picture():
+    for writer in range(1, 13):
+        pictures = drawn(writer)
+        assert pictures.shape == (62, 28, 28) and pictures.dtype == np.uint8
+        assert np.median(pictures) == 255
+        assert pictures.min(axis=(1, 2)).max() < 140, "each picture has a visible stroke"
+        border = np.concatenate([pictures[:, 0], pictures[:, -1], pictures[:, :, 0], pictures[:, :, -1]], axis=1)
+        assert (border > 200).mean() > 0.97
+
+
+def test_writers_differ_more_than_samples_of_one_writer():
+    label = np.full(8, CHARACTERS.index("R"))
+    own = np.stack([drawn(writer, label).astype(float) for writer in range(1, 13)])
+    within = np.abs(own[:, 1:] - own[:, :-1]).mean()
+    between = np.abs(own[1:] - own[:-1]).mean()
+    assert 0 < within < 0.75 * between
+
+
+def test_characters_are_told_apart_across_writers():
+    """A nearest-mean rule learned on 30 writers reads new ones far better than chance (1.6 %)."""
+    means = np.mean([drawn(writer).astype(float) for writer in range(1, 31)], axis=0)
+    hits = []
+    for writer in range(31, 41):
+        flat = drawn(writer).reshape(62, -1).astype(float)
+        distance = ((flat[:, None] - means.reshape(1, 62, -1)) ** 2).sum(-1)
+        hits.append((distance.argmin(1) == ALL).mean())
+    assert np.mean(hits) > 0.3
+
+
+def test_folder_is_marked_generated_and_repeatable(tmp_path):
+    report = synthesize_femnist(tmp_path / "a", writers=3)
+    assert (report.clients, report.train_samples, report.test_samples) == (3, 297, 75)
+    assert report.generated and "generated" in report.name
+    about = json.loads((tmp_path / "a" / "dataset.json").read_text())
+    assert about["generated"] is True and "generated" in about["name"] and about["settings"]["writers"] == 3
+    data = open_data_set(tmp_path / "a", "femnist")
+    assert data.generated and data.num_classes == 62
+    synthesize_femnist(tmp_path / "b", writers=3)
+    assert open_data_set(tmp_path / "b", "femnist").digest == data.digest
+    assert not np.array_equal(drawn(1, seed=2), drawn(1, seed=1))
+    found = verify(tmp_path / "a", "femnist")
+    assert found.ok and found.generated and found.classes_present == 62 and found.test_quantiles == (25,) * 7
+
+
+def test_second_time_is_done_and_other_settings_need_force(tmp_path):
+    out = tmp_path / "a"
+    assert not synthesize_femnist(out, writers=1, samples_per_class=1).already_there
+    time = (out / "dataset.json").stat().st_mtime_ns
+    assert synthesize_femnist(out, writers=1, samples_per_class=1).already_there
+    assert (out / "dataset.json").stat().st_mtime_ns == time
+    with pytest.raises(UserError, match="--force"):
+        synthesize_femnist(out, writers=2, samples_per_class=1)
+    assert synthesize_femnist(out, writers=2, samples_per_class=1, force=True).clients == 2
+
+
+@pytest.mark.parametrize("wrong", [{"writers": 0}, {"writers": 3401}, {"samples_per_class": 0}, {"test_fraction": 1.0}])
+def test_impossible_settings_are_refused(tmp_path, wrong):
+    with pytest.raises(UserError):
+        synthesize_femnist(tmp_path / "a", **{"writers": 1, **wrong})
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_interrupted_synthesis_leaves_nothing(tmp_path):
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        synthesize_femnist(tmp_path / "a", writers=5, progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
