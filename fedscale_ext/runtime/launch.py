@@ -30,8 +30,7 @@ def run_rank() -> None:
 
 
 def prepare_process(config: JobConfig) -> None:
-    """Make FedScale importable and let its modules see the job's arguments."""
-    compat.prepare()
+    """Let FedScale's modules see the job's arguments."""
     compat.install_arguments(config.fedscale)
 
 
