@@ -54,11 +54,10 @@ class Cell(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         nodes, active = [x], {}  # active: ReLU of a node, computed once for all its convolutions
-        edges = dict(self.named_children())
         for target in (1, 2, 3):
             total = None
             for source in range(target):
-                edge = edges.get(edge_name(source, target))
+                edge = self._modules.get(edge_name(source, target))
                 if edge is None:
                     continue
                 value = nodes[source]
