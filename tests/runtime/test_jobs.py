@@ -1,0 +1,111 @@
+"""Whole jobs: in this process, and as the real command with one and four executors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fedscale_ext
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.models import load_model
+
+FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
+
+
+def result(log_dir: Path) -> dict[str, Any]:
+    """What two runs must agree on: every round but its wall time, and the final models' exact weights."""
+    rounds = [json.loads(line) for line in (log_dir / "metrics.jsonl").read_text().splitlines()]
+    for entry in rounds:
+        del entry["wall_s"]
+    models = {path.stem: load_model(path) for path in sorted((log_dir / "models").glob("*.safetensors"))}
+    return {"rounds": rounds, "models": models}
+
+
+def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one["rounds"] == other["rounds"]
+    assert one["models"].keys() == other["models"].keys()
+    for key, (spec, state) in one["models"].items():
+        assert spec == other["models"][key][0]
+        assert all(torch.equal(value, other["models"][key][1][name]) for name, value in state.items()), key
+
+
+def in_process(job_file: Path, **keys: Any) -> dict[str, Any]:
+    name = keys.setdefault("job_name", "in_process")
+    fedscale_ext.run(job_file, **keys)
+    return result(job_file.parent / "logs" / name / "logs")
+
+
+def command(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
+    settings = [f"--set={key}={value}" for key, value in {"job_name": name, "time_stamp": "t", **keys}.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", str(job_file), *settings],
+        env={**os.environ, "FEDSCALE_EXT_STATE": str(job_file.parent / "state")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return result(next((job_file.parent / "logs" / name).iterdir()))
+
+
+def test_executors_processes_and_channel_play_no_part_in_the_result(job_file: Path) -> None:
+    here = in_process(job_file, **FEDTRANS)
+    assert len(here["models"]) > 2
+    for slots in (1, 4):
+        there = command(job_file, f"slots{slots}", **FEDTRANS, worker_ips=f"localhost:[{slots}]")
+        assert_equal(here, there)
+
+
+def test_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
+    unbroken = in_process(job_file, **FEDTRANS, job_name="unbroken")
+    in_process(job_file, **{**FEDTRANS, "rounds": 3}, job_name="broken")
+    resumed = in_process(job_file, **FEDTRANS, job_name="broken", resume=True)
+    # the shorter job tested its last model, the unbroken one had no evaluation due there
+    for rounds in (unbroken["rounds"], resumed["rounds"]):
+        del rounds[2]["evaluation"]
+    assert_equal(unbroken, resumed)
+
+
+def test_another_configuration_is_not_resumed(job_file: Path) -> None:
+    in_process(job_file)
+    with pytest.raises(UserError, match="another configuration"):
+        in_process(job_file, resume=True, learning_rate=0.01)
+
+
+def test_resuming_nothing_is_an_error(job_file: Path) -> None:
+    with pytest.raises(UserError, match="nothing to resume"):
+        in_process(job_file, resume=True, job_name="never_ran")
+
+
+def test_another_seed_gives_another_result(job_file: Path) -> None:
+    one, other = in_process(job_file), in_process(job_file, seed=2)
+    assert one["rounds"] != other["rounds"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"num_participants": 8}, "num_participants 8 is above the 7 clients"),
+        ({"num_participants": 3, "filter_less": 20}, None),
+        ({"num_participants": 4, "filter_less": 20}, "above the 3 clients"),
+        ({"data_dir": "/nowhere"}, "fedscale dataset"),
+        ({"model": "nasbench201_bas"}, "did you mean 'nasbench201_base'"),
+        ({"method": "fedtranz"}, "did you mean 'fedtrans'"),
+        ({"method": "fedtrans", "fedtrans.betta": 1}, "fedtrans.betta; did you mean 'beta'"),
+        ({"device_conf_file": "/nowhere"}, "device_conf_file /nowhere is missing"),
+        ({"deadline_s": 1e-6}, "deadline_s"),
+    ],
+)
+def test_bad_input_is_one_sentence(job_file: Path, keys: dict[str, Any], sentence: str | None) -> None:
+    if sentence is None:
+        in_process(job_file, **keys)
+        return
+    with pytest.raises(UserError) as raised:
+        in_process(job_file, **keys)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
