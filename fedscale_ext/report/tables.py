@@ -72,6 +72,7 @@ def write_markdown(directory: Path, summary: Mapping[str, Any]) -> Path:
 
 def quantity(value: float) -> str:
     """A number with three digits and an SI letter: 2.51 M, 1.20 P."""
+    value = float(f"{value:.3g}")  # first, so that 999,900 is 1 M and not 1e+03 k
     for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g} {letter}"
@@ -82,7 +83,7 @@ def seconds(value: float | None) -> str:
     """A duration for people: 8.2 s, 12 min 5 s, 3 h 20 min."""
     if value is None:
         return "–"
-    if value < 60:
+    if round(value, 1) < 60:
         return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
     if minutes < 60:
@@ -133,7 +134,7 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
     failed = f"{clients['failed_total']:,} failed" + (f" ({reasons})" if reasons else "")
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
-        ("left out", f"{failed}, {clients['stragglers']:,} stragglers, {clients['offline']:,} offline, "
+        ("left out", f"{failed}, {clients['stragglers']:,} stragglers, {clients['offline']:,} times offline, "
                      f"{clients['untested']:,} untested"),
     ]  # fmt: skip
 
