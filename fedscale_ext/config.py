@@ -25,6 +25,9 @@ from fedscale_ext.errors import UserError, did_you_mean
 _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
              "learning_rate", "decay_round", "decay_factor", "overcommitment", "connection_timeout")  # fmt: skip
+# FedScale keys of which only one value is built here
+_ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "sample_mode": "random"}
+_POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 # keys that say where and how long a job runs, not what it computes
 _NOT_IN_DIGEST = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
@@ -142,6 +145,11 @@ def make_config(cluster: Mapping[str, Any], flat: Mapping[str, Any], source: Pat
             known = [*ClusterKeys.model_fields, "job_conf"]
             raise UserError(f"{where}: unknown key {key!r}{did_you_mean(str(key), known)}")
     clean = {key: value for key, value in cluster.items() if value is not None}
+    policy = _none(theirs.get("gradient_policy"))
+    if policy is not None and "method" not in own:
+        if policy not in _POLICY_METHODS:
+            raise UserError(f"{where}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}")
+        own["method"] = _POLICY_METHODS[policy]
     # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
     if "ps_ip" in clean:
         theirs.setdefault("ps_ip", clean["ps_ip"])
@@ -264,6 +272,9 @@ def _fedscale_namespace(
         choices = actions[key].choices
         if choices and values[actions[key].dest] not in choices:
             raise UserError(f"{where}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")
+    for key, only in _ONLY.items():
+        if values[key] != only:
+            raise UserError(f"{where}: key {key!r} is {values[key]!r}; this version has only {only!r}")
     for key in _POSITIVE:
         if not (math.isfinite(values[key]) and values[key] > 0):
             raise UserError(f"{where}: key {key!r} is {values[key]!r}; it must be above zero")
