@@ -19,6 +19,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -48,7 +49,7 @@ class _Missing:
 def _declare_torchvision_operators() -> None:
     import torch
 
-    if torch.version.cuda is not None or "torchvision" in sys.modules:
+    if torch.version.cuda is not None or "torchvision" in sys.modules or _kept_libraries:
         return
     library = torch.library.Library("torchvision", "DEF")
     for schema in _NMS_SCHEMAS:
@@ -58,6 +59,7 @@ def _declare_torchvision_operators() -> None:
 
 def _stand_in(name: str, **names: object) -> None:
     module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None)  # what importlib.util.find_spec asks of a loaded module
     module.__dict__.update(names)
     sys.modules[name] = module
 
@@ -74,7 +76,7 @@ def _argv(arguments: Sequence[str]) -> Iterator[None]:
 def prepare() -> None:
     """Make every module of FedScale's PyTorch path importable. Safe to call again."""
     _declare_torchvision_operators()
-    if importlib.util.find_spec("wandb") is None and "wandb" not in sys.modules:
+    if "wandb" not in sys.modules and importlib.util.find_spec("wandb") is None:
         _stand_in("wandb", run=None, init=_Missing("--wandb_token", "wandb"))
     if importlib.util.find_spec("tensorflow") is None:
         for module, name in _TENSORFLOW_MODULES.items():
