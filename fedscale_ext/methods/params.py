@@ -1,12 +1,15 @@
 """A method's hyperparameters from a job's ``<method>.<name>`` keys."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError, did_you_mean
+
+# YAML and command lines turn these words into values before anybody knows that a word was meant
+_WORDS = ((True, "on"), (False, "off"), (None, "none"))
 
 
 def make_params(params: type, config: JobConfig) -> Any:
@@ -23,9 +26,20 @@ def make_params(params: type, config: JobConfig) -> Any:
             known = did_you_mean(name, names) or f"; it has {', '.join(names) or 'no hyperparameters'}"
             raise UserError(f"method {method} has no hyperparameter {method}.{name}{known}")
     defaults = params.job_defaults(config) if hasattr(params, "job_defaults") else {}
+    hints = get_type_hints(params)
+    given = {name: _word(value, hints[name]) for name, value in given.items()}
     try:
         return TypeAdapter(params).validate_python({**defaults, **given})
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, (method, *first["loc"])))
         raise UserError(f"key {key!r} is {first['input']!r}: {first['msg'].lower()}") from None
+
+
+def _word(value: Any, hint: Any) -> Any:
+    """The word of a choice that was read as a truth value or as nothing."""
+    if get_origin(hint) is Literal:
+        for read, word in _WORDS:
+            if value is read and word in get_args(hint):
+                return word
+    return value

@@ -58,13 +58,16 @@ class FedTransAggregator(MultiModelAggregator):
         specs = [model.spec for model in pool]
         sims = model_aggregator.similarity_matrix(specs, self.lineages, self.params)
         self._update_utilities(updates, sims)
-        averaged = [self._averaged(j, updates) for j in range(len(pool))]
-        self._note_progress(updates, pool[-1].state, averaged[-1])
+        means = [self._mean(j, updates) for j in range(len(pool))]
+        self._note_progress(updates, pool[-1].state, means[-1])
+        averaged = [self._stepped(j, mean) for j, mean in enumerate(means)]
+        shares = np.ones_like(sims) if self.params.similarity == "one" else sims
         mixing = []
         for j, model in enumerate(pool):
-            weights = model_aggregator.mixing_weights(j, round, sims, self.lineages, self.params)
-            mixing.append((weights / weights.sum()).tolist())
-            state = model_aggregator.soft_aggregate(j, specs, averaged, self.lineages, weights, sims, self.params)
+            weights = model_aggregator.mixing_weights(j, round, shares, self.lineages, self.params)
+            total = shares[weights > 0, j].sum() if self.params.normalise == "literal" else weights.sum()
+            mixing.append((weights / total).tolist())
+            state = model_aggregator.soft_aggregate(j, specs, averaged, self.lineages, weights, shares, self.params)
             self.pool.update(model.key, state)
         self.record("similarity", sims.tolist())
         self.record("mixing", mixing)
@@ -87,7 +90,7 @@ class FedTransAggregator(MultiModelAggregator):
             selected,
             model_transformer.mean_activeness(self.active),
             self.last_op,
-            float(np.quantile(self.capacity, p.cap_quantile)),
+            float(np.quantile(self.capacity[self.eligible], p.cap_quantile)),
             **policy,
             **inserted,
         )
@@ -193,27 +196,30 @@ class FedTransAggregator(MultiModelAggregator):
             self.record(name, dict(zip(clients.tolist(), values.tolist(), strict=True)))
         self.record("utilities", {int(client): self.utilities[client - 1].tolist() for client in clients})
 
-    def _averaged(self, j: int, updates: list[Update]) -> State:
-        """FedAvg over the participants of model j, then the server's optimiser (Fig 8)."""
+    def _mean(self, j: int, updates: list[Update]) -> State | None:
+        """FedAvg over the participants of model j; None where it had none."""
         model = self.pool[f"m{j}"]
-        own = [update for update in updates if update.item.model == model.key]
-        if not own:
+        own = [(update.state, None, update.samples) for update in updates if update.item.model == model.key]
+        return count_mean(model.state, own) if own else None
+
+    def _stepped(self, j: int, mean: State | None) -> State:
+        """Model j after the server's optimiser (Fig 8); as it was without participants."""
+        model, optimizer = self.pool[f"m{j}"], self.optimizers[j]
+        if mean is None:
             return model.state
-        mean = count_mean(model.state, ((update.state, None, update.samples) for update in own))
-        optimizer = self.optimizers[j]
         if optimizer is None:
             return mean
         return optimizer.step(model.state, mean, models.parameter_names(model.spec))
 
-    def _note_progress(self, updates: list[Update], before: State, after: State) -> None:
-        """Loss and activeness of the newest model, in rounds in which it had a participant."""
+    def _note_progress(self, updates: list[Update], before: State, after: State | None) -> None:
+        """Loss of every model that had a participant; activeness of the newest from its clients' mean."""
         newest = self.pool.newest()
         trained = {update.item.model for update in updates}
         for k, losses in enumerate(self.losses):
             if f"m{k}" in trained:
                 own = [u for u in updates if u.item.model == f"m{k}" or self.params.doc_loss == "all"]
                 losses.append(float(np.average([u.loss for u in own], weights=[u.samples for u in own])))
-        if newest.key in trained:
+        if after is not None:
             self.active.append(model_transformer.activeness(newest.spec, before, after))
             self.record("activeness", self.active[-1])
 

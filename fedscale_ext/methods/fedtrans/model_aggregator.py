@@ -56,16 +56,13 @@ def similarity(older: Mapping[str, int], newer: Mapping[str, int], *, inherited:
 
 
 def similarity_matrix(specs: Sequence[ModelSpec], lineage: Sequence[Lineage], params: FedTransParams) -> np.ndarray:
-    """float64 [models, models], symmetric, sim(M, M) = 1."""
+    """float64 [models, models], symmetric; sim(M, M) = 1, or the number of cells where they are summed."""
     sizes = [cell_parameters(spec) for spec in specs]
-    matrix = np.eye(len(specs))
+    matrix = np.empty((len(specs), len(specs)))
     for i in range(len(specs)):
-        for j in range(i + 1, len(specs)):
-            if params.similarity == "one":
-                value = 1.0
-            else:
-                inherited = lineage[j].root <= i
-                value = similarity(sizes[i], sizes[j], inherited=inherited, reduce=params.sim_reduce)
+        for j in range(i, len(specs)):
+            inherited = lineage[j].root <= i
+            value = similarity(sizes[i], sizes[j], inherited=inherited, reduce=params.sim_reduce)
             matrix[i, j] = matrix[j, i] = value
     return matrix
 
@@ -78,11 +75,11 @@ def mixing_weights(
     0 for models that do not share with j: larger ones unless ``l2s``, all others with sharing off.
     """
     if params.sharing == "none":
-        return np.eye(len(lineage))[j]
+        return sims[j, j] * np.eye(len(lineage))[j]
     age = round - lineage[j].birth if params.decay_clock == "age" else round
     decay = params.eta**age if params.decay == "on" else 1.0
     weights = decay * sims[:, j]
-    weights[j] = 1.0
+    weights[j] = sims[j, j]
     if not params.l2s:
         weights[j + 1 :] = 0.0
     return weights

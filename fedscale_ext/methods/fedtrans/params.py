@@ -1,5 +1,6 @@
 """FedTrans's hyperparameters, with the paper's symbols and defaults (section 5.1, Table 7)."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,10 +22,11 @@ class FedTransParams:
     that a child must fit.
 
     Sharing: ``sharing`` none is [s]; ``eta`` decay per round, ``decay`` off is [d]; ``decay_clock`` counts
-    rounds since the model's birth or since the start; ``similarity`` one gives all models weight one;
-    ``sim_reduce`` cumulates per-cell similarities; ``normalise`` literal is Eq 5 as printed; ``align`` lifts
-    older models through the recorded transformations or lays them on the leading part; ``l2s`` also
-    shares from large to small models (Table 1).
+    rounds since the model's birth or since the start; ``similarity`` one weighs all models alike in Eq 5
+    (in Eq 4 it would move all utilities alike and end the choice of models); ``sim_reduce`` cumulates
+    per-cell similarities; ``normalise`` literal is Eq 5 as printed; ``align`` lifts older models through
+    the recorded transformations or lays them on the leading part; ``l2s`` also shares from large to
+    small models (Table 1).
 
     Serving: ``ties`` between equal utilities; ``serve_min_rounds`` trained rounds before a model is
     served. Stopping: ``stop`` accuracy ends when the mean client accuracy did not rise by more than
@@ -65,11 +67,16 @@ class FedTransParams:
         for name in ("gamma", "delta", "T", "deepen_count", "stop_rounds"):
             if getattr(self, name) < 1:
                 raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("serve_min_rounds", "stop_gain"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must not be negative")
         for name in ("alpha", "eta", "cap_quantile"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if not self.widen_factor > 1:
-            raise UserError(f"fedtrans.widen_factor is {self.widen_factor}; it must be above 1")
+        if math.isnan(self.beta):
+            raise UserError("fedtrans.beta is nan; it must be a number")
+        if not 1 < self.widen_factor < math.inf:
+            raise UserError(f"fedtrans.widen_factor is {self.widen_factor}; it must be above 1 and finite")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:
