@@ -1,25 +1,236 @@
 """``fedscale dataset``: get data into FedScale's layout, and look at it."""
 
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
+from fedscale_ext.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscale_ext.data.verify import Verification
+    from fedscale_ext.data.writer import Written
+
 app = typer.Typer(
-    help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize femnist data/femnist",
+    help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize femnist",
     no_args_is_help=True,
 )
-_FORMATS = ("npz", "leaf", "parquet", "folder")
+Progress = Callable[[int, int], None]
+
+
+class Format(str, Enum):
+    """Kinds of files that can be imported."""
+
+    npz = "npz"
+    leaf = "leaf"
+    parquet = "parquet"
+    folder = "folder"
+
+
+class Spread(str, Enum):
+    """Partitions over clients."""
+
+    dirichlet = "dirichlet"
+    shard = "shard"
+    iid = "iid"
+
+
+DataSet = Annotated[str, typer.Option("--data-set", help="Kind of data, a name from `fedscale dataset list`.")]
+Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
+Name = Annotated[str | None, typer.Option(help="Name of this very data set in results.", show_default="its kind")]
+TestFraction = Annotated[float, typer.Option(help="Share of each client's samples kept for testing.")]
+Seed = Annotated[int, typer.Option(help="Seed of partition, split and generation.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")]
 
 
 @app.command("list")
-def list_() -> None:
-    """List the data sets known by name.
+def list_(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where your data folders are.")] = Path("data"),
+) -> None:
+    """List the data sets known by name, and those that were imported or generated below FOLDER.
 
     Example: fedscale dataset list
     """
     from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.data.layout import DESCRIPTION, read_description
     from fedscale_ext.data.registry import KNOWN
 
-    rows = [
-        [entry.name, str(entry.classes), "x".join(map(str, entry.shape)), "natural" if entry.natural_clients
-         else "by partition", entry.title] for entry in KNOWN
+    out = console()
+    known = [
+        (entry.name, str(entry.classes), _shape(entry.shape), "natural" if entry.natural_clients else "by partition",
+         entry.title) for entry in KNOWN
     ]  # fmt: skip
-    print_table(console(), ["data set", "classes", "shape", "clients", "what it is"], rows)
+    print_table(out, ["data set", "classes", "shape", "clients", "what it is"], known)
+    there = []
+    for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
+        found = read_description(path.parent)
+        kind = "generated" if found.get("generated") else "real"
+        there.append([str(path.parent), str(found.get("name")), kind, str(found.get("clients"))])
+    if there:
+        out.print()
+        print_table(out, ["folder", "name", "kind", "clients"], there)
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="npz, LEAF json or parquet file, a folder of them or of images.")],
+    data_set: DataSet,
+    out: Out = None,
+    name: Name = None,
+    format_: Annotated[Format | None, typer.Option("--format", help="Format of SOURCE.", show_default="seen")] = None,
+    partition: Annotated[Spread | None, typer.Option(help="Spread over clients, for data without clients.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Clients of the partition.")] = None,
+    alpha: Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")] = 0.5,
+    shards: Annotated[int, typer.Option(help="Shards per client of a shard partition.")] = 2,
+    x: Annotated[str, typer.Option("--x", help="npz: array of pictures.")] = "x",
+    y: Annotated[str, typer.Option("--y", help="npz: array of labels.")] = "y",
+    client: Annotated[str, typer.Option(help="npz: array of clients.")] = "client",
+    split: Annotated[str | None, typer.Option(help="npz: array that says train or test.")] = None,
+    test_fraction: TestFraction = 0.2,
+    seed: Seed = 1,
+    force: Force = False,
+) -> None:
+    """Import real data into FedScale's layout.
+
+    Example: fedscale dataset import mnist.npz --data-set Mnist --partition dirichlet --clients 500
+    """
+    from fedscale_ext.data import importers
+    from fedscale_ext.data.partition import Partition
+
+    if (partition is None) != (clients is None):
+        raise UserError("--partition and --clients belong together: give both, or neither for data with clients")
+    spread = Partition(partition.value, clients, alpha, shards) if partition and clients else None
+    kind = format_ or _format(source)
+    options: dict[str, Any] = {"name": name, "test_fraction": test_fraction, "seed": seed, "force": force}
+    if kind in (Format.npz, Format.folder):
+        options["partition"] = spread
+    elif spread:
+        raise UserError(f"--partition is for npz files and folders of images: {kind.value} data has its own clients")
+    if kind is Format.npz:
+        options |= {"x": x, "y": y, "client": client, "split": split}
+    elif (x, y, client, split) != ("x", "y", "client", None):
+        raise UserError(f"--x, --y, --client and --split name arrays of an npz file, but {source} is {kind.value} data")
+    importer = getattr(importers, f"import_{kind.value}")
+    with _progress(f"importing {source.name}") as progress:
+        written = importer(source, out or Path("data") / (name or data_set), data_set, progress=progress, **options)
+    _tell(written)
+
+
+def _format(source: Path) -> Format:
+    """The format of a file by its ending, of a folder by the files in it."""
+    by_ending = {".npz": Format.npz, ".json": Format.leaf, ".parquet": Format.parquet}
+    if source.is_file():
+        if source.suffix not in by_ending:
+            raise UserError(f"{source} is no npz, json or parquet file; say what it is with --format")
+        return by_ending[source.suffix]
+    if not source.exists():
+        raise UserError(f"{source} does not exist")
+    for ending in (".json", ".parquet"):
+        if next(source.rglob(f"*{ending}"), None):
+            return by_ending[ending]
+    return Format.folder
+
+
+@app.command()
+def synthesize(
+    what: Annotated[str, typer.Argument(metavar="femnist", help="What to generate; femnist is what there is.")],
+    out: Out = None,
+    writers: Annotated[int, typer.Option(help="Writers, each a client.")] = 200,
+    samples_per_class: Annotated[int, typer.Option(help="Samples of each of the 62 characters per writer.")] = 2,
+    test_fraction: TestFraction = 0.2,
+    seed: Seed = 1,
+    force: Force = False,
+) -> None:
+    """Generate handwriting in FEMNIST's layout: a stand-in, always marked as generated.
+
+    Example: fedscale dataset synthesize femnist --writers 50 -o data/small
+    """
+    from fedscale_ext.data.synthesize import synthesize_femnist
+
+    if what != "femnist":
+        raise UserError(f"{what!r} cannot be generated; femnist can")
+    with _progress("drawing") as progress:
+        written = synthesize_femnist(
+            out or Path("data/femnist_generated"), writers=writers, samples_per_class=samples_per_class,
+            test_fraction=test_fraction, seed=seed, force=force, progress=progress,
+        )  # fmt: skip
+    _tell(written)
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A data folder, the data_dir of a configuration.")],
+    data_set: Annotated[
+        str | None, typer.Option("--data-set", help="Kind of data.", show_default="what dataset.json says")
+    ] = None,
+) -> None:
+    """Read every row and picture of a data folder and count what is wrong; exit code 1 if anything is.
+
+    Example: fedscale dataset verify data/femnist_generated
+    """
+    from fedscale_ext.data.layout import read_description
+    from fedscale_ext.data.mapping import data_folder
+    from fedscale_ext.data.verify import verify as look
+
+    kind = data_set or read_description(data_folder(folder)).get("data_set")
+    if not kind:
+        raise UserError(f"{folder} does not say what kind of data it holds; give --data-set")
+    with _progress("reading") as progress:
+        found = look(folder, str(kind), progress=progress)
+    _report(found)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _report(found: "Verification") -> None:
+    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.data.verify import QUANTILES
+
+    test = "by test_split" if found.test_samples is None else str(found.test_samples)
+    rows = [
+        ["name", f"{'generated' if found.generated else 'real'}: {found.name}"],
+        ["data set", f"{found.data_set}, {_shape(found.shape)}, {found.classes_present} of {found.classes} classes"],
+        ["clients", str(found.clients)],
+        ["train / test", f"{found.train_samples} / {test}"],
+        [f"train per client at {'/'.join(map(str, QUANTILES))} %", " ".join(map(str, found.train_quantiles))],
+        ["missing files", str(found.missing_files)],
+        ["broken files", str(found.broken_files)],
+        ["labels out of range", str(found.labels_out_of_range)],
+        ["bad rows", str(found.bad_rows)],
+        *([["clients without training data", str(found.test_only_clients)]] if found.test_only_clients else []),
+    ]
+    print_table(console(), ["data folder", ""], rows)
+    for problem in found.problems:
+        typer.echo(problem, err=True)
+
+
+def _tell(written: "Written") -> None:
+    kind = "generated" if written.generated else "real"
+    how = "already there, unchanged" if written.already_there else f"written in {written.seconds:.1f} s"
+    print(f"{kind}: {written.name}, {how}")
+    print(f"{written.clients} clients, {written.train_samples} training and {written.test_samples} test samples")
+    print(f"use it with: --set data_dir={shlex.quote(str(written.data_dir))} --set data_set={written.data_set}")
+
+
+def _shape(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Progress | None]:
+    """A bar on standard error while something long runs; nothing where that is no terminal."""
+    from rich.progress import Progress as Bar
+
+    from fedscale_ext.cli.tables import console
+
+    err = console(stderr=True)
+    if not err.is_terminal:
+        yield None
+        return
+    with Bar(console=err, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

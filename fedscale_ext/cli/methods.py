@@ -13,11 +13,9 @@ def methods() -> None:
 
     Example: fedscale driver start quickstart --set method=fedtrans --set fedtrans.beta=3
     """
-    from fedscale_ext import compat
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.methods import method_class, method_names
 
-    compat.prepare()
     rows, details = [], []
     for name in method_names():
         try:
@@ -29,8 +27,9 @@ def methods() -> None:
         details += [[f"{name}.{key}", value] for key, value in _params(method.Params)]
     out = console()
     print_table(out, ["method", "what it is"], rows)
-    out.print()
-    print_table(out, ["hyperparameter", "default"], details)
+    if details:
+        out.print()
+        print_table(out, ["hyperparameter", "default"], details)
 
 
 def _params(params: type) -> list[tuple[str, str]]:

@@ -21,9 +21,10 @@ from fedscale_ext.cli.jobs import Job
 from fedscale_ext.cli.processes import Exit, Interrupt, Said
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
-from fedscale_ext.runtime.events import EVENTS_VARIABLE
-from fedscale_ext.runtime.parent_pipe import PIPE_VARIABLE
 
+# what runtime/events.py and runtime/parent_pipe.py read: importing them would load torch into the driver
+EVENTS_VARIABLE = "FEDSCALE_EXT_EVENTS"
+PIPE_VARIABLE = "FEDSCALE_EXT_PARENT_PIPE"
 AGGREGATOR = "aggregator"
 
 

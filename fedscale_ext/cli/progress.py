@@ -28,6 +28,10 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
+def _count(number: Any, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 class Display:
     """Shows a job's events. Progress and results go to ``out``, notices and errors to ``err``."""
 
@@ -64,13 +68,12 @@ class Display:
 
     def _ready(self, event: dict[str, Any]) -> None:
         self._status = "training"
-        self._line(f"data        {event.get('data')}, {event.get('clients')} clients")
+        self._line(f"data        {event.get('data')}, {_count(event.get('clients'), 'client')}")
         self._line(f"population  {event.get('population')}")
         self._line(
             f"model       {event.get('model')}, {event.get('rounds')} rounds, {event.get('executors')} executors"
         )
         self._line(f"results     {event.get('log_dir')}")
-        self._first = None
 
     def _waiting(self, event: dict[str, Any]) -> None:
         self._status = f"waiting for {event.get('for')}"
@@ -88,35 +91,35 @@ class Display:
         tested = event.get("accuracy") is not None
         self._accuracy = event["accuracy"] if tested else self._accuracy
         self._round = event
-        if not self._live and (tested or number % _EVERY == 0 or number == rounds):
-            self._line(f"round {number}/{rounds}, {', '.join(self._facts(tested))}")
+        if tested or (not self._live and (number % _EVERY == 0 or number == rounds)):
+            self._line(", ".join([f"round {number}/{rounds}", *self._facts(tested), *self._eta()]))
 
     def _facts(self, with_accuracy: bool) -> list[str]:
         event = self._round
-        facts = [f"{event.get('participants')} clients", f"{event.get('models')} models"]
+        facts = [_count(event.get("participants"), "client"), _count(event.get("models"), "model")]
         if event.get("loss") is not None:
             facts.append(f"loss {event['loss']:.3f}")
         if with_accuracy and self._accuracy is not None:
             facts.append(f"accuracy {100 * self._accuracy:.1f} %")
         if event.get("virtual_clock_s") is not None:
             facts.append(f"virtual clock {span(event['virtual_clock_s'])}")
-        left = self._left_s()
-        return [*facts, f"ETA {span(left)}"] if left else facts
+        return facts
 
-    def _left_s(self) -> float:
-        """Expected seconds to the end at the mean pace since the first round seen."""
-        if self._first is None:
-            return 0.0
-        before, since = self._first
+    def _eta(self) -> list[str]:
+        """Time to the end at the mean pace since the first round seen, in words."""
         number, rounds = self._round["round"], self._round["rounds"]
-        return (time.monotonic() - since) / (number - before) * (rounds - number)
+        if self._first is None or number == rounds:
+            return []
+        before, since = self._first
+        return [f"ETA {span((time.monotonic() - since) / (number - before) * (rounds - number))}"]
 
     def _picture(self) -> Group | Text:
         if not self._round:
             return Text(f"{self._status} ...")
         number, rounds = self._round["round"], self._round["rounds"]
         head = Table.grid(padding=(0, 1))
-        head.add_row(f"round {number}/{rounds}", ProgressBar(total=rounds, completed=number, width=40))
+        bar = ProgressBar(total=rounds, completed=number, width=40)
+        head.add_row(f"round {number}/{rounds}", bar, *self._eta())
         return Group(head, Text(", ".join(self._facts(True))))
 
     def _line(self, text: str) -> None:

@@ -70,6 +70,22 @@ def fedscale(state: Path) -> Iterator[Fedscale]:
                 stream.close()
 
 
+@pytest.fixture
+def call(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command within this process; its exit code and what it printed."""
+    from fedscale_ext.cli import main
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedscale", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
 def done(process: "subprocess.Popen[str]", timeout_s: float = 30) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=timeout_s)
     return process.returncode, out, err

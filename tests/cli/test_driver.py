@@ -152,10 +152,10 @@ def test_killed_driver_takes_its_processes_along_and_leaves_the_name_free(fedsca
     assert done(fedscale("driver", "start", write_conf()))[0] == 0
 
 
-def test_port_in_use(fedscale, state, write_conf):
+def test_port_in_use(call, state, write_conf):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        code, _, err = done(fedscale("driver", "start", write_conf({"ps_port": port})))
+        code, _, err = call("driver", "start", write_conf({"ps_port": port}))
     assert code == 2
     assert err == (
         f"fedscale: port {port} on 127.0.0.1 is in use; choose another with --set ps_port={port + 1}, "
@@ -215,8 +215,8 @@ def test_setup_commands(fedscale, state, write_conf):
         ({"job_conf": {"ps_ip": "192.0.2.1"}}, "ps_ip 192.0.2.1"),
     ],
 )
-def test_bad_configurations_are_one_sentence(fedscale, write_conf, change, words):
-    code, _, err = done(fedscale("driver", "start", write_conf(**change)))
+def test_bad_configurations_are_one_sentence(call, write_conf, change, words):
+    code, _, err = call("driver", "start", write_conf(**change))
     assert code == 2
     assert words in err
     assert err.startswith("fedscale: ")

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-START = "from fedscale_ext.runtime.parent_pipe import exit_with_parent\nexit_with_parent()\n"
+# from its file, because importing the package that it lies in loads torch
+START = "import runpy; runpy.run_path('fedscale_ext/runtime/parent_pipe.py')['exit_with_parent']()\n"
 
 
 def child(code: str, **env: str) -> "subprocess.Popen[bytes]":

@@ -2,14 +2,16 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 import time
-
-from fedscale_ext.runtime.parent_pipe import exit_with_parent
+from pathlib import Path
 
 what = os.environ.get("FAKE_AGGREGATOR", "finish")
-exit_with_parent()
+# from its file, because importing the package that it lies in loads torch
+parent_pipe = runpy.run_path(str(Path(__file__).resolve().parents[3] / "fedscale_ext/runtime/parent_pipe.py"))
+parent_pipe["exit_with_parent"]()
 
 
 def say(**event: object) -> None:
@@ -31,6 +33,8 @@ if what == "deaf":
 for number in range(1, 13):
     say(event="round", round=number, rounds=12, participants=2, models=1, assignments={"m0": 2}, loss=2.5 / number,
         accuracy=number / 20 if number % 5 == 0 else None, virtual_clock_s=61.0 * number, wall_s=0.001)  # fmt: skip
+    if what == "slowly":
+        time.sleep(0.1)
     if number == 3:
         say(event="transform", round=3, parent="m0", child="m1", what="widened cell 2")
         if what in ("wait", "grandchild", "deaf"):

@@ -1,0 +1,73 @@
+"""The dataset commands on small data."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def npz(tmp_path):
+    path = tmp_path / "small.npz"
+    rng = np.random.default_rng(1)
+    labels = np.arange(40) % 10
+    np.savez(path, x=rng.integers(0, 256, (40, 28, 28), np.uint8), y=labels, client=np.arange(40) // 10)
+    return path
+
+
+def test_import_list_and_verify(call, npz, tmp_path):
+    out = tmp_path / "data" / "small"
+    code, said, err = call("dataset", "import", npz, "--data-set", "Mnist", "--name", "mine", "-o", out)
+    assert code == 0, err
+    assert said.splitlines()[0].startswith("real: mine, written in")
+    assert said.splitlines()[1] == "4 clients, 32 training and 8 test samples"
+    assert said.splitlines()[2] == f"use it with: --set data_dir={out} --set data_set=Mnist"
+    code, said, _ = call("dataset", "list", tmp_path / "data")
+    assert code == 0
+    assert "femnist       62       1x28x28  natural" in said
+    assert said.splitlines()[-1].split() == [str(out), "mine", "real", "4"]
+    code, said, _ = call("dataset", "verify", out)
+    assert code == 0
+    assert "real: mine" in said
+    picture = next(out.rglob("*.png"))
+    picture.write_bytes(picture.read_bytes()[:40])
+    code, said, err = call("dataset", "verify", out)
+    assert code == 1
+    assert "broken files                               1" in said
+    assert picture.name in err
+
+
+def test_import_with_a_partition(call, npz, tmp_path):
+    out = tmp_path / "iid"
+    arguments = ["--data-set", "Mnist", "--partition", "iid", "--clients", 5, "-o", out]
+    code, said, err = call("dataset", "import", npz, *arguments)
+    assert code == 0, err
+    assert "5 clients" in said
+    assert "already there, unchanged" in call("dataset", "import", npz, *arguments)[1]
+
+
+def test_synthesize_is_named_generated(call, tmp_path):
+    out = tmp_path / "gen"
+    arguments = ["--writers", 2, "--samples-per-class", 1, "-o", out]
+    code, said, err = call("dataset", "synthesize", "femnist", *arguments)
+    assert code == 0, err
+    assert said.startswith("generated: ")
+    assert "2 clients" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["import", "nothing.npz", "--data-set", "Mnist"], "nothing.npz does not exist"),
+        (["import", "pyproject.toml", "--data-set", "Mnist"], "say what it is with --format"),
+        (["import", "x.npz", "--data-set", "Mnist", "--partition", "iid"], "--partition and --clients belong together"),
+        (["import", "x.json", "--data-set", "a", "--partition", "iid", "--clients", 2, "--format", "leaf"], "its own"),
+        (["import", "x", "--data-set", "a", "--format", "folder", "--x", "pixels"], "name arrays of an npz file"),
+        (["synthesize", "mnist"], "'mnist' cannot be generated; femnist can"),
+        (["verify", "no/such/folder"], "no/such/folder does not exist"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence(call, arguments, words):
+    code, _, err = call("dataset", *arguments)
+    assert code == 2
+    assert words in err
+    assert err.startswith("fedscale: ")
+    assert err.count("\n") == 1

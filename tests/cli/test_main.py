@@ -1,0 +1,132 @@
+"""The command as a whole: help, speed of start, and how errors reach a person."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .conftest import ROOT
+
+COMMANDS = [
+    ["driver", "start"], ["driver", "stop"], ["driver", "status"], ["driver", "logs"],
+    ["dataset", "list"], ["dataset", "import"], ["dataset", "synthesize"], ["dataset", "verify"], ["methods"],
+    ["driver"], ["dataset"], [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example_in_80_columns(call, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = call(*command, "--help")
+    assert (code, err) == (0, "")
+    assert "Example: fedscale" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_help_is_fast_and_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['fedscale', '--help']\n"
+        "from fedscale_ext.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'fedscale', 'numpy', 'yaml', 'pydantic', 'matplotlib', 'psutil'} & set(sys.modules)))"
+    )
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+        times.append(time.perf_counter() - began)
+    assert found.stdout.splitlines()[-1] == "[]"
+    assert min(times) < 0.5
+
+
+def test_unknown_command_is_exit_code_2(call):
+    code, _, err = call("drver")
+    assert code == 2
+    assert "driver" in err
+
+
+def test_missing_configuration_is_one_sentence(call):
+    code, out, err = call("driver", "start", "no/such.yml")
+    assert (code, out) == (2, "")
+    assert err.startswith("fedscale: no configuration 'no/such.yml'")
+    assert err.count("\n") == 1
+
+
+def test_unexpected_error_is_one_sentence_and_a_logged_traceback(state, monkeypatch, capsys):
+    from fedscale_ext import cli
+    from fedscale_ext.cli import jobs
+
+    def fail() -> list[str]:
+        raise ValueError("first\nsecond")
+
+    monkeypatch.setattr(jobs, "names", fail)
+    monkeypatch.setattr(sys, "argv", ["fedscale", "driver", "status"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 1
+    log = state / "error.log"
+    assert capsys.readouterr().err == f"fedscale: unexpected ValueError: first; its traceback is in {log}\n"
+    assert "Traceback" in log.read_text()
+    assert "driver status" in log.read_text()
+
+
+def test_state_directory_that_cannot_be_made(call, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "file" / "x"))
+    code, _, err = call("driver", "status")
+    assert code == 2
+    assert "set FEDSCALE_EXT_STATE" in err
+
+
+def test_reader_that_leaves_early_is_no_traceback(fedscale):
+    process = fedscale("dataset", "list", PYTHONUNBUFFERED="1")
+    process.stdout.close()
+    process.wait(20)
+    assert "Traceback" not in process.stderr.read()
+
+
+def terminal(arguments, **env):
+    """Run the command in a terminal of 80 columns; its exit code and all that it wrote there."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "fedscale_ext.cli", *map(str, arguments)]
+    environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
+    environment |= {"TERM": "xterm-256color", **env}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    out = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        out += part
+    os.close(ours)
+    return process.wait(10), out.decode()
+
+
+def test_terminal_shows_a_bar_and_keeps_tested_rounds(state, write_conf):
+    code, out = terminal(["driver", "start", write_conf()], FAKE_AGGREGATOR="slowly")
+    assert code == 0
+    assert "━" in out
+    assert "\x1b[33mnote:" in out
+    assert "round 10/12, 2 clients, 1 model, loss 0.250, accuracy 50.0 %" in out.replace("\r\n", "")
+    assert out.count("\x1b[?25l") == out.count("\x1b[?25h")  # the cursor is back
+
+
+def test_no_color_in_a_terminal(state, write_conf):
+    code, out = terminal(["driver", "start", write_conf()], NO_COLOR="1")
+    assert code == 0
+    assert "note:" in out
+    assert "\x1b[3" not in out
+    assert "\x1b[9" not in out

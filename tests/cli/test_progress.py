@@ -1,0 +1,60 @@
+"""What is shown of a job, without a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from fedscale_ext.cli import progress
+from fedscale_ext.cli.progress import Display, span
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0.0 s"), (12.34, "12.3 s"), (60, "1 min 00 s"), (185, "3 min 05 s"), (3720, "1 h 02 min"),
+     (3599.7, "1 h 00 min"), (97200, "1 d 03 h")],
+)  # fmt: skip
+def test_span(seconds, words):
+    assert span(seconds) == words
+
+
+@pytest.fixture
+def display():
+    return Display(Console(file=io.StringIO(), width=80), Console(file=io.StringIO(), width=80))
+
+
+def a_round(number, **changes):
+    event = {"event": "round", "round": number, "rounds": 40, "participants": 20, "models": 2, "loss": 1.0,
+             "accuracy": None, "virtual_clock_s": 90.0, "wall_s": 2.0}  # fmt: skip
+    return {**event, **changes}
+
+
+def test_one_line_per_tested_or_tenth_or_last_round(display):
+    with display:
+        for number in range(1, 41):
+            display.event(a_round(number, accuracy=0.5 if number == 7 else None))
+    shown = [line.split(",")[0] for line in display.out.file.getvalue().splitlines()]
+    assert shown == ["round 7/40", "round 10/40", "round 20/40", "round 30/40", "round 40/40"]
+
+
+def test_eta_counts_only_the_rounds_of_this_run(display, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    for number in range(30, 36):  # a job resumed after round 29, 2 s a round
+        now[0] += 2.0
+        display.event(a_round(number, accuracy=0.1 if number == 35 else None))
+    assert "ETA 10.0 s" in display.out.file.getvalue().splitlines()[-1]
+
+
+def test_text_of_a_job_is_no_markup_and_is_not_wrapped(display):
+    path = "/" + "long/" * 40
+    display.event({"event": "notice", "message": f"[red]x[/] {path}"})
+    display.event({"event": "ready", "data": "real: [bold]", "log_dir": path})
+    assert display.err.file.getvalue() == f"note: [red]x[/] {path}\n"
+    assert "real: [bold]" in display.out.file.getvalue()
+    assert f"results     {path}\n" in display.out.file.getvalue()
+
+
+def test_events_of_later_versions_are_passed_over(display):
+    display.event({"event": "something new"})
+    assert display.out.file.getvalue() == ""
