@@ -150,6 +150,10 @@ class MultiModelAggregator(Coordinator):
             deadline_s=job.deadline_s,
             spread=job.capacity_spread,
         )
+        self._notice(f"clients are tested on {self.data_info['test_source']}")
+        strangers = self.data_info["test_only_clients"]
+        if strangers:
+            self._notice(f"{strangers} clients of test.csv have no training samples and are left out")
         sizes = self.task.train_sizes
         self.eligible = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
         if not self.eligible.all():

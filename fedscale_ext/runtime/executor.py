@@ -85,6 +85,8 @@ class MultiModelExecutor(Executor):
                 "generated": data.generated,
                 "input_shape": list(data.input_shape),
                 "num_classes": data.num_classes,
+                "test_source": data.test_source,
+                "test_only_clients": data.test_only_clients,
             },
         }
         sizes = {"train": torch.from_numpy(data.train_sizes), "test": torch.from_numpy(data.test_sizes)}
