@@ -20,7 +20,8 @@ def write_round(writer: "SummaryWriter", record: RoundRecord, spent: Spent) -> N
     Tags of FedScale (aggregator.py, ``log_train_result`` and ``log_test_result``) keep their units:
     accuracy in [0, 1], averaged over samples; the x of the ``time_to`` tags is the virtual clock in
     minutes, of which TensorBoard keeps whole ones, so these tags also carry the virtual clock as their
-    wall time: TensorBoard's "relative" axis shows it exactly.
+    wall time: TensorBoard's "relative" axis shows it exactly. The histogram of client durations is in the
+    minutes that its tag promises, where FedScale writes seconds.
     """
     step, minutes = record.round, record.virtual_clock_s / 60.0
 

@@ -57,6 +57,8 @@ def save(
     for other, old in rounds.items():
         if other not in kept:
             old.unlink(missing_ok=True)
+    for left in directory.glob(".checkpoint-*.tmp"):  # of a job that was killed while it wrote
+        left.unlink(missing_ok=True)
     return path
 
 
@@ -86,7 +88,8 @@ def load_latest(directory: Path, config_digest: str) -> Checkpoint | None:
         raise UserError(
             f"{path} was written by a job with another configuration (digest {metadata['config_digest'][:12]}, "
             f"this one has {config_digest[:12]}); resume with the configuration that it was started with, or "
-            f"start anew without --resume" + (f"; the one before it is {rounds[older[0]].name}" if older else "")
+            f"start anew without --resume"
+            + (f"; the one before it is {rounds[older[0]].name}" if older else "")
         )
     data = json.loads(tensors.pop(_JSON).numpy().tobytes())
     return Checkpoint(newest, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, data)

@@ -1,0 +1,30 @@
+import math
+
+import numpy as np
+import pytest
+from synthetic_job import models, records
+
+from fedscale_ext.metrics.cost import Spent, round_completion, spent, storage
+
+
+def test_sums_over_rounds():
+    total = spent(records(10))
+    assert (total.rounds, total.forward_macs, total.training_macs) == (10, 1e10, 3e10)
+    assert (total.download_bytes, total.upload_bytes) == (20_000_000, 10_000_000)
+    assert total.network_mb == pytest.approx(30.0)
+    assert total.network_per_round_mb == pytest.approx(3.0)
+    assert Spent().network_per_round_mb == 0.0
+
+
+def test_storage_tells_the_suite_from_the_served_mean():
+    stored = storage(models(), ["m0", "m0", "m1"])
+    assert stored.suite_mb == pytest.approx((48 + 106) / 1e6)
+    assert stored.mean_model_mb == pytest.approx((48 + 48 + 106) / 3 / 1e6)
+    assert math.isnan(storage(models(), []).mean_model_mb)
+
+
+def test_round_completion_counts_every_client_of_every_round():
+    rounds = records(3)
+    every = np.concatenate([record.client_durations_s for record in rounds])
+    assert round_completion(rounds) == pytest.approx((every.mean(), every.std()))
+    assert all(map(math.isnan, round_completion([])))

@@ -1,0 +1,97 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_job import evaluation, header, models, records
+
+import fedscale_ext
+from fedscale_ext.metrics.summary import summarise, write_summary
+
+
+@pytest.fixture(scope="module")
+def summary() -> dict:
+    return summarise(header(), records(20), models(), lineage={"m1": {"parent": "m0", "op": "widen"}})
+
+
+def test_the_job_is_named(summary: dict):
+    assert summary["data"]["name"] == "femnist" and summary["data"]["generated"] is True
+    assert summary["population"] == "resampled from the published marginals"
+    assert (summary["method"], summary["seed"], summary["params"]) == ("fedtrans", 1, {"beta": 0.003})
+    assert summary["config"] == {"rounds": 100, "log_path": "logs"}
+    versions = summary["versions"]
+    assert versions.keys() == {"python", "torch", "numpy", "fedscale", "fedscale_ext", "platform"}
+    assert versions["fedscale_ext"] == fedscale_ext.__version__ and versions["fedscale"] == "1.0"
+
+
+def test_accuracy_is_of_the_last_evaluation(summary: dict):
+    last = records(20)[-1].evaluation
+    figures = summary["accuracy"]
+    assert figures["round"] == 20
+    assert figures["mean"] == pytest.approx(last.client_accuracy.mean())
+    assert figures["worst"] == last.client_accuracy.min()
+    assert figures["best"] == last.client_accuracy.max()
+    assert figures["iqr"] == pytest.approx(np.subtract(*np.quantile(last.client_accuracy, (0.75, 0.25))))
+    assert figures["per_client"] == [*last.client_accuracy.tolist(), None, None]
+    assert figures["named"] == {"largest": {"accuracy": 0.25, "loss": 1.75}}
+    assert summary["loss"]["train"] == records(20)[-1].train_loss
+    assert summary["loss"]["test"] == pytest.approx(last.loss.sum() / last.count.sum())
+
+
+def test_cost_time_and_counts(summary: dict):
+    cost = summary["cost"]
+    assert (cost["forward_macs"], cost["training_macs"]) == (2e10, 6e10)
+    assert (cost["download_bytes"], cost["upload_bytes"]) == (40_000_000, 20_000_000)
+    assert (cost["network_total_mb"], cost["network_per_round_mb"]) == pytest.approx((60.0, 3.0))
+    assert cost["storage_suite_mb"] == pytest.approx(154e-6)
+    assert cost["mean_model_mb"] == pytest.approx(77e-6)  # half of the clients on each
+    durations = np.concatenate([record.client_durations_s for record in records(20)])
+    assert summary["time"] == pytest.approx(
+        {
+            "virtual_s": 61.7 * 20,
+            "wall_s": 10.0,
+            "round_completion_mean_s": durations.mean(),
+            "round_completion_std_s": durations.std(),
+        }
+    )
+    clients = summary["clients"]
+    assert (clients["failed"], clients["failed_total"]) == ({"not finite": 2}, 2)
+    assert (clients["offline"], clients["stragglers"], clients["untested"]) == (60, 120, 2)
+    assert (clients["total"], clients["participations"]) == (62, 400)
+    assert clients["took_part"] == len({c for record in records(20) for c in record.participants})
+
+
+def test_models_with_spec_cost_and_lineage(summary: dict):
+    first, second = summary["models"]
+    assert first["spec"] == {"family": "toy", "fields": {"widths": [3, 4]}}
+    assert first["cost"] == {"forward_macs": 12, "training_macs": 36, "parameters": 12, "bytes": 48}
+    assert (first["key"], first["version"], first["serves"], first["lineage"]) == ("m0", 7, 31, None)
+    assert second["lineage"] == {"parent": "m0", "op": "widen"}
+
+
+def test_given_wall_time_and_reason_are_kept():
+    result = summarise(header(), records(2), models(), wall_s=99.5, stopped="accuracy stands still")
+    assert (result["time"]["wall_s"], result["stopped"], result["rounds"]) == (
+        99.5,
+        "accuracy stands still",
+        2,
+    )
+
+
+def test_a_job_without_results_says_so():
+    nothing = summarise(header(), [], models()[:1])
+    assert (nothing["rounds"], nothing["accuracy"]) == (0, None)
+    assert nothing["loss"] == {"train": None, "test": None}
+    assert nothing["time"]["round_completion_mean_s"] is None
+    assert nothing["clients"]["untested"] == 62
+    last = replace(records(1)[0], evaluation=evaluation(1, [], untested=3))
+    untested = summarise(header(), [last], models())["accuracy"]
+    assert (untested["mean"], untested["per_client"], untested["untested"]) == (None, [None] * 3, 3)
+
+
+def test_the_file_is_strict_json_and_equal_to_the_dict(tmp_path: Path, summary: dict):
+    path = write_summary(tmp_path, summary)
+    assert path == tmp_path / "summary.json"
+    assert json.loads(path.read_text(), parse_constant=pytest.fail) == summary
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+from synthetic_job import header, models, records
+
+from fedscale_ext.metrics.summary import summarise
+from fedscale_ext.report.tables import (
+    markdown,
+    model_table,
+    percent,
+    quantity,
+    seconds,
+    summary_table,
+    write_markdown,
+)
+
+
+def summary(generated: bool = True, rounds: int = 20) -> dict:
+    return summarise(
+        header(generated=generated), records(rounds), models(), lineage={"m1": {"parent": "m0", "op": "a|b"}}
+    )
+
+
+def test_the_first_line_says_which_data():
+    assert summary_table(summary(True))[0] == ("data", "femnist (GENERATED data, not real)")
+    assert summary_table(summary(False))[0] == ("data", "femnist (real)")
+
+
+def test_the_table_holds_the_figures():
+    data = summary()
+    rows = dict(summary_table(data))
+    assert rows["client accuracy"] == f"{100 * data['accuracy']['mean']:.2f} % mean over 60 clients"
+    assert f"IQR {100 * data['accuracy']['iqr']:.2f} %" in rows["  spread"]
+    assert rows["  largest"] == "25.00 %"
+    assert rows["computation"] == "60 GMACs forward and backward (20 GMACs forward)"
+    assert rows["network"] == "60.0 MB, 3.00 MB a round"
+    assert rows["virtual time"].startswith("20 min 34 s; a client's round takes ")
+    assert rows["left out"] == "2 failed (not finite 2), 120 stragglers, 60 times offline, 2 untested"
+    assert rows["method"] == "fedtrans, seed 1"
+
+
+def test_a_job_that_stopped_early_or_tested_nobody():
+    rows = dict(summary_table({**summary(rounds=2), "stopped": "no client online"}))
+    assert rows["rounds"] == "2, stopped: no client online"
+    assert dict(summary_table(summarise(header(), [], models())))["client accuracy"] == "no client was tested"
+
+
+def test_models_are_listed():
+    first, second = model_table(summary())
+    assert (first["model"], first["MACs"], first["clients served"], first["from"]) == ("m0", "12", "31", "–")
+    assert second["from"] == "parent: m0, op: a|b"
+
+
+def test_markdown_is_two_tables_of_even_rows(tmp_path: Path):
+    path = write_markdown(tmp_path, summary())
+    text = path.read_text(encoding="utf-8")
+    assert path.name == "summary.md" and text == markdown(summary())
+    assert text.splitlines()[4] == "| data | femnist (GENERATED data, not real) |"
+    assert "| m1 | toy | 24 | 24 | 0.000 MB | 31 | parent: m0, op: a\\|b |" in text
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.replace("\\|", "").count("|") in (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (950.4, "950"),
+        (999.6, "1 k"),
+        (999_900, "1 M"),
+        (2_512_000, "2.51 M"),
+        (9.68e14, "968 T"),
+        (1e18, "1e+03 P"),
+    ],
+)
+def test_quantity(value: float, text: str):
+    assert quantity(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (8.24, "8.2 s"), (59.96, "1 min 0 s"), (725, "12 min 5 s"), (12_000, "3 h 20 min")],
+)
+def test_seconds(value: float | None, text: str):
+    assert seconds(value) == text
+
+
+def test_percent():
+    assert (percent(0.12345), percent(None)) == ("12.35 %", "–")

@@ -1,0 +1,140 @@
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.runtime import checkpoint
+
+TENSORS = {"pool/m0/w": torch.arange(4.0) / 3, "checkpoint.json": torch.tensor(7), "e": torch.zeros(0, 2)}
+DATA = {"history": [0.1, 1 / 3, 5e-324], "cells": {"c0": None, "c1": True}, "name": "größer", "n": 2**70}
+CONFIG, OTHER = "a" * 64, "b" * 64
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def files(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def test_the_newest_comes_back(tmp_path: Path):
+    assert checkpoint.load_latest(tmp_path / "absent", CONFIG) is None
+    for round in (10, 20):
+        checkpoint.save(tmp_path, round, TENSORS, {**DATA, "round": round}, CONFIG)
+    found = checkpoint.load_latest(tmp_path, CONFIG)
+    assert found is not None and found.round == 20
+    assert found.data == {**DATA, "round": 20}
+    assert found.tensors.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert torch.equal(found.tensors[name], tensor) and found.tensors[name].dtype == tensor.dtype
+
+
+@settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(json_values)
+def test_json_comes_back_exactly(tmp_path: Path, data):
+    checkpoint.save(tmp_path, 1, {}, data, CONFIG)
+    found = checkpoint.load_latest(tmp_path, CONFIG)
+    assert found is not None and found.data == data and repr(found.data) == repr(data)
+
+
+def test_floats_of_every_kind_come_back_bit_for_bit(tmp_path: Path):
+    values = [float("inf"), -0.0, 0.1 + 0.2, float(np.float32(0.1)), float("nan"), 1.7976931348623157e308]
+    checkpoint.save(tmp_path, 1, {}, values, CONFIG)
+    found = checkpoint.load_latest(tmp_path, CONFIG)
+    assert found is not None
+    assert [struct.pack("d", value) for value in found.data] == [struct.pack("d", value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("data", "where"),
+    [
+        ({"u": {1: 0.5}}, r"data\['u'\] has the key 1"),
+        ([{"x": np.int64(1)}], r"data\[0\]\['x'\] is a int64"),
+        ({"t": torch.zeros(1)}, r"data\['t'\] is a Tensor"),
+        ({"s": {1, 2}}, r"data\['s'\] is a set"),
+    ],
+)
+def test_what_json_would_change_is_refused_before_anything_is_written(tmp_path: Path, data, where: str):
+    with pytest.raises(TypeError, match=where):
+        checkpoint.save(tmp_path, 1, {}, data, CONFIG)
+    assert files(tmp_path) == []
+
+
+def test_only_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("mine")
+    for round in (1, 2, 9, 10, 1_000_000):
+        checkpoint.save(tmp_path, round, TENSORS, DATA, CONFIG, keep=3)
+    expected = [f"checkpoint-{name}.safetensors" for name in ("000009", "000010", "1000000")]
+    assert files(tmp_path) == [*expected, "notes.txt"]
+    checkpoint.clear(tmp_path)
+    assert files(tmp_path) == ["notes.txt"]
+
+
+def test_a_job_resumed_earlier_leaves_the_later_course(tmp_path: Path):
+    for round in (10, 20):
+        checkpoint.save(tmp_path, round, TENSORS, DATA, CONFIG)
+    checkpoint.save(tmp_path, 15, TENSORS, DATA, CONFIG)
+    assert files(tmp_path) == ["checkpoint-000010.safetensors", "checkpoint-000015.safetensors"]
+
+
+def test_equal_states_give_equal_files(tmp_path: Path):
+    contents = {checkpoint.save(tmp_path / str(n), 3, TENSORS, DATA, CONFIG).read_bytes() for n in range(5)}
+    assert len(contents) == 1
+
+
+def test_another_configuration_is_refused(tmp_path: Path):
+    checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG)
+    with pytest.raises(
+        UserError, match=r"000010.*another configuration \(digest aaaaaaaaaaaa, this one has b{12}\)"
+    ):
+        checkpoint.load_latest(tmp_path, OTHER)
+
+
+def test_a_damaged_file_is_refused_and_the_one_before_named(tmp_path: Path):
+    for round in (10, 20):
+        checkpoint.save(tmp_path, round, TENSORS, DATA, CONFIG)
+    damage(tmp_path / "checkpoint-000020.safetensors")
+    with pytest.raises(
+        UserError, match=r"000020.safetensors is damaged.*delete it.*000010.safetensors of round 10"
+    ):
+        checkpoint.load_latest(tmp_path, CONFIG)
+    (tmp_path / "checkpoint-000020.safetensors").unlink()
+    found = checkpoint.load_latest(tmp_path, CONFIG)
+    assert found is not None and found.round == 10
+    damage(tmp_path / "checkpoint-000010.safetensors")
+    with pytest.raises(UserError, match="no checkpoint is before it; start the job anew"):
+        checkpoint.load_latest(tmp_path, CONFIG)
+
+
+def test_a_renamed_file_is_refused(tmp_path: Path):
+    checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG).rename(tmp_path / "checkpoint-000030.safetensors")
+    with pytest.raises(UserError, match="no checkpoint of round 30"):
+        checkpoint.load_latest(tmp_path, CONFIG)
+
+
+def test_a_killed_write_leaves_the_old_checkpoint(tmp_path: Path):
+    checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG)
+    (tmp_path / ".checkpoint-000020.safetensors.1.tmp").write_bytes(b"half")
+    found = checkpoint.load_latest(tmp_path, CONFIG)
+    assert found is not None and found.round == 10
+    checkpoint.save(tmp_path, 20, TENSORS, DATA, CONFIG)
+    assert files(tmp_path) == ["checkpoint-000010.safetensors", "checkpoint-000020.safetensors"]
