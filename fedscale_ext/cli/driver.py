@@ -120,8 +120,9 @@ class _Run:
     def _hear(self, said: Said) -> None:
         kind = said.event["event"]
         if kind == "error":
-            code = said.event.get("exit_code", 1)
-            self._fail(said.name, Outcome("failed", code, str(said.event.get("message", "no reason given"))))
+            if self.summary is None or said.name == AGGREGATOR:
+                code = 2 if said.event.get("exit_code") == 2 else 1
+                self._fail(said.name, Outcome("failed", code, str(said.event.get("message"))))
         elif said.name != AGGREGATOR:
             return
         elif kind == "summary":

@@ -103,6 +103,13 @@ def test_bad_input_found_by_a_process_is_one_sentence(fedscale, state, write_con
     assert_nothing_left(state)
 
 
+def test_error_of_an_executor_after_the_summary_is_too_late(fedscale, state, write_conf):
+    code, out, err = done(fedscale("driver", "start", write_conf(), FAKE_EXECUTOR="late error"))
+    assert code == 0, err
+    assert "accuracy  50.0 %" in out
+    assert record(state)["status"] == "finished"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_leaves_nothing(fedscale, state, write_conf, number):
     process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="grandchild", FAKE_EXECUTOR="wait")

@@ -20,5 +20,9 @@ if what == "bad input":
     print(json.dumps({"event": "error", "message": "no data at nowhere; make some", "exit_code": 2}), flush=True)
     print("error: no data at nowhere; make some", file=sys.stderr)
     sys.exit(2)
+if what == "late error":  # the aggregator is gone, as it should be
+    time.sleep(0.7)
+    print(json.dumps({"event": "error", "message": "the aggregator does not answer", "exit_code": 1}), flush=True)
+    sys.exit(1)
 if what in ("wait", "die"):
     time.sleep(600)
