@@ -146,7 +146,7 @@ class Display:
         print_table(self.out, ["result", ""], rows)
         self.out.print()
         files = {str(name): str(path) for name, path in event.get("files", {}).items()}
-        places = {**files, "logs": log_dir, "output": output_log}
+        places = {"log_dir": log_dir, **files, "output": output_log}
         width = max(map(len, [*places, "tensorboard"])) + 2
         for name, path in places.items():
             if name != "tensorboard":

@@ -26,7 +26,7 @@ def assert_nothing_left(state):
     wait_until(lambda: not processes_of(state), 5)
 
 
-def test_normal_end(fedscale, state, write_conf):
+def test_normal_end(fedscale, state, write_conf, tmp_path):
     code, out, err = done(fedscale("driver", "start", write_conf()))
     assert code == 0, err
     lines = out.splitlines()
@@ -37,6 +37,7 @@ def test_normal_end(fedscale, state, write_conf):
     assert "accuracy 50.0 %, virtual clock 10 min 10 s" in out
     assert "accuracy  50.0 %" in lines
     assert "plot         /tmp/plot.png" in lines
+    assert f"log_dir      {tmp_path}/out/logs/fake/{record(state)['time_stamp']}" in lines
     assert "tensorboard  tensorboard --logdir '/tmp/a b'" in lines
     assert err == "note: [nothing] happened\n"
     assert "\x1b" not in out + err
