@@ -1,9 +1,9 @@
 """The command as a whole: help, speed of start, and how errors reach a person."""
 
 import os
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -33,13 +33,12 @@ def test_help_is_fast_and_imports_nothing_heavy():
         "except SystemExit: pass\n"
         "print(sorted({'torch', 'fedscale', 'numpy', 'yaml', 'pydantic', 'matplotlib', 'psutil'} & set(sys.modules)))"
     )
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-        times.append(time.perf_counter() - began)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert found.stdout.splitlines()[-1] == "[]"
-    assert min(times) < 0.5
+    # seconds of computing: what a clock on the wall shows depends on what else the machine does
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 def test_unknown_command_is_exit_code_2(call):
