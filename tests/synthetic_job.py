@@ -68,17 +68,13 @@ def record(number: int, *, clients: int = 60, evaluated: bool = False, rounds: i
 
 
 def records(rounds: int = 100, every: int = 5, **more: Any) -> list[RoundRecord]:
-    return [
-        record(n, rounds=rounds, evaluated=n == 1 or n % every == 0, **more) for n in range(1, rounds + 1)
-    ]
+    return [record(n, rounds=rounds, evaluated=n == 1 or n % every == 0, **more) for n in range(1, rounds + 1)]
 
 
 def models() -> list[Model]:
     """Two models; m1 has a buffer, a scalar and a view of another tensor's memory."""
     weight = torch.arange(12, dtype=torch.float32).reshape(3, 4) / 7
-    small = Model(
-        "m0", ModelSpec.make("toy", widths=(3, 4)), {"weight": weight}, Cost(12, 36, 12, 48), version=7
-    )
+    small = Model("m0", ModelSpec.make("toy", widths=(3, 4)), {"weight": weight}, Cost(12, 36, 12, 48), version=7)
     state = {
         "weight": weight.t(),
         "tied": weight,

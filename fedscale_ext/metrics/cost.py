@@ -75,6 +75,4 @@ def round_completion(records: Iterable[RoundRecord]) -> tuple[float, float]:
     """Mean and standard deviation in seconds of the time that a client needs for its share of a round,
     over all clients of all rounds (FedTrans Table 6); NaN where no client took part."""
     durations = [seconds for record in records for seconds in record.client_durations_s]
-    return (
-        (float(np.mean(durations)), float(np.std(durations))) if durations else (float("nan"), float("nan"))
-    )
+    return (float(np.mean(durations)), float(np.std(durations))) if durations else (float("nan"), float("nan"))

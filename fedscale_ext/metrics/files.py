@@ -49,9 +49,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     header["__metadata__"] = dict(sorted({**metadata, _DIGEST: _ZEROS}.items()))
     head = _head(header)
     digest = _digest(head, body)
-    write_atomic(
-        path, head.replace(f'"{_DIGEST}":"{_ZEROS}"'.encode(), f'"{_DIGEST}":"{digest}"'.encode()) + body
-    )
+    write_atomic(path, head.replace(f'"{_DIGEST}":"{_ZEROS}"'.encode(), f'"{_DIGEST}":"{digest}"'.encode()) + body)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

@@ -17,7 +17,8 @@ def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
     """Write ``directory/models/<key>.safetensors`` for each model; returns the paths in that order.
 
     The metadata holds ``spec`` (JSON), ``key``, ``version`` and a digest of the file. Characters of a
-    key that a file name cannot hold are percent-encoded.
+    key that a file name cannot hold are percent-encoded. Other models in that folder, left by an earlier
+    job of the same name, are removed.
     """
     paths = []
     for model in models:
@@ -25,6 +26,9 @@ def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
         spec = json.dumps(model.spec.to_json(), sort_keys=True)
         write_tensors(path, model.state, {"spec": spec, "key": model.key, "version": str(model.version)})
         paths.append(path)
+    for other in (directory / FOLDER).glob("*.safetensors"):
+        if other not in paths:
+            other.unlink()
     return paths
 
 
@@ -34,6 +38,4 @@ def load_model(path: Path) -> tuple[ModelSpec, State]:
     try:
         return ModelSpec.from_json(json.loads(metadata["spec"])), tensors
     except (KeyError, TypeError, ValueError):
-        raise UserError(
-            f"{path} holds tensors but no model spec: it was not written by save_models"
-        ) from None
+        raise UserError(f"{path} holds tensors but no model spec: it was not written by save_models") from None

@@ -31,13 +31,15 @@ class Recorder:
         self.log_dir = log_dir
         self._internals = internals
         self._files: dict[str, TextIO] = {}
+        self._known = False  # whether the two below tell what the folder holds
         self.last_round = 0
         self.spent = Spent()
         write_atomic(log_dir / HEADER, json.dumps(plain(header), indent=2, ensure_ascii=False) + "\n")
-        self._resume_from(read_records(log_dir / METRICS))
 
     def round(self, record: RoundRecord) -> None:
         """Write a finished round; rounds come in rising order."""
+        if not self._known:
+            self._go_on_from(read_records(self.log_dir / METRICS))
         if record.round <= self.last_round:
             raise ValueError(f"round {record.round} after round {self.last_round}: call truncate_after first")
         self._append(METRICS, record_to_json(record))
@@ -56,17 +58,17 @@ class Recorder:
     def truncate_after(self, round: int, writer: "SummaryWriter | None" = None) -> list[RoundRecord]:
         """Forget all rounds after ``round`` in both files and return the kept records.
 
-        With a ``writer`` the kept rounds are also written to TensorBoard; clear the folder before it
-        is opened (:func:`fedscale_ext.metrics.tensorboard.drop_events`).
+        UserError where a file is damaged, unless ``round`` is 0, which empties both unread. With a
+        ``writer`` the kept rounds are also written to TensorBoard; clear its folder before it is opened (:func:`fedscale_ext.metrics.tensorboard.drop_events`).
         """
         self.close()
         for name in (METRICS, INTERNALS):
             path = self.log_dir / name
             if path.exists():
-                kept = [line(data) + "\n" for data in read_lines(path) if data["round"] <= round]
-                write_atomic(path, "".join(kept))
+                kept = [data for data in read_lines(path) if data["round"] <= round] if round > 0 else []
+                write_atomic(path, "".join(line(data) + "\n" for data in kept))
         records = read_records(self.log_dir / METRICS)
-        self._resume_from(records)
+        self._go_on_from(records)
         if writer is not None:
             total = Spent()
             for record in records:
@@ -80,7 +82,8 @@ class Recorder:
             file.close()
         self._files.clear()
 
-    def _resume_from(self, records: list[RoundRecord]) -> None:
+    def _go_on_from(self, records: list[RoundRecord]) -> None:
+        self._known = True
         self.last_round = records[-1].round if records else 0
         self.spent = spent(records)
 

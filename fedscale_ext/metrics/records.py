@@ -64,10 +64,7 @@ def read_records(path: Path) -> list[RoundRecord]:
 
 
 def _evaluation(data: Mapping[str, Any]) -> Evaluation:
-    arrays = {
-        name: np.array([_float(value) for value in data[name]]).astype(dtype)
-        for name, dtype in _ARRAYS.items()
-    }
+    arrays = {name: np.array([_float(value) for value in data[name]]).astype(dtype) for name, dtype in _ARRAYS.items()}
     named = {title: (_float(top1), _float(loss)) for title, (top1, loss) in data["named"].items()}
     return Evaluation(round=data["round"], serve=tuple(data["serve"]), named=named, **arrays)
 

@@ -124,17 +124,13 @@ def _accuracy(evaluation: Evaluation | None) -> dict[str, Any] | None:
     return {
         "round": evaluation.round,
         **dataclasses.asdict(accuracy(evaluation)),
-        "named": {
-            title: {"accuracy": top1, "loss": loss} for title, (top1, loss) in evaluation.named.items()
-        },
+        "named": {title: {"accuracy": top1, "loss": loss} for title, (top1, loss) in evaluation.named.items()},
         "per_client": client_accuracy(evaluation),  # index: client - 1
         "served": list(evaluation.serve),
     }
 
 
-def _cost(
-    records: Sequence[RoundRecord], models: Sequence[Model], evaluation: Evaluation | None
-) -> dict[str, Any]:
+def _cost(records: Sequence[RoundRecord], models: Sequence[Model], evaluation: Evaluation | None) -> dict[str, Any]:
     total = spent(records)
     stored = storage(models, evaluation.serve if evaluation else ())
     return {
@@ -149,9 +145,7 @@ def _cost(
     }
 
 
-def _clients(
-    records: Sequence[RoundRecord], evaluation: Evaluation | None, num_clients: int
-) -> dict[str, Any]:
+def _clients(records: Sequence[RoundRecord], evaluation: Evaluation | None, num_clients: int) -> dict[str, Any]:
     """Counts; a client that failed in three rounds counts three times."""
     failed: Counter[str] = Counter()
     for record in records:
@@ -168,9 +162,7 @@ def _clients(
     }
 
 
-def _models(
-    models: Sequence[Model], lineage: Mapping[str, Any], evaluation: Evaluation | None
-) -> list[dict[str, Any]]:
+def _models(models: Sequence[Model], lineage: Mapping[str, Any], evaluation: Evaluation | None) -> list[dict[str, Any]]:
     serves = Counter(evaluation.serve if evaluation else ())
     return [
         {

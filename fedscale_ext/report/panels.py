@@ -20,9 +20,7 @@ _BARS = 60  # at most so many bars
 _NAMES = 12  # at most so many models in a legend
 
 
-def accuracy_over(
-    axis: Axes, tested: Sequence[RoundRecord], x: Sequence[float], what: str, label: str = ""
-) -> None:
+def accuracy_over(axis: Axes, tested: Sequence[RoundRecord], x: Sequence[float], what: str, label: str = "") -> None:
     """Mean accuracy with the middle half of the clients and the worst one, against ``x`` of each record."""
     _prepare(axis, f"Accuracy by {what}", label or what)
     axis.set_ylim(0, 1)
@@ -33,14 +31,10 @@ def accuracy_over(
     mean = [figure.mean for figure in figures]
     q1, q3 = [figure.q1 for figure in figures], [figure.q3 for figure in figures]
     mark = "o" if len(figures) < _FEW else None
-    axis.plot(
-        x, mean, color=_MAIN, linewidth=2, marker=mark, markersize=4, label="mean of clients", clip_on=False
-    )
+    axis.plot(x, mean, color=_MAIN, linewidth=2, marker=mark, markersize=4, label="mean of clients", clip_on=False)
     axis.fill_between(x, q1, q3, color=_MAIN, alpha=0.16, linewidth=0, label="middle half of clients")
     worst = [figure.worst for figure in figures]
-    axis.plot(
-        x, worst, color=_MAIN, linewidth=1.2, linestyle=":", marker=mark, markersize=2, label="worst client"
-    )
+    axis.plot(x, worst, color=_MAIN, linewidth=1.2, linestyle=":", marker=mark, markersize=2, label="worst client")
     axis.annotate(
         f"{mean[-1]:.1%}", (x[-1], mean[-1]), (0, 7), textcoords="offset points", ha="right", color=_MAIN,
         fontsize=11, fontweight="bold", path_effects=[withStroke(linewidth=3, foreground="white")],

@@ -30,15 +30,11 @@ def plot_job(log_dir: Path) -> Path:
     """
     records = read_records(log_dir / METRICS)
     if not records:
-        raise UserError(
-            f"{log_dir} holds no {METRICS} with a round; give the log folder of a job that has trained"
-        )
+        raise UserError(f"{log_dir} holds no {METRICS} with a round; give the log folder of a job that has trained")
     try:
         header = json.loads((log_dir / HEADER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise UserError(
-            f"{log_dir / HEADER} is missing or damaged, so what the job was is not known"
-        ) from None
+        raise UserError(f"{log_dir / HEADER} is missing or damaged, so what the job was is not known") from None
     figure = draw(header, records)
     path, temporary = log_dir / PLOT, log_dir / f".{PLOT}.{os.getpid()}.tmp"
     figure.savefig(temporary, format="png", dpi=150)
@@ -48,9 +44,7 @@ def plot_job(log_dir: Path) -> Path:
 
 def draw(header: Mapping[str, Any], records: Sequence[RoundRecord]) -> Figure:
     """The figure of a job: three views of accuracy above loss, participants per model and clients."""
-    figure = Figure(
-        figsize=(14, 8), facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
-    )
+    figure = Figure(figsize=(14, 8), facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, 3)
     _title(figure, header, records)

@@ -101,9 +101,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
     train = "–" if loss["train"] is None else f"{loss['train']:.4f}"
     if result is None or not result["tested"]:
         return [("client accuracy", "no client was tested"), ("training loss", train)]
-    worst = (
-        f"worst {percent(result['worst'])} (client {result['worst_client']}), best {percent(result['best'])}"
-    )
+    worst = f"worst {percent(result['worst'])} (client {result['worst_client']}), best {percent(result['best'])}"
     return [
         ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
@@ -142,9 +140,7 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
 def _lineage(value: Any) -> str:
     if value is None:
         return "–"
-    return (
-        ", ".join(f"{key}: {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
-    )
+    return ", ".join(f"{key}: {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _cell(text: str) -> str:

@@ -88,8 +88,7 @@ def load_latest(directory: Path, config_digest: str) -> Checkpoint | None:
         raise UserError(
             f"{path} was written by a job with another configuration (digest {metadata['config_digest'][:12]}, "
             f"this one has {config_digest[:12]}); resume with the configuration that it was started with, or "
-            f"start anew without --resume"
-            + (f"; the one before it is {rounds[older[0]].name}" if older else "")
+            f"start anew without --resume" + (f"; the one before it is {rounds[older[0]].name}" if older else "")
         )
     data = json.loads(tensors.pop(_JSON).numpy().tobytes())
     return Checkpoint(newest, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, data)

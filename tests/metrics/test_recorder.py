@@ -66,9 +66,7 @@ def test_internals_only_where_enabled(tmp_path: Path):
     recorder(tmp_path / "off", internals=False).internals(1, values)
     assert not (tmp_path / "off" / "internals.jsonl").exists()
     recorder(tmp_path / "on").internals(1, values)
-    assert lines(tmp_path / "on" / "internals.jsonl") == [
-        {"round": 1, "utility": {"1": [0.5, -0.25]}, "pair": [1, 2]}
-    ]
+    assert lines(tmp_path / "on" / "internals.jsonl") == [{"round": 1, "utility": {"1": [0.5, -0.25]}, "pair": [1, 2]}]
 
 
 def test_a_value_that_cannot_be_written_leaves_no_half_line(tmp_path: Path):
@@ -138,7 +136,13 @@ def test_a_damaged_line_is_named(tmp_path: Path):
     path = tmp_path / "metrics.jsonl"
     path.write_text("nonsense\n" + path.read_text())
     with pytest.raises(UserError, match="line 1 of"):
-        recorder(tmp_path)
+        recorder(tmp_path).truncate_after(1)
+    with pytest.raises(UserError, match="line 1 of"):
+        recorder(tmp_path).round(record(3))
+    anew = recorder(tmp_path)
+    assert anew.truncate_after(0) == []
+    anew.round(record(1))
+    assert [line["round"] for line in lines(path)] == [1]
 
 
 def tags_of(path: Path) -> EventAccumulator:
@@ -200,9 +204,7 @@ def test_a_resumed_job_shows_each_round_once(tmp_path: Path):
     writer.close()
     events = tags_of(tmp_path)
     assert [event.step for event in events.Scalars("Train/models")] == [1, 2, 3, 4, 5, 6]
-    assert [event.value for event in events.Scalars("Cost/network_mb")] == pytest.approx(
-        [3.0 * n for n in range(1, 7)]
-    )
+    assert [event.value for event in events.Scalars("Cost/network_mb")] == pytest.approx([3.0 * n for n in range(1, 7)])
 
 
 def test_a_round_in_which_nobody_trained(tmp_path: Path):

@@ -31,7 +31,12 @@ def test_keys_that_no_file_can_be_called(tmp_path: Path):
         (path,) = save_models(tmp_path, [model])
         assert path.resolve().parent == (tmp_path / "models").resolve()
         assert load_model(path)[0] == model.spec
-    assert len(list((tmp_path / "models").iterdir())) == 4
+
+
+def test_the_folder_holds_only_the_models_given(tmp_path: Path):
+    for given in (models(), models()[1:]):
+        paths = save_models(tmp_path, given)
+        assert sorted((tmp_path / "models").iterdir()) == sorted(paths)
 
 
 @pytest.mark.parametrize("metadata", [{}, {"spec": "no json"}, {"spec": "[]"}, {"spec": '{"family": "toy"}'}])

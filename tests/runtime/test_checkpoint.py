@@ -103,9 +103,7 @@ def test_equal_states_give_equal_files(tmp_path: Path):
 
 def test_another_configuration_is_refused(tmp_path: Path):
     checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG)
-    with pytest.raises(
-        UserError, match=r"000010.*another configuration \(digest aaaaaaaaaaaa, this one has b{12}\)"
-    ):
+    with pytest.raises(UserError, match=r"000010.*another configuration \(digest aaaaaaaaaaaa, this one has b{12}\)"):
         checkpoint.load_latest(tmp_path, OTHER)
 
 
@@ -113,9 +111,7 @@ def test_a_damaged_file_is_refused_and_the_one_before_named(tmp_path: Path):
     for round in (10, 20):
         checkpoint.save(tmp_path, round, TENSORS, DATA, CONFIG)
     damage(tmp_path / "checkpoint-000020.safetensors")
-    with pytest.raises(
-        UserError, match=r"000020.safetensors is damaged.*delete it.*000010.safetensors of round 10"
-    ):
+    with pytest.raises(UserError, match=r"000020.safetensors is damaged.*delete it.*000010.safetensors of round 10"):
         checkpoint.load_latest(tmp_path, CONFIG)
     (tmp_path / "checkpoint-000020.safetensors").unlink()
     found = checkpoint.load_latest(tmp_path, CONFIG)
