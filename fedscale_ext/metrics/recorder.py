@@ -59,7 +59,8 @@ class Recorder:
         """Forget all rounds after ``round`` in both files and return the kept records.
 
         UserError where a file is damaged, unless ``round`` is 0, which empties both unread. With a
-        ``writer`` the kept rounds are also written to TensorBoard; clear its folder before it is opened (:func:`fedscale_ext.metrics.tensorboard.drop_events`).
+        ``writer`` the kept rounds are also written to TensorBoard; clear its folder before it is opened
+        (:func:`fedscale_ext.metrics.tensorboard.drop_events`).
         """
         self.close()
         for name in (METRICS, INTERNALS):
