@@ -29,7 +29,7 @@ setup(
         "matplotlib>=3.8",
         "safetensors>=0.4.3",
         "pydantic>=2.6",
-        "typer>=0.12",
+        "typer>=0.16",
         "rich>=13.0",
         "psutil>=5.9",
     ],

@@ -18,7 +18,7 @@ class FedAvgParams:
 
 
 class FedAvgAggregator(MultiModelAggregator):
-    """Every participant trains the global model."""
+    """One model for everybody, averaged with the clients' numbers of samples (FedAvg)."""
 
     Params: ClassVar[type] = FedAvgParams
 

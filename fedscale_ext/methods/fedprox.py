@@ -28,7 +28,10 @@ class FedProxParams:
 
 
 class FedProxAggregator(FedAvgAggregator):
-    """Clients minimise F_k(w) + mu / 2 ||w - w^t||^2; the gradient of the term points to w^t."""
+    """FedAvg whose clients are pulled towards the global model (FedProx).
+
+    Clients minimise F_k(w) + mu / 2 ||w - w^t||^2; the gradient of the term points to w^t.
+    """
 
     Params: ClassVar[type] = FedProxParams
 

@@ -35,7 +35,7 @@ class FedYogiParams:
 
 
 class FedYogiAggregator(FedAvgAggregator):
-    """FedAvg's clients; the server steps with Yogi along the mean change."""
+    """FedAvg with an adaptive server that steps with Yogi along the mean change (FedYogi)."""
 
     Params: ClassVar[type] = FedYogiParams
 

@@ -125,6 +125,9 @@ class MultiModelAggregator(Coordinator):
                 done += 1
                 stopped = self._run_round(done)
             return self.records.finish(stopped)
+        except SystemExit:
+            self.farewell_s = 0.0  # told to stop now: so are the executors
+            raise
         finally:
             self.stop()
 

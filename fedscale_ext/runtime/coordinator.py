@@ -57,6 +57,7 @@ class Coordinator(Aggregator):
         self._changed = threading.Condition()
         self._unit_ids = itertools.count(1)
         self.rejected_messages = 0
+        self.farewell_s = _FAREWELL_S
 
     @overrides
     def init_client_manager(self, args: Any) -> None:
@@ -206,7 +207,7 @@ class Coordinator(Aggregator):
         """Let the executors go and close the port; waits for them, but not for ever."""
         self.board.close()
         with self._changed:
-            self._changed.wait_for(lambda: self._farewells >= set(self.infos), _FAREWELL_S)
+            self._changed.wait_for(lambda: self._farewells >= set(self.infos), self.farewell_s)
         if self.grpc_server is not None:
-            self.grpc_server.stop(grace=1.0).wait()
+            self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
         self.log_writer.close()

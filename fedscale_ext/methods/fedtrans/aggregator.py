@@ -21,7 +21,9 @@ from fedscale_ext.submodels import count_mean
 
 
 class FedTransAggregator(MultiModelAggregator):
-    """Server state: the pool's models M_0, M_1, … with their lineage, and the utilities U[c][k].
+    """A chain of models that grows while it trains, assigned by utility and aggregated softly (FedTrans).
+
+    Server state: the pool's models M_0, M_1, … with their lineage, and the utilities U[c][k].
 
     Per model: ``losses`` H_j (one float per round in which it had a participant); per newest model:
     ``active``, the activeness of its last T rounds, and ``last_op`` per cell.
