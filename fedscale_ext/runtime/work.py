@@ -28,6 +28,7 @@ class Task:
 
     @property
     def num_clients(self) -> int:
+        """Clients with training data; their ids are 1..num_clients."""
         return len(self.train_sizes)
 
 
@@ -65,6 +66,7 @@ class Update:
 
     @property
     def client(self) -> int:
+        """Id of the client that trained it."""
         return self.item.client
 
 
