@@ -108,7 +108,6 @@ class MultiModelAggregator(Coordinator):
     @overrides
     def run(self) -> dict[str, Any]:
         """Train ``rounds`` rounds, test the final models and write the results; returns the summary."""
-        self.started = time.monotonic()
         try:
             self.setup_env()
             self.init_control_communication()

@@ -45,6 +45,9 @@ class Coordinator(Aggregator):
     gRPC threads only decode, file and encode; everything that decides runs in the main thread.
     """
 
+    global_virtual_clock: float
+    round: int
+
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         super().__init__(config.fedscale)
         self.config = config

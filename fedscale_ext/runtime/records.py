@@ -1,7 +1,6 @@
 """What a job writes down while it runs and when it ends; the one place where results leave the runtime."""
 
 import dataclasses
-import time
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.metrics.accuracy import accuracy
@@ -73,7 +72,6 @@ class JobRecords:
             list(job.pool),
             lineage=job.lineage(),
             stopped=stopped,
-            wall_s=time.monotonic() - job.started,
         )
         write_summary(job.log_dir, summary)
         write_markdown(job.log_dir, summary)
