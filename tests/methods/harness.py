@@ -1,0 +1,93 @@
+"""Methods without a runtime: an aggregator with what its hooks may use, fed with made-up updates."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedscale_ext.config import make_config
+from fedscale_ext.methods.params import make_params
+from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.work import State, Task, Update, WorkItem
+from fedscale_ext.streams import torch_stream
+
+SHAPE, CLASSES = (1, 8, 8), 5
+
+
+def server(
+    cls: Any, method: str, *, clients: int = 6, capacity: Sequence[float] | None = None, seed: int = 1, **keys: Any
+) -> Any:
+    """An aggregator of class ``cls`` after its init_state; ``keys`` are its hyperparameters, or job_conf keys.
+
+    ``capacity`` in MACs per client; without it every model fits everybody.
+    """
+    keys = {key if is_job_key(key) else f"{method}.{key}": value for key, value in keys.items()}
+    config = make_config(
+        {}, {"method": method, "model": "nasbench201_base", "record_internals": True, "seed": seed, **keys}
+    )
+    made = object.__new__(cls)
+    made.params = make_params(cls.Params, config)
+    made.config, made.args, made.seed = config, config.fedscale, seed
+    made.capacity = np.full(clients, 1e15) if capacity is None else np.array(capacity, dtype=np.float64)
+    made.eligible = np.ones(clients, dtype=bool)
+    made.task = Task(SHAPE, CLASSES, np.arange(1, clients + 1) * 10, np.full(clients, 4), 2, 5)
+    made.pool, made.history, made._internals, made.events = ModelPool(), [], {}, []
+    made.emit = made.events.append
+    made.init_state(None, made.task)
+    return made
+
+
+def is_job_key(key: str) -> bool:
+    """Whether a key belongs to the job and not to the method."""
+    return key.startswith("yogi_") or key in ("proxy_mu", "data_set")
+
+
+def trained(state: State, *key: int | str, scale: float = 0.05) -> State:
+    """A state that local training might have made of ``state``; equal keys give equal ones."""
+    result = {}
+    for name, value in state.items():
+        if value.is_floating_point():
+            noise = torch.randn(value.shape, generator=torch_stream(*key, name))
+            result[name] = value + scale * (noise.abs() if name.endswith("running_var") else noise)
+        else:
+            result[name] = value + 2
+    return result
+
+
+def updates_for(
+    made: Any, round: int, items: Sequence[WorkItem], losses: Mapping[int, float] | float = 1.0
+) -> list[Update]:
+    """What the clients of ``items`` return, sorted by client."""
+    result = []
+    for item in sorted(items, key=lambda one: one.client):
+        loss = losses if isinstance(losses, int | float) else losses[item.client]
+        result.append(
+            Update(
+                item=item, round=round, attempt=1, state=trained(made.pool[item.model].state, round, item.client),
+                samples=int(made.task.train_sizes[item.client - 1]), trained=10, steps=2, loss=loss, utility=1.0,
+            )
+        )  # fmt: skip
+    return result
+
+
+def play(made: Any, round: int, losses: Any = 1.0, participants: Sequence[int] | None = None) -> dict[str, Any]:
+    """One round of the hooks; the internals that it recorded, by way of JSON."""
+    made._internals = {}
+    clients = np.array(participants if participants is not None else range(1, made.task.num_clients + 1))
+    items = made.assign(round, clients)
+    made.aggregate(round, updates_for(made, round, items, losses))
+    made.evolve(round)
+    return json.loads(json.dumps(plain(made._internals)))
+
+
+def pool_states(made: Any) -> dict[str, State]:
+    """A copy of every model's state by key."""
+    return {model.key: {name: value.clone() for name, value in model.state.items()} for model in made.pool}
+
+
+def equal(one: State, other: State) -> bool:
+    """Bitwise equality of two states."""
+    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
