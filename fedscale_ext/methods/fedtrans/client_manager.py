@@ -44,8 +44,10 @@ def sample_models(probabilities: np.ndarray, participants: np.ndarray, seed: int
 def standardised(losses: np.ndarray) -> np.ndarray:
     """(L_c - mean) / standard deviation over the round's participants; zeros where they do not differ."""
     losses = np.asarray(losses, dtype=np.float64)
+    if len(losses) < 2:
+        return np.zeros_like(losses)
     deviation = losses.std()
-    if len(losses) < 2 or not deviation > 1e-12 * max(1.0, float(np.abs(losses).max())):
+    if not deviation > 1e-12 * max(1.0, float(np.abs(losses).max())):
         return np.zeros_like(losses)
     return (losses - losses.mean()) / deviation
 

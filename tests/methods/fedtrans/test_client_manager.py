@@ -1,0 +1,121 @@
+"""Section 4.2 of FedTrans: Eqs 2-4, by hand and as properties."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedscale_ext.methods.fedtrans.client_manager import (
+    assignment_probabilities,
+    compatible,
+    sample_models,
+    served,
+    standardised,
+    updated_utilities,
+)
+
+quick = settings(deadline=None, derandomize=True, max_examples=60)
+SIM = np.array([[1.0, 0.5, 0.25], [0.5, 1.0, 0.75], [0.25, 0.75, 1.0]])
+
+
+def test_a_model_fits_up_to_and_including_the_capacity_and_the_first_fits_all():
+    fits = compatible(np.array([5.0, 10.0, 19.9, 40.0]), [10, 20, 40])
+    assert fits.tolist() == [[True, False, False], [True, False, False], [True, False, False], [True, True, True]]
+
+
+def test_probabilities_are_the_softmax_of_the_utilities_by_hand():
+    p = assignment_probabilities(np.log([[1.0, 2.0, 5.0], [1.0, 2.0, 5.0]]), np.array([[1, 1, 1], [1, 1, 0]], bool))
+    np.testing.assert_allclose(p, [[1 / 8, 2 / 8, 5 / 8], [1 / 3, 2 / 3, 0]], rtol=1e-12)
+
+
+@st.composite
+def utility_tables(draw):
+    shape = (draw(st.integers(1, 5)), draw(st.integers(1, 6)))
+    allowed = draw(arrays(bool, shape))
+    allowed[:, 0] = True
+    return draw(arrays(np.float64, shape, elements=st.floats(-1e6, 1e6))), allowed
+
+
+@given(table=utility_tables(), shift=st.floats(-100, 100))
+@quick
+def test_probabilities_sum_to_one_ignore_shifts_and_leave_out_incompatible_models(table, shift):
+    utilities, allowed = table
+    p = assignment_probabilities(utilities, allowed)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert (p[~allowed] == 0).all()
+    assert (p >= 0).all()
+    np.testing.assert_allclose(assignment_probabilities(utilities + shift, allowed), p, atol=1e-8)
+    for row, fits, mass in zip(utilities, allowed, p, strict=True):
+        assert row[mass.argmax()] == pytest.approx(row[fits].max(), abs=1e-9)
+
+
+@given(table=utility_tables(), seed=st.integers(0, 99))
+@quick
+def test_only_compatible_models_are_drawn_whatever_the_utilities(table, seed):
+    utilities, allowed = table
+    p = assignment_probabilities(utilities, allowed)
+    chosen = sample_models(p, np.arange(1, len(p) + 1), seed, 3)
+    assert allowed[np.arange(len(p)), chosen].all()
+
+
+def test_sampling_frequencies_follow_the_probabilities():
+    clients = np.arange(1, 4001)
+    wanted = np.array([0.1, 0.0, 0.65, 0.25])
+    chosen = sample_models(np.tile(wanted, (len(clients), 1)), clients, 1, 1)
+    seen = np.bincount(chosen, minlength=4) / len(clients)
+    np.testing.assert_allclose(seen, wanted, atol=4 * np.sqrt(0.25 / len(clients)))
+    assert seen[1] == 0
+
+
+def test_a_clients_draw_depends_on_nobody_else():
+    p = np.full((3, 4), 0.25)
+    together = sample_models(p, np.array([3, 8, 20]), 1, 5)
+    alone = [sample_models(p[:1], np.array([client]), 1, 5)[0] for client in (3, 8, 20)]
+    assert together.tolist() == alone
+    rounds = [tuple(sample_models(p, np.array([3, 8, 20]), 1, round)) for round in range(8)]
+    assert len(set(rounds)) > 1
+
+
+def test_standardised_losses_by_hand_and_where_they_do_not_differ():
+    np.testing.assert_allclose(standardised(np.array([1.0, 3.0, 5.0])), [-(1.5**0.5), 0, 1.5**0.5], rtol=1e-12)
+    assert standardised(np.array([2.5])).tolist() == [0.0]
+    assert standardised(np.full(7, 0.1)).tolist() == [0.0] * 7
+    assert standardised(np.array([])).tolist() == []
+
+
+@given(losses=arrays(np.float64, st.integers(2, 30), elements=st.floats(0, 100)))
+@quick
+def test_standardised_losses_have_mean_zero_and_deviation_one_or_are_zero(losses):
+    z = standardised(losses)
+    assert z.mean() == pytest.approx(0, abs=1e-4)
+    assert z.std() == pytest.approx(1, abs=1e-6) or not z.any()
+
+
+def test_utilities_by_hand():
+    utilities = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [4.0, 4.0, 4.0]])
+    allowed = np.array([[True, True, True], [True, True, False], [True, True, True]])
+    new = updated_utilities(utilities, allowed, np.array([2, 3]), np.array([1, 2]), np.array([-2.0, 0.4]), SIM)
+    # client 2 trained M_1 with a loss below the mean: +2 sim; M_2 does not fit it and stays
+    # client 3 trained M_2 with one above: -0.4 sim; client 1 took no part
+    np.testing.assert_allclose(new, [[0, 0, 0], [1 + 1, 2 + 2, 3], [4 - 0.1, 4 - 0.3, 4 - 0.4]], rtol=1e-12)
+    assert utilities[1].tolist() == [1.0, 2.0, 3.0]
+
+
+@given(loss=st.floats(-5, 5), trained=st.integers(0, 2))
+@quick
+def test_a_loss_below_the_mean_raises_the_trained_model_most(loss, trained):
+    new = updated_utilities(
+        np.zeros((1, 3)), np.ones((1, 3), bool), np.array([1]), np.array([trained]), np.array([loss]), SIM
+    )[0]
+    assert np.sign(new).tolist() == [-np.sign(loss)] * 3
+    assert np.abs(new).argmax() == trained or loss == 0
+
+
+def test_the_best_compatible_model_is_served_and_ties_go_by_size():
+    utilities = np.array([[1.0, 3.0, 9.0], [2.0, 2.0, 2.0], [5.0, 5.0, 1.0], [0.0, 0.0, 0.0]])
+    allowed = np.array([[True, True, False], [True, True, True], [True, True, True], [True, False, False]])
+    macs = [10, 20, 30]
+    assert served(utilities, allowed, macs, "largest").tolist() == [1, 2, 1, 0]
+    assert served(utilities, allowed, macs, "smallest").tolist() == [1, 0, 0, 0]
+    assert served(utilities, allowed, [30, 20, 10], "largest").tolist() == [1, 0, 0, 0]

@@ -1,0 +1,89 @@
+"""Hyperparameters from a job's keys: defaults, types, one-sentence refusals."""
+
+import pytest
+
+from fedscale_ext.config import from_argv, make_config
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedavg import FedAvgParams
+from fedscale_ext.methods.fedprox import FedProxParams
+from fedscale_ext.methods.fedtrans.params import FedTransParams
+from fedscale_ext.methods.fedyogi import FedYogiParams
+from fedscale_ext.methods.params import make_params
+
+
+def fedtrans(**keys):
+    return make_params(
+        FedTransParams, make_config({}, {"method": "fedtrans", **{f"fedtrans.{k}": v for k, v in keys.items()}})
+    )
+
+
+def test_the_papers_defaults():
+    p = make_params(FedTransParams, make_config({}, {"method": "fedtrans", "data_set": "femnist"}))
+    assert (p.alpha, p.beta, p.gamma, p.delta, p.T, p.eta) == (0.9, 0.003, 10, 30, 5, 0.98)
+    assert (p.widen_factor, p.deepen_count, p.transform_policy) == (2.0, 1, "alternate")
+    assert (p.cell_selection, p.sharing, p.warmup, p.decay, p.l2s) == ("activeness", "soft", "on", "on", False)
+
+
+@pytest.mark.parametrize(("data_set", "delta"), [("cifar10", 20), ("femnist", 30), ("google_speech", 100),
+                                                 ("openImg", 50), ("amazon", 30)])  # fmt: skip
+def test_delta_follows_the_data_set_unless_given(data_set, delta):
+    keys = {"method": "fedtrans", "data_set": data_set}
+    assert make_params(FedTransParams, make_config({}, keys)).delta == delta
+    assert make_params(FedTransParams, make_config({}, {**keys, "fedtrans.delta": 7})).delta == 7
+
+
+@pytest.mark.parametrize(("name", "word"), [("decay", "off"), ("decay", "on"), ("warmup", "on"), ("sharing", "none")])
+def test_words_that_yaml_and_command_lines_read_as_values_keep_their_meaning(tmp_path, name, word):
+    from fedscale_ext.config import load_config, to_argv
+
+    path = tmp_path / "job.yml"
+    path.write_text(f"job_conf:\n  - method: fedtrans\n  - fedtrans.{name}: {word}\n", encoding="utf-8")
+    config = load_config(path)
+    assert getattr(make_params(FedTransParams, config), name) == word
+    assert getattr(make_params(FedTransParams, from_argv(to_argv(config))), name) == word
+    overridden = load_config(path, [f"fedtrans.{name}={word}"])
+    assert getattr(make_params(FedTransParams, overridden), name) == word
+
+
+def test_text_becomes_numbers():
+    p = fedtrans(gamma="4", beta="1e-3", l2s="true", widen_factor="1.5")
+    assert (p.gamma, p.beta, p.l2s, p.widen_factor) == (4, 1e-3, True, 1.5)
+
+
+@pytest.mark.parametrize("name", ["symmetry", "transform_policy", "cell_selection", "warmup", "doc_loss", "sharing",
+                                  "decay", "decay_clock", "similarity", "sim_reduce", "normalise", "align", "ties",
+                                  "stop", "server_opt"])  # fmt: skip
+def test_a_choice_refuses_other_words(name):
+    with pytest.raises(UserError, match=rf"'fedtrans\.{name}' is 'nonsense': input should be '"):
+        fedtrans(**{name: "nonsense"})
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("gamma", 0), ("delta", 0), ("T", 0), ("deepen_count", 0), ("stop_rounds", 0), ("alpha", 1.1), ("eta", -0.1),
+    ("cap_quantile", 2), ("serve_min_rounds", -1), ("stop_gain", -0.5), ("widen_factor", 1), ("widen_factor", "inf"),
+    ("beta", "nan"), ("alpha", "nan"), ("gamma", 2.5), ("l2s", "perhaps"),
+])  # fmt: skip
+def test_values_out_of_range_are_refused_by_name(name, value):
+    with pytest.raises(UserError, match=rf"fedtrans\.{name}"):
+        fedtrans(**{name: value})
+
+
+def test_an_unknown_hyperparameter_gets_a_suggestion():
+    with pytest.raises(UserError, match=r"no hyperparameter fedtrans\.gama; did you mean 'gamma'\?"):
+        fedtrans(gama=3)
+    with pytest.raises(UserError, match=r"fedavg\.mu; it has no hyperparameters"):
+        make_params(FedAvgParams, make_config({}, {"method": "fedavg", "fedavg.mu": 1}))
+
+
+def test_fedscales_keys_are_the_defaults_of_fedprox_and_fedyogi():
+    assert make_params(FedProxParams, make_config({}, {"method": "fedprox", "proxy_mu": 0.3})).mu == 0.3
+    both = {"method": "fedprox", "proxy_mu": 0.3, "fedprox.mu": 0.7}
+    assert make_params(FedProxParams, make_config({}, both)).mu == 0.7
+    yogi = make_params(FedYogiParams, make_config({}, {"method": "fedyogi", "yogi_eta": 0.1, "fedyogi.beta": 0.5}))
+    assert yogi == FedYogiParams(eta=0.1, tau=1e-8, beta=0.5, beta2=0.99)
+
+
+@pytest.mark.parametrize(("params", "key"), [(FedProxParams, "fedprox.mu"), (FedYogiParams, "fedyogi.eta")])
+def test_negative_weights_are_refused(params, key):
+    with pytest.raises(UserError, match=key.partition(".")[0]):
+        make_params(params, make_config({}, {"method": key.partition(".")[0], key: -1}))
