@@ -27,12 +27,13 @@ _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bs
              "learning_rate", "decay_round", "decay_factor", "overcommitment", "connection_timeout")  # fmt: skip
 # FedScale keys of which only one value is built here
 _ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "sample_mode": "random"}
+_SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 # keys that say where and how long a job runs, not what it computes
 _NOT_IN_DIGEST = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
                   "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
-                  "max_message_mb", "checkpoint_interval", "wandb_token"}  # fmt: skip
+                  "max_message_mb", "checkpoint_interval"}  # fmt: skip
 
 
 class ClusterKeys(BaseModel):
@@ -71,8 +72,9 @@ class JobConfig:
         return {key[len(prefix) :]: value for key, value in self.params.items() if key.startswith(prefix)}
 
     def echo(self) -> dict[str, Any]:
-        """Every setting of the job as one flat JSON object."""
-        return {**vars(self.fedscale), **self.job.model_dump(), **self.params}
+        """Every setting of the job as one flat JSON object, but for secrets."""
+        settings = {**vars(self.fedscale), **self.job.model_dump(), **self.params}
+        return {key: value for key, value in settings.items() if key not in _SECRET}
 
     def digest(self) -> str:
         """SHA-256 of what decides the job's result; places, ports and the number of rounds are left out."""

@@ -59,7 +59,8 @@ class Availability:
         owner = np.repeat(np.arange(self.size), np.diff(self.offsets))
         period = self.period_s[owner]
         wait = np.mod(self.begin - np.mod(time_s, period), period)
-        wait = wait[allowed[owner] & (self.end >= self.begin)]
+        # an interval that begins after the period's end, or ends before it begins, is never entered
+        wait = wait[allowed[owner] & (self.end >= self.begin) & (self.begin < period)]
         return time_s + float(wait.min()) if len(wait) else None
 
     def _any_interval(self, phase: np.ndarray) -> np.ndarray:
