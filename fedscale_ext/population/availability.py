@@ -11,7 +11,7 @@ class Availability:
     """Online intervals of n devices, each repeating after its own period.
 
     Device i is online at time t when ``begin[j] <= t mod period_s[i] <= end[j]`` for an interval j
-    in ``offsets[i]:offsets[i + 1]``. All times are in seconds of the virtual clock.
+    in ``offsets[i]:offsets[i + 1]``. All times are in seconds of the virtual clock, and not negative.
     """
 
     offsets: np.ndarray
@@ -44,12 +44,12 @@ class Availability:
 
     def online(self, time_s: float) -> np.ndarray:
         """bool [n]: who is online at a time."""
-        return self._any_interval(np.mod(time_s, self.period_s))
+        return self._any_interval(np.fmod(time_s, self.period_s))
 
     def online_at(self, devices: np.ndarray, times_s: np.ndarray) -> np.ndarray:
         """bool [len(devices)]: whether each device (position) is online at its own time."""
         chosen = self.take(np.asarray(devices))
-        return chosen._any_interval(np.mod(times_s, chosen.period_s))
+        return chosen._any_interval(np.fmod(times_s, chosen.period_s))
 
     def next_online(self, time_s: float, among: np.ndarray | None = None) -> float | None:
         """The first time from ``time_s`` on at which a device (of mask ``among``) is online; None if never."""
@@ -68,5 +68,7 @@ class Availability:
         counts = np.diff(self.offsets)
         spread = np.repeat(phase, counts)
         inside = (self.begin <= spread) & (spread <= self.end)
-        hits = np.concatenate([[0], np.cumsum(inside)])
-        return hits[self.offsets[1:]] > hits[self.offsets[:-1]]
+        hits = np.zeros(len(inside) + 1, dtype=np.int32)
+        np.cumsum(inside, out=hits[1:])
+        at_offsets = hits[self.offsets]
+        return at_offsets[1:] > at_offsets[:-1]
