@@ -40,7 +40,7 @@ def main() -> None:
         seconds, trace = timed(lambda: read_capacity(path), 1)
         print(f"read FedScale's pickle of {len(trace.client_id):,} devices: {seconds:.2f} s")
         npz = Path(folder, "devices.npz")
-        np.savez(npz, client_id=trace.client_id, computation=trace.computation_ms, communication=trace.communication_kbps)
+        np.savez(npz, **dict(zip(("client_id", "computation", "communication"), vars(trace).values(), strict=True)))
         print(f"read the same as npz: {timed(lambda: read_capacity(npz))[0]:.3f} s")
     rng = np.random.default_rng(0)
     begin = np.sort(rng.uniform(0, 172_800, (DEVICES, 4)), axis=1)
