@@ -34,6 +34,7 @@ class FedTransAggregator(MultiModelAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """M_0, which fits every client, and utilities of zero."""
         spec = self.initial_spec()
+        models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
         self.pool.add("m0", spec, models.initial_state(spec, self.seed))
         self.lineages = [Lineage()]
         self.losses: list[list[float]] = [[]]
@@ -83,6 +84,7 @@ class FedTransAggregator(MultiModelAggregator):
             return
         parent = self.pool.newest()
         selected = self._select_cells(round)
+        self.record("selected_cells", selected)
         inserted: dict[str, Any] = {"next_cell_id": self._next_cell_id()}
         policy: dict[str, Any] = {
             "policy": p.transform_policy, "widen_factor": p.widen_factor, "deepen_count": p.deepen_count
@@ -125,9 +127,9 @@ class FedTransAggregator(MultiModelAggregator):
         """The appendix's and section 3's ends of training, where ``stop`` asks for one."""
         p = self.params
         if p.stop == "converged" and self.exhausted:
-            doc = model_transformer.degree_of_convergence(self.losses[-1], p.gamma, p.delta)
-            if doc is not None and doc <= p.beta:
-                return "no model can grow further and the newest has converged"
+            docs = [model_transformer.degree_of_convergence(losses, p.gamma, p.delta) for losses in self.losses]
+            if all(doc is not None and doc <= p.beta for doc in docs):
+                return "no model can grow further and all have converged"
         if p.stop == "accuracy":
             seen = [(record.round, accuracy(record.evaluation).mean) for record in self.history if record.evaluation]
             before = [mean for number, mean in seen if number <= round - p.stop_rounds]
@@ -194,6 +196,7 @@ class FedTransAggregator(MultiModelAggregator):
         self.utilities = client_manager.updated_utilities(
             self.utilities, self._compatible(), clients, trained, standard, sims
         )
+        self.record("samples", {update.client: update.samples for update in updates})
         for name, values in (("losses", losses), ("standardised_losses", standard), ("assignments", trained)):
             self.record(name, dict(zip(clients.tolist(), values.tolist(), strict=True)))
         self.record("utilities", {int(client): self.utilities[client - 1].tolist() for client in clients})

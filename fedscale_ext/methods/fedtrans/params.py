@@ -30,8 +30,8 @@ class FedTransParams:
 
     Serving: ``ties`` between equal utilities; ``serve_min_rounds`` trained rounds before a model is
     served. Stopping: ``stop`` accuracy ends when the mean client accuracy did not rise by more than
-    ``stop_gain`` over ``stop_rounds`` rounds (appendix), converged when no model can grow and the newest
-    has converged (section 3). Server: ``server_opt`` with FedScale's yogi_* keys as its constants.
+    ``stop_gain`` over ``stop_rounds`` rounds (appendix), converged when no model can grow and all have
+    converged (section 3). Server: ``server_opt`` with FedScale's yogi_* keys as its constants.
     """
 
     alpha: float = 0.9

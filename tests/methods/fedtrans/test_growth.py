@@ -1,0 +1,242 @@
+"""When, where and how FedTrans's aggregator grows models and hands them out, by its hooks."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
+from fedscale_ext.models.cells import cell_family
+from fedscale_ext.streams import torch_stream
+
+from ..harness import equal, play, pool_states, server, updates_for
+
+
+def fedtrans(**keys: Any) -> Any:
+    """A server whose models may have a child after two rounds of their own."""
+    return server(FedTransAggregator, "fedtrans", **{"gamma": 1, "delta": 1, **keys})
+
+
+def grown(wanted: int, **keys: Any) -> tuple[Any, int]:
+    """A server that has played until it has so many models, and its last round."""
+    made = fedtrans(**keys)
+    for round in range(1, 60):
+        play(made, round)
+        if len(made.pool) == wanted:
+            return made, round
+    raise AssertionError(f"{len(made.pool)} models after 59 rounds")
+
+
+def cells(made: Any, key: str) -> dict[str, int]:
+    """Widths of a model's cells by id."""
+    spec = made.pool[key].spec
+    return {cell: cell_family(spec).cell_group(spec, cell)[1] for cell in cell_family(spec).cell_ids(spec)}
+
+
+def output(model: Any) -> torch.Tensor:
+    module = models.build(model.spec).eval()
+    module.load_state_dict(model.state)
+    with torch.no_grad():
+        return module(torch.randn(4, 1, 8, 8, generator=torch_stream("x")))
+
+
+def test_one_model_is_fedavg() -> None:
+    made = fedtrans(beta=-1e9)
+    updates = updates_for(made, 1, made.assign(1, np.array([2, 5])))
+    assert [(update.client, update.item.model) for update in updates] == [(2, "m0"), (5, "m0")]
+    made.aggregate(1, updates)
+    name = "stem.conv.weight"
+    mean = (updates[0].state[name].double() * 20 + updates[1].state[name].double() * 50) / 70
+    torch.testing.assert_close(made.pool["m0"].state[name].double(), mean, rtol=1e-6, atol=1e-7)
+
+
+# ---- assignment ----
+
+
+def test_each_client_trains_and_is_served_up_to_the_largest_model_that_it_affords() -> None:
+    made, round = grown(3)
+    small, middle, large = (model.cost.forward_macs for model in made.pool)
+    assert small < middle < large
+    made.capacity = np.array([0, small, middle - 1, middle, large, 1e15])
+    largest = {1: "m0", 2: "m0", 3: "m0", 4: "m1", 5: "m2", 6: "m2"}
+    seen: dict[int, set[str]] = {client: set() for client in largest}
+    for later in range(round + 1, round + 40):
+        for item in made.assign(later, np.arange(1, 7)):
+            seen[item.client].add(item.model)
+    assert {client: max(keys) for client, keys in seen.items()} == largest
+    assert seen[5] == {"m0", "m1", "m2"}
+    assert list(made.evaluation_plan().serve) == list(largest.values())
+
+
+def test_utilities_steer_assignment_and_serving() -> None:
+    made, _ = grown(2)
+    made.utilities = np.array([[50.0, 0.0]] * 3 + [[0.0, 50.0]] * 3)
+    expected = ["m0"] * 3 + ["m1"] * 3
+    assert [item.model for item in made.assign(99, np.arange(1, 7))] == expected
+    assert list(made.evaluation_plan().serve) == expected
+
+
+def test_a_model_without_participants_moves_only_by_sharing() -> None:
+    made, round = grown(2)
+    made.exhausted = True
+    moved = []
+    for trained in ("m0", "m1"):
+        made.utilities = np.array([[50.0, 0.0] if trained == "m0" else [0.0, 50.0]] * 6)
+        before, round = pool_states(made), round + 1
+        play(made, round)
+        moved.append([not equal(before[key], made.pool[key].state) for key in ("m0", "m1")])
+    assert moved == [[True, True], [False, True]]
+
+
+# ---- when ----
+
+
+def test_a_child_comes_after_gamma_plus_delta_flat_rounds_and_not_before() -> None:
+    made = fedtrans(gamma=3, delta=4)
+    sizes = []
+    for round in range(1, 8):
+        play(made, round)
+        sizes.append(len(made.pool))
+    assert sizes == [1] * 6 + [2]
+
+
+@pytest.mark.parametrize(("beta", "wanted"), [(0.05, 1), (0.15, 2)])
+def test_a_falling_loss_waits_for_its_slope_to_reach_beta(beta: float, wanted: int) -> None:
+    made = fedtrans(gamma=2, delta=2, beta=beta)
+    for round in range(1, 5):
+        doc = play(made, round, losses=5 - 0.1 * round)["doc"]
+    assert doc == pytest.approx(0.1)
+    assert len(made.pool) == wanted
+
+
+def test_rounds_without_the_newest_model_do_not_count_for_it() -> None:
+    made, round = grown(2)
+    made.utilities = np.array([[50.0, 0.0]] * 6)
+    for later in range(round + 1, round + 6):
+        assert "activeness" not in play(made, later)
+    assert made.losses[1] == [] and len(made.losses[0]) == round + 5
+    assert len(made.pool) == 2
+
+
+# ---- where ----
+
+
+def test_activeness_is_averaged_over_the_last_t_rounds() -> None:
+    made = fedtrans(T=3, beta=-1e9)
+    seen = [play(made, round)["activeness"] for round in range(1, 6)]
+    assert list(made.active) == seen[2:]
+    made.active.clear()
+    # one round in which c1 led and two in which c0 did, by more
+    made.active.extend([{"c0": 1.0, "c1": 1.5}, {"c0": 1.0, "c1": 0.5}, {"c0": 1.0, "c1": 0.5}])
+    assert made._select_cells(6) == ["c0"]
+
+
+@pytest.mark.parametrize(("alpha", "selected"), [(0.9, ["c1"]), (0.5, ["c0", "c1"])])
+def test_alpha_is_the_share_of_the_largest_activeness_that_selects(alpha: float, selected: list[str]) -> None:
+    made = fedtrans(alpha=alpha)
+    made.active.append({"c0": 0.6, "c1": 1.0})
+    assert made._select_cells(1) == selected
+
+
+def test_the_cap_leaves_out_cells_until_the_child_fits() -> None:
+    unlimited, _ = grown(2, alpha=0.0)
+    both = unlimited.pool["m1"].cost.forward_macs
+    exact, _ = grown(2, alpha=0.0, capacity=[both] * 6)
+    less, _ = grown(2, alpha=0.0, capacity=[both - 1] * 6)
+    assert exact.pool["m1"].spec == unlimited.pool["m1"].spec
+    assert len(less.lineages[1].steps) == 1
+    assert less.pool["m1"].cost.forward_macs < both
+
+
+# ---- how ----
+
+
+def test_a_child_computes_its_parents_function_and_cells_alternate() -> None:
+    made = fedtrans(alpha=0.0)
+    children, round = [], 0
+    while len(made.pool) < 4:
+        round += 1
+        internals = play(made, round)
+        if "child" in internals:
+            assert internals["selected_cells"] == list(cells(made, f"m{len(children)}"))
+            children.append(internals["child"]["steps"])
+            torch.testing.assert_close(
+                output(made.pool.newest()), output(made.pool[f"m{len(children) - 1}"]), rtol=1e-3, atol=1e-4
+            )
+    assert children[0] == ["widen c0", "widen c1"]
+    assert children[1] == ["deepen c0", "deepen c1"]
+    # the inserted cells begin with widening, the others are at it again
+    assert sorted(children[2]) == [f"widen c{number}" for number in range(4)]
+    assert made.lineage()["m2"]["parent"] == "m1"
+    assert made.lineage()["m3"] == {"parent": "m2", "birth": round, "steps": children[2]}
+
+
+@pytest.mark.parametrize(("factor", "width"), [(2.0, 16), (1.25, 10), (3.0, 24)])
+def test_widen_factor(factor: float, width: int) -> None:
+    made, _ = grown(2, alpha=0.0, widen_factor=factor)
+    assert (cells(made, "m0")["c0"], cells(made, "m1")["c0"]) == (8, width)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_deepen_count_inserts_so_many_cells_with_ids_of_their_own(count: int) -> None:
+    made, _ = grown(3, alpha=0.0, transform_policy="deepen_only", deepen_count=count)
+    sizes = [len(cells(made, key)) for key in ("m0", "m1", "m2")]
+    assert sizes == [2, 2 + 2 * count, (2 + 2 * count) * (1 + count)]
+
+
+@pytest.mark.parametrize("symmetry", ["random_split", "equal", "equal+noise"])
+def test_symmetry_decides_how_replicas_share_and_differ(symmetry: str) -> None:
+    made, _ = grown(2, alpha=0.0, symmetry=symmetry)
+    step = made.lineages[1].steps[0]
+    assert np.allclose(step.s, 1 / np.bincount(step.g)[list(step.g)]) == (symmetry != "random_split")
+    rows = made.pool["m1"].state["cells.c0.e01.conv.weight"]
+    copied = torch.equal(rows[8:], rows[list(step.g)[8:]])
+    assert copied == (symmetry != "equal+noise")
+
+
+def test_a_model_without_cells_is_refused_before_anybody_trains() -> None:
+    made = fedtrans()
+    made.args.model = "cnn_small"
+    made.pool.clear()
+    with pytest.raises(UserError, match="no cells to widen or deepen"):
+        made.init_state(None, made.task)
+
+
+# ---- sharing, stop, internals ----
+
+
+def test_recorded_coefficients_are_equation_5s_and_sum_to_less_as_it_is_printed() -> None:
+    recorded = {}
+    for normalise in ("decayed", "literal"):
+        made, round = grown(2, normalise=normalise)
+        made.exhausted = True
+        for age in range(1, 6):
+            internals = play(made, round + age)
+        recorded[normalise] = internals["mixing"][1]
+        sim = internals["similarity"][0][1]
+    share = 0.98**5 * sim
+    assert recorded["decayed"] == pytest.approx([share / (1 + share), 1 / (1 + share)])
+    assert recorded["literal"] == pytest.approx([share / (1 + sim), 1 / (1 + sim)])
+
+
+def test_stop_converged_waits_until_all_models_have_and_none_can_grow() -> None:
+    made, _ = grown(2, stop="converged")
+    flat, falling = [1.0] * 4, [4.0, 3.0, 2.0, 1.0]
+    made.losses = [flat, flat]
+    assert made.finished(9) is None
+    made.exhausted = True
+    assert made.finished(9) == "no model can grow further and all have converged"
+    for losses in ([falling, flat], [flat, falling], [flat, [1.0]]):
+        made.losses = losses
+        assert made.finished(9) is None, losses
+
+
+def test_samples_are_recorded_so_that_losses_of_models_can_be_recomputed() -> None:
+    made = fedtrans()
+    losses = {client: float(client) for client in range(1, 7)}
+    seen = play(made, 1, losses)
+    assert seen["samples"] == {str(client): 10 * client for client in losses}
+    assert made.losses[0] == [pytest.approx(np.average(list(losses.values()), weights=list(seen["samples"].values())))]
