@@ -26,7 +26,7 @@ _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_fil
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
              "learning_rate", "decay_round", "decay_factor", "overcommitment", "connection_timeout")  # fmt: skip
 # FedScale keys of which only one value is built here
-_ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "sample_mode": "random"}
+_ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "sample_mode": "random", "test_ratio": 1.0}
 _SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has

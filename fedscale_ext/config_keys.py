@@ -30,7 +30,6 @@ class JobKeys(BaseModel):
         0.2, ge=0, lt=1, description="share of a client's samples held out where the data has no test.csv"
     )
     unit_size: int = Field(5, ge=1, description="work items handed to an executor at once")
-    evaluation_batch: int = Field(512, ge=1, description="test samples of one forward pass")
     client_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the clients' SGD")
     client_weight_decay: float = Field(5e-4, ge=0, description="weight decay of the clients' SGD")
     prox_mu: float = Field(0.0, ge=0, description="FedProx term added to the objective of any method")

@@ -149,6 +149,7 @@ class Coordinator(Aggregator):
                 train_sizes=sizes["train"].numpy(),
                 test_sizes=sizes["test"].numpy(),
             )
+            _check_sizes(info.train_sizes, info.test_sizes)
         except (wire.WireError, KeyError, TypeError, ValueError) as error:
             return self._reject(context, f"not a registration: {error}")
         if request.executor_id not in {str(rank) for rank in range(1, len(self.executors) + 1)}:
@@ -181,8 +182,8 @@ class Coordinator(Aggregator):
         """File a unit's result; the reply carries the executor's next unit."""
         try:
             header, sections = wire.unpack(request.data_result)
-            unit = header["unit"]
-        except (wire.WireError, KeyError) as error:
+            unit = int(header["unit"])
+        except (wire.WireError, KeyError, TypeError, ValueError) as error:
             return self._reject(context, f"not a result: {error}")
         if not self.board.complete(request.executor_id, unit, (header, sections)):
             logging.warning(f"dropped a result of executor {request.executor_id} for unit {unit!r}: not awaited")
@@ -214,3 +215,10 @@ class Coordinator(Aggregator):
         if self.grpc_server is not None:
             self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
         self.log_writer.close()
+
+
+def _check_sizes(train: np.ndarray, test: np.ndarray) -> None:
+    """ValueError unless both are counts of samples of the same clients."""
+    for sizes in (train, test):
+        if sizes.dtype != np.int64 or sizes.shape != train.shape or sizes.ndim != 1 or (sizes < 0).any():
+            raise ValueError("sizes are not one count of samples per client")

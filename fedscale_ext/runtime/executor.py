@@ -27,6 +27,7 @@ from fedscale_ext.runtime.training import ClientSamples, MultiModelClient
 from fedscale_ext.runtime.work import State
 from fedscale_ext.streams import stream
 
+_REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
 _CONNECT_PAUSE_S = 0.2  # between two attempts to reach an aggregator that is still starting
 
 
@@ -119,13 +120,19 @@ class MultiModelExecutor(Executor):
     def client_ping(self) -> Any:
         """Ask for work; the aggregator answers when it has some or after a bounded wait."""
         return self.aggregator_communicator.stub.CLIENT_PING(
-            job_api_pb2.PingRequest(client_id=self.executor_id, executor_id=self.executor_id)
+            job_api_pb2.PingRequest(client_id=self.executor_id, executor_id=self.executor_id), timeout=_REPLY_S
         )
 
     @overrides
     def event_monitor(self) -> None:
-        """Work until told to stop: each reply brings the next unit."""
+        """Work until told to stop: each reply brings the next unit. ConnectionError when no reply comes."""
         self.client_register()
+        try:
+            self._work()
+        except grpc.RpcError as error:
+            raise ConnectionError(f"the aggregator does not answer any more: {error.details()}") from None
+
+    def _work(self) -> None:
         reply = self.client_ping()
         while not self.received_stop_request:
             if reply.event == commons.CLIENT_TRAIN:
@@ -141,7 +148,8 @@ class MultiModelExecutor(Executor):
         return self.aggregator_communicator.stub.CLIENT_EXECUTE_COMPLETION(
             job_api_pb2.CompleteRequest(
                 client_id=self.executor_id, executor_id=self.executor_id, event=event, status=True, data_result=result
-            )
+            ),
+            timeout=_REPLY_S,
         )
 
     def train_unit(self, header: dict[str, Any], sections: dict[str, bytes]) -> bytes:
@@ -175,9 +183,7 @@ class MultiModelExecutor(Executor):
         """Test the unit's model on the test samples of the unit's clients."""
         self._keep_states(header, sections)
         module = self._module(header["model"])
-        figures = test_clients(
-            module, self.testing_sets, header["clients"], self.config.job.evaluation_batch, self.device
-        )
+        figures = test_clients(module, self.testing_sets, header["clients"], self.args.test_bsz, self.device)
         columns = {name: torch.from_numpy(np.ascontiguousarray(figures[:, i])) for i, name in enumerate(COLUMNS)}
         return wire.pack(
             {"unit": header["unit"], "round": header["round"], "attempt": header["attempt"]},

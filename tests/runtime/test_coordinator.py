@@ -1,0 +1,119 @@
+"""What the service does with messages that no executor of ours would send."""
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import torch
+from fedscale.cloud import commons
+from fedscale.cloud.channels import job_api_pb2
+
+from fedscale_ext.config import load_config
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedavg import FedAvgAggregator
+from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.events import ignore_event
+from fedscale_ext.runtime.launch import prepare_process
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise Aborted(details)
+
+
+@pytest.fixture
+def service(job_file: Path) -> Any:
+    config = load_config(job_file, ["num_executors=2"])
+    prepare_process(config)
+    aggregator = FedAvgAggregator(config, ignore_event)
+    aggregator.executors = [0, 1]
+    yield aggregator
+    aggregator.board.close()
+    aggregator.log_writer.close()
+
+
+def registration(executor: str = "1", **changes: Any) -> Any:
+    sizes = changes.pop("sizes", {"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0])})
+    header = {"digest": "d", "data": {}, "device": "cpu", "versions": {}, **changes}
+    info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes)})
+    return job_api_pb2.RegisterRequest(client_id=executor, executor_id=executor, executor_info=info)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        job_api_pb2.RegisterRequest(executor_id="1", executor_info=b"cos\nsystem\n(S'true'\ntR."),
+        registration("3"),
+        registration("0"),
+        registration(versions=3),
+        registration(sizes={"train": torch.tensor([3])}),
+        registration(sizes={"train": torch.tensor([3, -4]), "test": torch.tensor([1, 0])}),
+        registration(sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1])}),
+        registration(sizes={"train": torch.tensor([3.5, 4]), "test": torch.tensor([1, 0])}),
+    ],
+)
+def test_a_registration_that_cannot_be_right_is_refused_and_counted(service: Any, request_: Any) -> None:
+    with pytest.raises(Aborted):
+        service.CLIENT_REGISTER(request_, Context())
+    assert service.rejected_messages == 1
+    assert not service.infos
+
+
+def test_nobody_gets_work_before_registering(service: Any) -> None:
+    # FedScale answers any bytes with a task and the weights
+    for call in (
+        lambda: service.CLIENT_PING(job_api_pb2.PingRequest(executor_id="1"), Context()),
+        lambda: service.CLIENT_EXECUTE_COMPLETION(
+            job_api_pb2.CompleteRequest(executor_id="1", event=commons.UPLOAD_MODEL, data_result=b"junk"), Context()
+        ),
+    ):
+        with pytest.raises(Aborted):
+            call()
+
+
+def test_executors_register_once_and_must_agree(service: Any) -> None:
+    for executor in ("1", "1", "2"):
+        service.CLIENT_REGISTER(registration(executor), Context())
+    assert service.wait_for_executors().train_sizes.tolist() == [3, 4]
+    service.CLIENT_REGISTER(registration("2", digest="other"), Context())
+    with pytest.raises(UserError, match="different data"):
+        service.wait_for_executors()
+
+
+def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> None:
+    config = load_config(job_file, ["num_executors=2", "register_timeout_s=0.2"])
+    prepare_process(config)
+    aggregator = FedAvgAggregator(config, ignore_event)
+    aggregator.executors = [0, 1]
+    aggregator.CLIENT_REGISTER(registration("1"), Context())
+    with pytest.raises(UserError, match="only 1 of 2 executors"):
+        aggregator.wait_for_executors()
+
+
+def test_a_result_for_no_unit_is_dropped(service: Any) -> None:
+    service.CLIENT_REGISTER(registration(), Context())
+    service.board.close()
+    result = wire.pack({"unit": 99, "results": []})
+    reply = service.CLIENT_EXECUTE_COMPLETION(
+        job_api_pb2.CompleteRequest(executor_id="1", event=commons.UPLOAD_MODEL, data_result=result), Context()
+    )
+    assert reply.event == commons.SHUT_DOWN
+    assert service.board.dropped == 1
+
+
+def test_the_port_is_on_loopback_and_one_in_use_is_named(service: Any, job_file: Path) -> None:
+    import socket
+
+    service.args.ps_ip = "0.0.0.0"
+    with pytest.raises(UserError, match="not a loopback address"):
+        service.init_control_communication()
+    service.args.ps_ip = "127.0.0.1"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        service.args.ps_port = str(taken.getsockname()[1])
+        with pytest.raises(UserError, match="in use"):
+            service.init_control_communication()
