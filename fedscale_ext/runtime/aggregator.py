@@ -5,7 +5,6 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,9 +23,9 @@ from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population, load_population
 from fedscale_ext.population.selection import select
-from fedscale_ext.runtime import checkpoint, events, wire
+from fedscale_ext.runtime import events, resume, wire
 from fedscale_ext.runtime.board import Unit
-from fedscale_ext.runtime.checks import fault_in_counts, fault_in_state
+from fedscale_ext.runtime.checks import Rejected, checked_update
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.evaluation import COLUMNS, gather, pairs_to_test
 from fedscale_ext.runtime.records import JobRecords
@@ -116,7 +115,7 @@ class MultiModelAggregator(Coordinator):
             self.data_info = {**info.data, "digest": info.digest}
             self.init_model()
             self.records = JobRecords(self)
-            done = self._resume()
+            done = resume.load_job(self) if self.config.job.resume else 0
             self.history = self.records.begin(done)
             self.emit(self._ready())
             stopped = None
@@ -152,14 +151,14 @@ class MultiModelAggregator(Coordinator):
             deadline_s=job.deadline_s,
             spread=job.capacity_spread,
         )
-        self._notice(f"clients are tested on {self.data_info['test_source']}")
+        self.notice(f"clients are tested on {self.data_info['test_source']}")
         strangers = self.data_info["test_only_clients"]
         if strangers:
-            self._notice(f"{strangers} clients of test.csv have no training samples and are left out")
+            self.notice(f"{strangers} clients of test.csv have no training samples and are left out")
         sizes = self.task.train_sizes
         self.eligible = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
         if not self.eligible.all():
-            self._notice(
+            self.notice(
                 f"{int((~self.eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less} "
                 f"or more than filter_more={args.filter_more:g} training samples and never train"
             )
@@ -200,9 +199,9 @@ class MultiModelAggregator(Coordinator):
         self.history.append(record)
         self.records.round(record, self._internals)
         if last or number % self.config.job.checkpoint_interval == 0:
-            self._checkpoint(number)
+            resume.save_job(self, number)
         if reason is not None:
-            self._notice(f"stopped after round {number}: {reason}")
+            self.notice(f"stopped after round {number}: {reason}")
         return reason
 
     def _select(self, number: int) -> tuple[np.ndarray, int]:
@@ -232,12 +231,12 @@ class MultiModelAggregator(Coordinator):
                 if item is None:
                     failed["not asked for"] += 1
                     continue
-                fault, update = self._checked(number, item, result, sections.get(str(place)))
-                if update is None:
-                    failed[str(fault)] += 1
-                    logging.warning(f"round {number}: update of client {item.client} dropped: {fault}")
-                else:
-                    updates.append(update)
+                model = self.pool[item.model].state
+                try:
+                    updates.append(checked_update(number, item, result, sections.get(str(place)), self.task, model))
+                except Rejected as reason:
+                    failed[str(reason)] += 1
+                    logging.warning(f"round {number}: update of client {item.client} dropped: {reason}")
         failed["missing from its unit"] += len(items)
         failed += Counter()  # drops the zero
         if schedule.items and not updates:
@@ -272,35 +271,6 @@ class MultiModelAggregator(Coordinator):
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
         args = self.args
         return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
-
-    def _checked(
-        self, number: int, item: WorkItem, result: Mapping[str, Any], section: bytes | None
-    ) -> tuple[str | None, Update | None]:
-        """The update in a result, or why there is none."""
-        if "failed" in result:
-            return str(result["failed"]), None
-        if section is None:
-            return "it came without a state", None
-        samples = int(self.task.train_sizes[item.client - 1])
-        most = self.task.local_steps * min(self.task.batch_size, samples)
-        try:
-            state = wire.bytes_to_tensors(section)
-        except wire.WireError as error:
-            return str(error), None
-        fault = fault_in_counts(dict(result), samples, most) or fault_in_state(state, self.pool[item.model].state)
-        if fault is not None:
-            return fault, None
-        return None, Update(
-            item=item,
-            round=number,
-            attempt=1,
-            state=state,
-            samples=samples,
-            trained=result["trained"],
-            steps=result["steps"],
-            loss=float(result["loss"]),
-            utility=float(result["utility"]),
-        )
 
     def _evaluate(self, number: int) -> Evaluation:
         plan = self.evaluation_plan()
@@ -357,40 +327,6 @@ class MultiModelAggregator(Coordinator):
             batch_size=self.args.batch_size,
         )
 
-    def _checkpoint(self, number: int) -> None:
-        tensors, data = self.state()
-        pool = [{"key": model.key, "spec": model.spec.to_json(), "version": model.version} for model in self.pool]
-        tensors = {f"method/{name}": tensor for name, tensor in tensors.items()}
-        for model in self.pool:
-            tensors.update({f"pool/{model.key}/{name}": tensor for name, tensor in model.state.items()})
-        checkpoint.save(
-            self.log_dir / "checkpoints",
-            number,
-            tensors,
-            {"clock_s": self.global_virtual_clock, "pool": pool, "method": data},
-            self.config.digest(),
-        )
-
-    def _resume(self) -> int:
-        """Take back the last checkpoint where ``resume`` asks for it; the round it was written after."""
-        if not self.config.job.resume:
-            return 0
-        found = checkpoint.load_latest(self.log_dir / "checkpoints", self.config.digest())
-        if found is None:
-            raise UserError(
-                f"nothing to resume: {self.log_dir / 'checkpoints'} holds no checkpoint; start without --resume"
-            )
-        self.pool.clear()
-        for entry in found.data["pool"]:
-            prefix = f"pool/{entry['key']}/"
-            state = {name[len(prefix) :]: t for name, t in found.tensors.items() if name.startswith(prefix)}
-            self.pool.add(entry["key"], ModelSpec.from_json(entry["spec"]), state).version = entry["version"]
-        own = {name[len("method/") :]: t for name, t in found.tensors.items() if name.startswith("method/")}
-        self.load_state(own, found.data["method"])
-        self.global_virtual_clock = found.data["clock_s"]
-        self._notice(f"resumed after round {found.round}")
-        return found.round
-
     def _ready(self) -> dict[str, Any]:
         kind = "generated" if self.data_info["generated"] else "real"
         return {
@@ -404,6 +340,7 @@ class MultiModelAggregator(Coordinator):
             "log_dir": str(self.log_dir),
         }
 
-    def _notice(self, message: str) -> None:
+    def notice(self, message: str) -> None:
+        """Tell whoever watches the job, and the log."""
         logging.info(message)
         self.emit({"event": "notice", "message": message})

@@ -5,7 +5,46 @@ from typing import Any
 
 import torch
 
-from fedscale_ext.runtime.work import State
+from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.work import State, Task, Update, WorkItem
+
+
+class Rejected(Exception):
+    """A client's result that does not count; the message is its reason."""
+
+
+def checked_update(
+    round: int, item: WorkItem, result: dict[str, Any], section: bytes | None, task: Task, reference: State
+) -> Update:
+    """The update in a client's result: raises Rejected unless it is one of the model that was handed out.
+
+    ``result`` holds the client's figures and ``section`` its state as they came over the wire;
+    ``reference`` is the state that it was sent.
+    """
+    if "failed" in result:
+        raise Rejected(str(result["failed"]))
+    if section is None:
+        raise Rejected("it came without a state")
+    samples = int(task.train_sizes[item.client - 1])
+    try:
+        state = wire.bytes_to_tensors(section)
+    except wire.WireError as error:
+        raise Rejected(str(error)) from None
+    most = task.local_steps * min(task.batch_size, samples)
+    fault = fault_in_counts(result, samples, most) or fault_in_state(state, reference)
+    if fault is not None:
+        raise Rejected(fault)
+    return Update(
+        item=item,
+        round=round,
+        attempt=1,
+        state=state,
+        samples=samples,
+        trained=result["trained"],
+        steps=result["steps"],
+        loss=float(result["loss"]),
+        utility=float(result["utility"]),
+    )
 
 
 def fault_in_state(state: State, reference: State) -> str | None:
