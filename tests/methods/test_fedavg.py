@@ -16,9 +16,7 @@ from .harness import equal, play, pool_states, server, updates_for
 def weighted_mean(made, updates):
     total = sum(update.samples for update in updates)
     names = models.parameter_names(made.pool["global"].spec)
-    return {
-        name: sum(update.state[name].double() * update.samples for update in updates) / total for name in names
-    }
+    return {name: sum(update.state[name].double() * update.samples for update in updates) / total for name in names}
 
 
 def test_fedavg_weighs_clients_by_their_samples() -> None:

@@ -94,9 +94,7 @@ def test_equation_5s_coefficients_from_similarities_and_ages(job: dict[str, Any]
             assert sum(row) == pytest.approx(1)
 
 
-def test_equation_1_from_the_losses_of_the_newest_models_participants(
-    job: dict[str, Any], tiny_femnist: Path
-) -> None:
+def test_equation_1_from_the_losses_of_the_newest_models_participants(job: dict[str, Any], tiny_femnist: Path) -> None:
     def trained_newest(entry: dict[str, Any], newest: int) -> set[str]:
         return {client for client, model in entry["assignments"].items() if model == newest}
 
@@ -116,9 +114,7 @@ def check_doc(job: dict[str, Any], whose: Any, size: dict[str, int]) -> None:
         newest = len(entry["similarity"]) - 1
         if newest in entry["assignments"].values():
             own = sorted(whose(entry, newest), key=int)
-            history.append(
-                sum(entry["losses"][c] * size[c] for c in own) / sum(size[c] for c in own)
-            )
+            history.append(sum(entry["losses"][c] * size[c] for c in own) / sum(size[c] for c in own))
         if len(history) < 3:
             assert entry["doc"] is None
         else:
