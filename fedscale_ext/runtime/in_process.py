@@ -1,5 +1,6 @@
 """A whole job in this process: the same classes over a channel that encodes and decodes the same bytes."""
 
+import logging
 import threading
 from typing import Any
 
@@ -60,7 +61,12 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
     from fedscale_ext.methods import executor_class, method_class
 
     threads = torch.get_num_threads()
+    handlers = list(logging.root.handlers)
     aggregator = _without_port(method_class(config.job.method))(config, emit)
+    for handler in logging.root.handlers:
+        # FedScale's constructor sets up logging to a file and the terminal; the latter is the caller's
+        if handler not in handlers and type(handler) is logging.StreamHandler:
+            handler.setLevel(logging.WARNING)
     failure: list[BaseException] = []
 
     def execute() -> None:
