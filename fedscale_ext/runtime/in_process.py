@@ -4,6 +4,7 @@ import logging
 import threading
 from typing import Any
 
+import fedscale.cloud.logger.aggregator_logging as aggregator_logging
 import grpc
 import torch
 
@@ -61,12 +62,8 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
     from fedscale_ext.methods import executor_class, method_class
 
     threads = torch.get_num_threads()
-    handlers = list(logging.root.handlers)
+    _log_to_file_only()
     aggregator = _without_port(method_class(config.job.method))(config, emit)
-    for handler in logging.root.handlers:
-        # FedScale's constructor sets up logging to a file and the terminal; the latter is the caller's
-        if handler not in handlers and type(handler) is logging.StreamHandler:
-            handler.setLevel(logging.WARNING)
     failure: list[BaseException] = []
 
     def execute() -> None:
@@ -89,6 +86,15 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
     finally:
         worker.join()
         torch.set_num_threads(threads)
+
+
+def _log_to_file_only() -> None:
+    """Let FedScale set up its logging now, and keep it off the terminal, which is the caller's."""
+    before = list(logging.root.handlers)
+    aggregator_logging.initiate_aggregator_setting()
+    for handler in logging.root.handlers:
+        if handler not in before and type(handler) is logging.StreamHandler:
+            handler.setLevel(logging.WARNING)
 
 
 def _without_port(aggregator_class: type) -> type:
