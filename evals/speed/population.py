@@ -1,57 +1,110 @@
-"""Times a population of 500,000 devices: reading FedScale's pickle and an npz, and selecting among those online.
+"""Load 500,000 devices and select 100 online participants: seconds, milliseconds, memory.
 
-    python evals/speed/population.py
+    python evals/speed/population.py [--devices 500000]
 
-The traces are generated. Prints seconds, milliseconds and memory; each figure is the best of five, but reading.
+Devices are resampled from FedScale's published marginals, written in FedScale's own pickle format,
+and read back. Memory is what loading adds to the peak of a fresh process that has imported the package.
 """
 
+import argparse
+import json
 import pickle
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fedscale_ext.population.availability import Availability
+from fedscale_ext.population.population import load_population
+from fedscale_ext.population.resample import resample_availability, resample_capacity
 from fedscale_ext.population.selection import select
-from fedscale_ext.population.traces import read_capacity, resample_capacity
 from fedscale_ext.streams import stream
 
-DEVICES = 500_000
+SELECTIONS = 48
+AVAILABILITY_CLIENTS = 107_749  # as in FedScale's client_behave_trace; clients beyond repeat them
 
 
-def timed(action: Callable[[], Any], repeats: int = 5) -> tuple[float, Any]:
-    best, result = float("inf"), None
-    for _ in range(repeats):
-        began = time.perf_counter()
-        result = action()
-        best = min(best, time.perf_counter() - began)
-    return best, result
+def write_traces(folder: Path, devices: int) -> None:
+    trace = resample_capacity(devices, 1)
+    columns = (trace.client_id, trace.computation_ms, trace.communication_kbps)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    capacity = {key: {"computation": ms, "communication": kbps} for key, ms, kbps in rows}
+    (folder / "capacity").write_bytes(pickle.dumps(capacity))
+    np.savez(
+        folder / "capacity.npz",
+        client_id=trace.client_id,
+        computation_ms_per_sample=trace.computation_ms,
+        communication_kbps=trace.communication_kbps,
+    )
+    with open(folder / "capacity.csv", "w") as file:
+        print("client_id,computation,communication", file=file)
+        for key, row in capacity.items():
+            print(key, row["computation"], row["communication"], sep=",", file=file)
+    online = resample_availability(AVAILABILITY_CLIENTS, 1)
+    active, inactive = online.active.astype(int).tolist(), online.inactive.astype(int).tolist()
+    behave = {
+        key: {"active": active[a:b], "inactive": inactive[a:b], "finish_time": 172800, "duration": 0, "model": ""}
+        for key, a, b in zip(
+            range(AVAILABILITY_CLIENTS), online.offsets[:-1].tolist(), online.offsets[1:].tolist(), strict=True
+        )
+    }
+    (folder / "behave").write_bytes(pickle.dumps(behave))
+
+
+def peak_mb() -> float:
+    """Peak resident memory of this process since it started (Linux; ru_maxrss would inherit the parent's)."""
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def measure(devices: int, capacity: str, availability: str | None) -> dict[str, float | str]:
+    before = peak_mb()
+    begin = time.perf_counter()
+    population = load_population(devices, capacity, availability, 1)
+    loaded = time.perf_counter() - begin
+    times = []
+    for hour in range(SELECTIONS):
+        begin = time.perf_counter()
+        if population.availability is None:
+            eligible = np.ones(devices, dtype=bool)
+        else:
+            eligible = population.availability.online(3600.0 * hour + 1)
+        chosen = select(eligible, 100, stream(1, hour, "select"))
+        times.append(1000 * (time.perf_counter() - begin))
+        assert len(chosen) == 100
+    return {
+        "capacity": Path(capacity).name,
+        "availability": Path(availability or "always").name,
+        "load_s": round(loaded, 2),
+        "select_best_ms": round(min(times), 2),
+        "select_median_ms": round(float(np.median(times)), 2),
+        "select_worst_ms": round(max(times), 2),
+        "added_peak_mb": round(peak_mb() - before),
+    }
 
 
 def main() -> None:
-    drawn = resample_capacity(DEVICES, seed=1)
-    rows = zip(drawn.client_id.tolist(), drawn.computation_ms.tolist(), drawn.communication_kbps.tolist(), strict=True)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "client_device_capacity")
-        path.write_bytes(pickle.dumps({key: {"computation": a, "communication": b} for key, a, b in rows}))
-        seconds, trace = timed(lambda: read_capacity(path), 1)
-        print(f"read FedScale's pickle of {len(trace.client_id):,} devices: {seconds:.2f} s")
-        npz = Path(folder, "devices.npz")
-        np.savez(npz, **dict(zip(("client_id", "computation", "communication"), vars(trace).values(), strict=True)))
-        print(f"read the same as npz: {timed(lambda: read_capacity(npz))[0]:.3f} s")
-    rng = np.random.default_rng(0)
-    begin = np.sort(rng.uniform(0, 172_800, (DEVICES, 4)), axis=1)
-    availability = Availability(
-        np.arange(0, 4 * DEVICES + 1, 4), begin.ravel(), (begin + 10_000).ravel(), np.full(DEVICES, 172_800.0)
-    )
-    print(f"who is online: {1000 * timed(lambda: availability.online(1e5))[0]:.1f} ms")
-    seconds, _ = timed(lambda: select(availability.online(1e5), 100, stream(1)))
-    print(f"select 100 of those online: {1000 * seconds:.1f} ms")
-    columns = [*vars(trace).values(), *vars(availability).values()]
-    print(f"memory of all columns: {sum(column.nbytes for column in columns) / 1e6:.0f} MB")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", type=int, default=500_000)
+    parser.add_argument("--one", nargs=2, metavar=("CAPACITY", "AVAILABILITY"), help="measure one in this process")
+    args = parser.parse_args()
+    if args.one:
+        capacity, availability = args.one
+        print(json.dumps(measure(args.devices, capacity, None if availability == "always" else availability)))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_traces(folder, args.devices)
+        files = [folder / "capacity", folder / "capacity.npz", folder / "capacity.csv", "resampled"]
+        for case in [(file, "always") for file in files] + [
+            (folder / "capacity", "resampled"),
+            (folder / "capacity", folder / "behave"),
+        ]:
+            command = [sys.executable, __file__, "--devices", str(args.devices), "--one", *map(str, case)]
+            print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Devices and clients as columns: traces, capacity, availability, virtual clock, selection."""

@@ -30,7 +30,8 @@ def capacities(
     """
     if rule == "computation":
         latency = np.maximum(population.computation_ms, population.computation_ms.max() / spread)
-        return smallest.forward_macs * latency.max() / latency
+        # the ratio first: it is exactly 1 or above, whatever rounding does to the product
+        return smallest.forward_macs * (latency.max() / latency)
     computation, communication = completion_times(
         population.computation_ms,
         population.communication_kbps,

@@ -1,12 +1,16 @@
 """All clients' devices as columns."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.population.availability import Availability
-from fedscale_ext.population.traces import RESAMPLED, read_availability, read_capacity, resample_capacity
+from fedscale_ext.population.resample import resample_availability, resample_capacity
+from fedscale_ext.population.traces import read_availability, read_capacity
+
+RESAMPLED = "resampled"
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,9 @@ def load_population(
 ) -> Population:
     """Devices for ``num_clients`` clients: client i has row (i - 1) mod n of a trace of n devices.
 
-    ``device_conf_file`` is a trace file, or ``resampled`` to draw from FedScale's published marginals;
-    ``device_avail_file`` a trace file, or None. Raises UserError for files that cannot be used.
+    Each file is a trace, or ``resampled`` to draw from FedScale's published marginals; without
+    ``device_conf_file`` devices are resampled, without ``device_avail_file`` clients are always online.
+    Raises UserError for files that cannot be used.
     """
     if num_clients < 1:
         raise UserError("a population needs at least one client: the training data names none")
@@ -42,12 +47,26 @@ def load_population(
         trace = resample_capacity(num_clients, seed)
         source = "resampled from FedScale's published device marginals"
     else:
-        trace = read_capacity(str(device_conf_file))
-        source = f"traced: {device_conf_file}"
-    rows = np.arange(num_clients) % len(trace.client_id)
+        trace = read_capacity(_existing(device_conf_file, "device_conf_file"))
+        source = f"traced: {device_conf_file}" + _repeats(len(trace), num_clients)
+    rows = np.arange(num_clients) % len(trace)
     availability = None
-    if device_avail_file is not None:
-        whole = read_availability(device_avail_file)
-        availability = whole.take(np.arange(num_clients) % whole.size)
-        source += f", online by {device_avail_file}"
+    if device_avail_file == RESAMPLED:
+        availability = Availability(resample_availability(num_clients, seed), num_clients)
+        source += ", online by resampling FedScale's published hourly fractions"
+    elif device_avail_file is not None:
+        online = read_availability(_existing(device_avail_file, "device_avail_file"))
+        availability = Availability(online, num_clients)
+        source += f", online by {device_avail_file}" + _repeats(len(online), num_clients)
     return Population(trace.computation_ms[rows], trace.communication_kbps[rows], availability, source)
+
+
+def _existing(path: str | None, key: str) -> Path:
+    found = Path(str(path)).expanduser()
+    if not found.is_file():
+        raise UserError(f"{key} {found} is missing: give FedScale's trace file, or set {key}: {RESAMPLED}")
+    return found
+
+
+def _repeats(devices: int, clients: int) -> str:
+    return f" ({devices:,} devices, repeated)" if devices < clients else ""

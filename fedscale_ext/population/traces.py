@@ -1,170 +1,227 @@
-"""Device traces: FedScale's pickles, csv and npz files, and a population drawn from published figures."""
+"""Reads FedScale's trace files: pickle (plain data only), csv and npz.
 
-import csv
-import json
-import zipfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+This is the only module of the package that touches pickle. A pickle is a program; FedScale's traces
+use only the part of that language that builds dicts, lists, numbers and strings. The reader first
+walks the opcodes of the file and refuses any other by name, so that nothing has run before the
+decision; then it decodes with an unpickler that resolves no global and no persistent id.
+"""
+
+import io
+import math
+import pickle
+import pickletools
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from fedscale_ext.errors import UserError
-from fedscale_ext.population.availability import Availability
-from fedscale_ext.population.plain_pickle import read_plain_pickle
-from fedscale_ext.streams import stream
+from fedscale_ext.population import tables
+from fedscale_ext.population.columns import (
+    AvailabilityTrace,
+    CapacityTrace,
+    Given,
+    Where,
+    check_availability,
+    check_capacity,
+)
 
-RESAMPLED = "resampled"
-_MARGINALS = Path(__file__).with_name("marginals.json")
-_NPZ_NAMES = {
-    "client_id": ("client_id",),
-    "computation": ("computation", "computation_ms_per_sample"),
-    "communication": ("communication", "communication_kbps"),
+_ADVICE = "a trace holds only dicts, lists, numbers and text; convert it to csv or npz where it was made"
+_PLAIN = frozenset(
+    "PROTO FRAME STOP MARK EMPTY_DICT DICT SETITEM SETITEMS EMPTY_LIST LIST APPEND APPENDS "
+    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT "
+    "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 "
+    "PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET".split()
+)
+# These carry the name of a global; the unpickler below is run up to them to learn that name.
+_GLOBALS = frozenset({"GLOBAL", "STACK_GLOBAL", "INST"})
+_LENGTH_BYTES = {
+    pickletools.TAKEN_FROM_ARGUMENT1: 1,
+    pickletools.TAKEN_FROM_ARGUMENT4: 4,
+    pickletools.TAKEN_FROM_ARGUMENT4U: 4,
+    pickletools.TAKEN_FROM_ARGUMENT8U: 8,
 }
+_OPCODES = {ord(op.code): op for op in pickletools.opcodes}
+# Bytes from a plain opcode to the next one; 0 where the length is in the data or the opcode is special.
+_STEP = [0] * 256
+for _code, _op in _OPCODES.items():
+    if _op.name in _PLAIN and _op.name not in ("STOP", "LONG_BINPUT"):
+        _size = 0 if _op.arg is None else _op.arg.n
+        _STEP[_code] = 1 + _size if _size >= 0 else 0
 
 
-@dataclass(frozen=True)
-class CapacityTrace:
-    """One row per device: ``client_id`` int64, ms per sample and kbit/s float64, all positive and finite."""
+Entries = dict[Any, dict[Any, Any]]  # what a trace's pickle holds: one dict per client
 
-    client_id: np.ndarray
-    computation_ms: np.ndarray
-    communication_kbps: np.ndarray
+
+class _GlobalFound(Exception):
+    """The name of a global that a pickle asks for."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise _GlobalFound(f"{module}.{name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise _GlobalFound(f"persistent id {pid!r}")
 
 
 def read_capacity(path: str | Path) -> CapacityTrace:
-    """Read a capacity trace: FedScale's pickle ``{id: {'computation', 'communication'}}``, or a csv
-    (client_id,computation,communication) or npz of these columns. UserError names the first bad row."""
-    path = _existing(path, "device_conf_file")
-    if path.suffix == ".csv":
-        columns = _csv_columns(path)
-    elif path.suffix == ".npz":
-        columns = _npz_columns(path)
-    else:
-        columns = _pickle_columns(path)
-    ids, computation, communication = columns
-    if len(ids) == 0:
-        raise UserError(f"{path} holds no device")
-    for name, values in (("computation", computation), ("communication", communication)):
-        bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
-        if len(bad):
-            raise UserError(
-                f"{path}: {name} of device {ids[bad[0]]} is {values[bad[0]]:g}; it must be a finite number above zero"
-            )
-    return CapacityTrace(ids, computation, communication)
+    """Read a device capacity trace.
 
-
-def read_availability(path: str | Path) -> Availability:
-    """Read FedScale's ``client_behave_trace`` ``{id: {'active', 'inactive', 'finish_time'}}``: interval j
-    of a device runs from active[j] to inactive[j] seconds, repeating every finish_time."""
-    path = _existing(path, "device_avail_file")
-    data = read_plain_pickle(path)
-    if not isinstance(data, dict) or not data:
-        raise UserError(f"{path} must hold {{id: {{'active', 'inactive', 'finish_time'}}}}")
-    return Availability.from_intervals([_interval(path, key, entry) for key, entry in data.items()])
-
-
-def resample_capacity(devices: int, seed: int) -> CapacityTrace:
-    """Draw devices from the marginals of FedScale's trace (computation and communication are independent).
-
-    Computation: its distinct values with their multiplicities. Communication: inverse of the published
-    quantiles, linear in the logarithm. See device_traces/README.md.
+    A pickle is ``{id: {'computation': ms per sample, 'communication': kbit/s}}``; a ``.csv`` has the
+    columns ``client_id,computation,communication``; an ``.npz`` has ``client_id``,
+    ``computation_ms_per_sample`` and ``communication_kbps``. Raises UserError naming the first entry
+    (or line, row, opcode, global) that is wrong.
     """
-    marginals = json.loads(_MARGINALS.read_text(encoding="utf-8"))
-    rng = stream(seed, "devices")
-    table = marginals["computation_ms_per_sample"]
-    values = np.array([float(value) for value in table])
-    computation = rng.choice(np.repeat(values, list(table.values())), size=devices)
-    quantiles = marginals["communication_kbps_quantiles"]
-    levels = np.array([float(level) / 100.0 for level in quantiles])
-    communication = np.exp(np.interp(rng.random(devices), levels, np.log(list(quantiles.values()))))
-    return CapacityTrace(np.arange(1, devices + 1), computation, communication)
+    path = Path(path)
+    if path.suffix == ".csv":
+        return tables.capacity_csv(path)
+    if path.suffix == ".npz":
+        return tables.capacity_npz(path)
+    entries = _entries(path)
+    trace = CapacityTrace(
+        _client_ids(entries, path), _numbers(entries, "computation"), _numbers(entries, "communication")
+    )
+    return check_capacity(trace, str(path), *_words(entries))
 
 
-def _existing(path: str | Path, key: str) -> Path:
-    found = Path(path).expanduser()
-    if not found.is_file():
+def read_availability(path: str | Path) -> AvailabilityTrace:
+    """Read an availability trace.
+
+    A pickle is ``{id: {'active': [s, …], 'inactive': [s, …], 'finish_time': s, …}}``; a ``.csv`` has
+    one interval a line, ``client_id,active,inactive,finish_time``; an ``.npz`` has the arrays of
+    :class:`AvailabilityTrace`. Raises UserError naming the first thing that is wrong.
+    """
+    path = Path(path)
+    if path.suffix == ".csv":
+        return tables.availability_csv(path)
+    if path.suffix == ".npz":
+        return tables.availability_npz(path)
+    entries = _entries(path)
+    ids = _client_ids(entries, path)
+    where, given = _words(entries)
+    active, active_sizes = _times(entries, "active", path)
+    inactive, inactive_sizes = _times(entries, "inactive", path)
+    if (active_sizes != inactive_sizes).any():
+        row = int(np.argmax(active_sizes != inactive_sizes))
         raise UserError(
-            f"{key} {found} is missing: give FedScale's trace file, or set {key}: "
-            + (RESAMPLED if key == "device_conf_file" else "null")
+            f"{path}: {where(row)} has {active_sizes[row]} active and {inactive_sizes[row]} "
+            "inactive times; they come in pairs"
         )
-    return found
+    offsets = np.concatenate(([0], np.cumsum(active_sizes)))
+    trace = AvailabilityTrace(ids, offsets, active, inactive, _numbers(entries, "finish_time"))
+    return check_availability(trace, str(path), where, given)
 
 
-def _pickle_columns(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    data = read_plain_pickle(path)
-    if not isinstance(data, dict):
-        raise UserError(f"{path} must hold {{id: {{'computation', 'communication'}}}}, not a {type(data).__name__}")
+def _entries(path: Path) -> Entries:
+    """``{key: {name: value}}`` out of a plain pickle."""
+    data = _load_plain(path)
+    if type(data) is not dict:
+        raise UserError(f"{path} holds {_shown(data)}; a trace is a dict of clients")
+    for key, entry in data.items():
+        if type(entry) is not dict:
+            raise UserError(f"{path}: client {_shown(key)} is {_shown(entry)}; it must be a dict")
+    return data
+
+
+def _load_plain(path: Path) -> Any:
+    data = tables.read_bytes(path)
     try:
-        rows = [(int(key), float(row["computation"]), float(row["communication"])) for key, row in data.items()]
-    except (KeyError, TypeError, ValueError):
-        raise _first_bad_device(path, data) from None
-    return _as_columns(rows)
+        _refuse_other_opcodes(data, path)
+        return _PlainUnpickler(io.BytesIO(data)).load()
+    except _GlobalFound as found:
+        raise UserError(f"{path}: refused, this pickle asks for {found}; {_ADVICE}") from None
+    except UserError:
+        raise
+    except (EOFError, IndexError):
+        raise UserError(f"{path}: this pickle is truncated") from None
+    except Exception as error:  # a pickle's bytes can make the decoder raise nearly anything
+        raise UserError(f"{path}: not a whole pickle ({error or type(error).__name__})") from None
 
 
-def _first_bad_device(path: Path, data: Mapping[Any, Any]) -> UserError:
-    for key, row in data.items():
-        for name in ("computation", "communication"):
-            try:
-                int(key), float(row[name])
-            except KeyError:
-                return UserError(f"{path}: device {key!r} has no {name!r}")
-            except (TypeError, ValueError):
-                return UserError(f"{path}: device {key!r} has no number as {name!r}: {row!r:.80}")
-    return UserError(f"{path} holds a device that cannot be read")
+def _refuse_other_opcodes(data: bytes, path: Path) -> None:
+    """Walk the opcodes without running them; raise UserError at the first that is not plain.
+
+    A global ends the walk: the unpickler refuses it by name when it gets there.
+    """
+    at, step = 0, _STEP
+    while True:
+        while skip := step[data[at]]:  # five million opcodes in the full trace: nothing else in here
+            at += skip
+        op = _OPCODES.get(data[at])
+        name = op.name if op else f"0x{data[at]:02x}"
+        if name == "STOP" or name in _GLOBALS:
+            return
+        if op is None or op.name not in _PLAIN:
+            raise UserError(f"{path}: refused, opcode {name} at byte {at}; {_ADVICE}")
+        at += 1
+        if name == "LONG_BINPUT":  # its index sizes the decoder's table: bound it by the file's own length
+            if int.from_bytes(data[at : at + 4], "little") > len(data):
+                raise UserError(f"{path}: refused, opcode {name} with an index past the file's length")
+            at += 4
+        elif op.arg is not None and op.arg.n == pickletools.UP_TO_NEWLINE:
+            line, at = at, data.index(b"\n", at) + 1
+            if name == "PUT" and int(data[line:at]) > len(data):
+                raise UserError(f"{path}: refused, opcode {name} with an index past the file's length")
+        elif op.arg is not None:
+            width = _LENGTH_BYTES[op.arg.n]
+            at += width + int.from_bytes(data[at : at + width], "little")
 
 
-def _csv_columns(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rows = []
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = set(_NPZ_NAMES) - set(reader.fieldnames or ())
-        if missing:
-            raise UserError(f"{path} has no column {sorted(missing)[0]!r}; its header must be {','.join(_NPZ_NAMES)}")
-        for row in reader:
-            try:
-                rows.append((int(row["client_id"]), float(row["computation"]), float(row["communication"])))
-            except (TypeError, ValueError):
-                raise UserError(f"{path}, line {reader.line_num}: not three numbers") from None
-    return _as_columns(rows)
+def _client_ids(entries: Entries, path: Path) -> np.ndarray:
+    for key in entries:
+        if type(key) is not int or not 0 <= key < 2**63:
+            raise UserError(f"{path}: key {_shown(key)} is no client id; ids are whole numbers, 0 or above")
+    return np.fromiter(entries, np.int64, len(entries))
 
 
-def _npz_columns(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _words(entries: Entries) -> tuple[Where, Given]:
+    """How to name a row of a pickled trace, and what stands in it."""
+    keys = list(entries)
+
+    def given(row: int, name: str) -> str:
+        entry = entries[keys[row]]
+        return f"{name} {_shown(entry[name])}" if name in entry else f"no {name!r}"
+
+    return (lambda row: f"client {keys[row]}"), given
+
+
+def _numbers(entries: Entries, name: str) -> np.ndarray:
+    """float64 column; nan where there is no number, for the checks to name."""
+    values = [entry.get(name) for entry in entries.values()]
+    return _floats(values if _all_numbers(values) else [v if type(v) in (int, float) else math.nan for v in values])
+
+
+def _times(entries: Entries, name: str, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """All clients' times one after another (float64), and how many each has (int64)."""
+    flat: list[Any] = []
+    for key, entry in entries.items():
+        times = entry.get(name)
+        if type(times) is not list:
+            what = f"{name} {_shown(times)}" if name in entry else f"no {name!r}"
+            raise UserError(f"{path}: client {key} has {what}; {name} is a list of seconds")
+        if not _all_numbers(times):
+            bad = next(time for time in times if type(time) not in (int, float))
+            raise UserError(f"{path}: client {key} has {name} time {_shown(bad)}; it must be a number")
+        flat += times
+    sizes = np.fromiter((len(entry[name]) for entry in entries.values()), np.int64, len(entries))
+    return _floats(flat), sizes
+
+
+def _all_numbers(values: list[Any]) -> bool:
+    return set(map(type, values)) <= {int, float}  # by type: a bool is an int to isinstance
+
+
+def _floats(values: list[Any]) -> np.ndarray:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            columns = []
-            for name, aliases in _NPZ_NAMES.items():
-                found = next((alias for alias in aliases if alias in arrays), None)
-                if found is None:
-                    raise UserError(f"{path} has no array {' or '.join(map(repr, aliases))} ({name})")
-                columns.append(arrays[found])
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not an npz file of plain arrays: {error}") from None
-    if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
-        raise UserError(f"{path}: its arrays must be of one length, they have {[c.shape for c in columns]}")
-    try:
-        return columns[0].astype(np.int64), columns[1].astype(np.float64), columns[2].astype(np.float64)
-    except (TypeError, ValueError):
-        raise UserError(f"{path}: its arrays must hold numbers") from None
+        return np.array(values, np.float64)
+    except OverflowError:  # a whole number beyond floats: infinite, for the checks to name
+        return np.array([math.inf if abs(value) > sys.float_info.max else value for value in values], np.float64)
 
 
-def _as_columns(rows: Iterable[tuple[int, float, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    table = np.array(list(rows), dtype=np.float64).reshape(-1, 3)
-    return table[:, 0].astype(np.int64), table[:, 1].copy(), table[:, 2].copy()
-
-
-def _interval(path: Path, key: Any, entry: Any) -> tuple[list[float], list[float], float]:
-    try:
-        begins = [float(value) for value in entry["active"]]
-        ends = [float(value) for value in entry["inactive"]]
-        period = float(entry["finish_time"])
-    except KeyError as error:
-        raise UserError(f"{path}: device {key!r} has no {error.args[0]!r}") from None
-    except (TypeError, ValueError):
-        raise UserError(f"{path}: 'active', 'inactive' or 'finish_time' of device {key!r} are not numbers") from None
-    if len(begins) != len(ends):
-        raise UserError(f"{path}: device {key!r} has {len(begins)} times 'active' but {len(ends)} 'inactive'")
-    if not (np.isfinite([*begins, *ends]).all() and np.isfinite(period) and period > 0):
-        raise UserError(f"{path}: device {key!r} has a time that is not finite, or no positive 'finish_time'")
-    return begins, ends, period
+def _shown(value: Any) -> str:
+    """A value of a pickle in an error message: short, whatever its size or depth."""
+    if type(value) is int and value.bit_length() > 64:
+        return f"a whole number of {value.bit_length()} bits"
+    return repr(value)[:60] if type(value) in (str, int, float) else f"a {type(value).__name__}"

@@ -1,0 +1,109 @@
+"""What a trace is once it is read: numpy columns, checked entry by entry."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+
+Where = Callable[[int], str]  # row number -> the words that find this row in its file
+Given = Callable[[int, str], str]  # row number, column -> the words for what stands there
+
+
+@dataclass(frozen=True)
+class CapacityTrace:
+    """FedScale's ``client_device_capacity``: row i describes one device.
+
+    ``client_id`` int64[n]; ``computation_ms`` float64[n], latency of one sample through MobileNet in
+    ms; ``communication_kbps`` float64[n], bandwidth in kbit/s.
+    """
+
+    client_id: np.ndarray
+    computation_ms: np.ndarray
+    communication_kbps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.client_id)
+
+
+@dataclass(frozen=True)
+class AvailabilityTrace:
+    """FedScale's ``client_behave_trace`` in flat arrays.
+
+    Device i (``client_id[i]``) is online from ``active[k]`` to ``inactive[k]`` (seconds, both ends
+    included) for k in ``offsets[i]:offsets[i + 1]``, and repeats this every ``finish_time[i]`` seconds.
+    ``offsets`` is int64[n + 1], ``active`` and ``inactive`` are float64[offsets[n]], ``finish_time``
+    float64[n].
+    """
+
+    client_id: np.ndarray
+    offsets: np.ndarray
+    active: np.ndarray
+    inactive: np.ndarray
+    finish_time: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.client_id)
+
+
+def check_capacity(trace: CapacityTrace, source: str, where: Where, given: Given | None = None) -> CapacityTrace:
+    """Return ``trace``, or raise UserError naming the first row that cannot be a device.
+
+    ``given`` words what stands in the file where the column's number does not show it.
+    """
+    if not len(trace):
+        raise UserError(f"{source} holds no device; a capacity trace needs at least one")
+    _check_ids(trace.client_id, source, where)
+    columns = {
+        "computation": (trace.computation_ms, "ms per sample"),
+        "communication": (trace.communication_kbps, "kbit/s"),
+    }
+    _check_positive(columns, source, where, given)
+    return trace
+
+
+def check_availability(
+    trace: AvailabilityTrace, source: str, where: Where, given: Given | None = None
+) -> AvailabilityTrace:
+    """Return ``trace``, or raise UserError naming the first row with an impossible time.
+
+    A client without intervals is allowed (never online), and so is an interval that ends before it
+    begins or begins after ``finish_time``: FedScale never finds a client online in it.
+    """
+    if not len(trace):
+        raise UserError(f"{source} holds no client; an availability trace needs at least one")
+    _check_ids(trace.client_id, source, where)
+    _check_positive({"finish_time": (trace.finish_time, "seconds")}, source, where, given)
+    for name, times in (("active", trace.active), ("inactive", trace.inactive)):
+        bad = np.flatnonzero(~(np.isfinite(times) & (times >= 0)))
+        if len(bad):
+            row = int(np.searchsorted(trace.offsets, bad[0], side="right")) - 1
+            raise UserError(
+                f"{source}: {where(row)} has {name} time {times[bad[0]]:g}; "
+                "it must be a finite number of seconds, 0 or above"
+            )
+    return trace
+
+
+def _check_ids(ids: np.ndarray, source: str, where: Where) -> None:
+    if (ids < 0).any():
+        row = int(np.argmax(ids < 0))
+        raise UserError(f"{source}: {where(row)} has client id {ids[row]}; ids are 0 or above")
+    order = np.argsort(ids, kind="stable")
+    again = np.flatnonzero(np.diff(ids[order]) == 0)
+    if len(again):
+        row = int(order[again + 1].min())
+        raise UserError(f"{source}: {where(row)} repeats client id {ids[row]}; list each client once")
+
+
+def _check_positive(
+    columns: Mapping[str, tuple[np.ndarray, str]], source: str, where: Where, given: Given | None
+) -> None:
+    bad = {name: ~(np.isfinite(column) & (column > 0)) for name, (column, _) in columns.items()}
+    rows = {name: int(np.argmax(wrong)) for name, wrong in bad.items() if wrong.any()}
+    if rows:
+        name = min(rows, key=rows.__getitem__)
+        row, (column, unit) = rows[name], columns[name]
+        what = given(row, name) if given else f"{name} {column[row]:g}"
+        raise UserError(f"{source}: {where(row)} has {what}; {name} is a finite number above 0 ({unit})")

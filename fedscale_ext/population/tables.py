@@ -1,0 +1,165 @@
+"""Traces as tables: csv for people, npz for size."""
+
+import csv
+import io
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.population.columns import (
+    AvailabilityTrace,
+    CapacityTrace,
+    Where,
+    check_availability,
+    check_capacity,
+)
+
+_CAPACITY_CSV = ("client_id", "computation", "communication")
+_CAPACITY_NPZ = ("client_id", "computation_ms_per_sample", "communication_kbps")
+_AVAILABILITY_CSV = ("client_id", "active", "inactive", "finish_time")
+_AVAILABILITY_NPZ = ("client_id", "offsets", "active", "inactive", "finish_time")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Content of a trace file; UserError when it is missing, unreadable or empty."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot read this trace ({error.strerror}); name a FedScale trace as pickle, .csv "
+            "or .npz, or write `resampled` for one drawn from the published marginals"
+        ) from None
+    if not data:
+        raise UserError(f"{path} is empty; a trace lists at least one client")
+    return data
+
+
+def capacity_csv(path: Path) -> CapacityTrace:
+    """One device a line: ``client_id,computation,communication`` (ms per sample, kbit/s)."""
+    (ids, *values), lines = _csv_columns(path, _CAPACITY_CSV)
+    where = _line(lines)
+    return check_capacity(CapacityTrace(_whole(ids, "client_id", path, where), *values), str(path), where)
+
+
+def capacity_npz(path: Path) -> CapacityTrace:
+    """Arrays ``client_id``, ``computation_ms_per_sample`` and ``communication_kbps`` of one length."""
+    ids, *values = _npz_columns(path, _CAPACITY_NPZ)
+    _same_length(path, _CAPACITY_NPZ, (ids, *values))
+    return check_capacity(CapacityTrace(_whole(ids, "client_id", path, _row), *values), str(path), _row)
+
+
+def availability_csv(path: Path) -> AvailabilityTrace:
+    """One interval a line: ``client_id,active,inactive,finish_time`` (seconds), in any order of lines."""
+    (ids, active, inactive, finish), lines = _csv_columns(path, _AVAILABILITY_CSV)
+    ids = _whole(ids, "client_id", path, _line(lines))
+    if not len(ids):
+        raise UserError(f"{path} holds no client; an availability trace needs at least one")
+    clients, first, client_of = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.empty(len(clients), np.int64)
+    rank[np.argsort(first)] = np.arange(len(clients))  # keep the order of first appearance
+    row_of = rank[client_of]
+    first = np.sort(first)
+    differs = ~((finish == finish[first][row_of]) | np.isnan(finish))
+    if differs.any():
+        line = int(np.argmax(differs))
+        raise UserError(
+            f"{path}: line {lines[line]} gives client {ids[line]} finish_time {finish[line]:g}, "
+            f"line {lines[first[row_of[line]]]} gives {finish[first][row_of][line]:g}"
+        )
+    order = np.argsort(row_of, kind="stable")
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(row_of, minlength=len(clients)))))
+    trace = AvailabilityTrace(ids[first], offsets, active[order], inactive[order], finish[first])
+    return check_availability(trace, str(path), lambda row: f"client {ids[first][row]}")
+
+
+def availability_npz(path: Path) -> AvailabilityTrace:
+    """Arrays of :class:`AvailabilityTrace` under their own names."""
+    ids, offsets, active, inactive, finish = _npz_columns(path, _AVAILABILITY_NPZ)
+    _same_length(path, ("client_id", "finish_time"), (ids, finish))
+    _same_length(path, ("active", "inactive"), (active, inactive))
+    offsets = _whole(offsets, "offsets", path, _row)
+    if len(offsets) != len(ids) + 1 or offsets[0] or offsets[-1] != len(active) or (np.diff(offsets) < 0).any():
+        raise UserError(
+            f"{path}: offsets must rise from 0 to the number of intervals ({len(active)}) "
+            f"in {len(ids) + 1} steps, one more than there are clients"
+        )
+    trace = AvailabilityTrace(_whole(ids, "client_id", path, _row), offsets, active, inactive, finish)
+    return check_availability(trace, str(path), lambda row: f"row {row}")
+
+
+def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Sequence[int]]:
+    """Float columns of a csv by name, and the line number of each row; extra columns are ignored."""
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no text file (UTF-8); a .csv trace is") from None
+    reader = csv.reader(io.StringIO(text, newline=""))
+    values: list[list[float]] = [[] for _ in names]
+    lines: list[int] = []
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        missing = [name for name in names if name not in header]
+        if missing:
+            raise UserError(f"{path}: the header has no column {missing[0]!r}; it must be {','.join(names)}")
+        places = [header.index(name) for name in names]
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise UserError(f"{path}: line {reader.line_num} has {len(row)} values for {len(header)} columns")
+            for column, place in zip(values, places, strict=True):
+                column.append(float(row[place]))
+            lines.append(reader.line_num)
+    except ValueError:
+        raise UserError(f"{path}: line {reader.line_num} has {row[place]!r:.60} where a number belongs") from None
+    except csv.Error as error:
+        raise UserError(f"{path}: line {reader.line_num} is no csv ({error})") from None
+    return [np.array(column, np.float64) for column in values], lines
+
+
+def _npz_columns(path: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """One-dimensional numeric arrays of an npz as float64; object arrays (pickles) are refused."""
+    data = read_bytes(path)
+    columns = []
+    try:
+        arrays = np.load(io.BytesIO(data), allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise UserError(f"{path} holds a single array; an .npz trace holds {', '.join(names)}")
+        with arrays:
+            for name in names:
+                if name not in arrays:
+                    raise UserError(f"{path} has no array {name!r}; it must hold {', '.join(names)}")
+                column = arrays[name]
+                if column.ndim != 1 or column.dtype.kind not in "iuf":
+                    what = f"{column.dtype}{list(column.shape)}"
+                    raise UserError(f"{path}: {name} is {what}; it must be one row of numbers")
+                columns.append(column.astype(np.float64))
+    except (ValueError, OSError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path}: not a whole .npz of plain arrays ({error})") from None
+    return columns
+
+
+def _same_length(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
+    for name, column in zip(names, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise UserError(f"{path}: {name} has {len(column)} rows, {names[0]} has {len(columns[0])}")
+
+
+def _whole(column: np.ndarray, name: str, path: Path, where: Where) -> np.ndarray:
+    bad = ~((column == np.floor(column)) & (np.abs(column) < 2**53))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise UserError(f"{path}: {where(row)} has {name} {column[row]:g}; it must be a whole number")
+    return column.astype(np.int64)
+
+
+def _line(lines: Sequence[int]) -> Where:
+    return lambda row: f"line {lines[row]}"
+
+
+def _row(row: int) -> str:
+    return f"row {row}"
