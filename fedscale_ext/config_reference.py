@@ -19,7 +19,8 @@ their names, meanings and defaults, with these differences:
 
 - Truth values are what they say: `save_checkpoint: False` is false (FedScale reads any text as true).
 - `device_conf_file` defaults to `resampled`: devices drawn from FedScale's published marginals
-  ([device_traces](../device_traces/README.md)). `device_avail_file` defaults to devices that are always online.
+  ([device_traces](../device_traces/README.md)). `device_avail_file` defaults to devices that are always online;
+  `resampled` draws when each is online from published hourly fractions.
 - `rounds: R` trains R rounds. `gradient_policy: fed-prox` and `fed-yogi` choose `fedprox` and `fedyogi`.
 - `ps_port: 0` lets `fedscale driver start` pick a free port.
 - `engine`, `task`, `experiment_mode`, `sample_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation`, `random`
