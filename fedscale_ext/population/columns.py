@@ -10,6 +10,9 @@ from fedscale_ext.errors import UserError
 Where = Callable[[int], str]  # row number -> the words that find this row in its file
 Given = Callable[[int, str], str]  # row number, column -> the words for what stands there
 
+# availability counts whole microseconds in 64 bits: beyond these seconds they would be none, or wrap around
+_SHORTEST_S, _LONGEST_S = 1e-6, 1e12
+
 
 @dataclass(frozen=True)
 class CapacityTrace:
@@ -75,13 +78,19 @@ def check_availability(
         raise UserError(f"{source} holds no client; an availability trace needs at least one")
     _check_ids(trace.client_id, source, where)
     _check_positive({"finish_time": (trace.finish_time, "seconds")}, source, where, given)
+    bad = np.flatnonzero((trace.finish_time < _SHORTEST_S) | (trace.finish_time > _LONGEST_S))
+    if len(bad):
+        raise UserError(
+            f"{source}: {where(bad[0])} has finish_time {trace.finish_time[bad[0]]:g}; "
+            f"it must be from {_SHORTEST_S:g} to {_LONGEST_S:g} seconds"
+        )
     for name, times in (("active", trace.active), ("inactive", trace.inactive)):
-        bad = np.flatnonzero(~(np.isfinite(times) & (times >= 0)))
+        bad = np.flatnonzero(~((times >= 0) & (times <= _LONGEST_S)))
         if len(bad):
             row = int(np.searchsorted(trace.offsets, bad[0], side="right")) - 1
             raise UserError(
                 f"{source}: {where(row)} has {name} time {times[bad[0]]:g}; "
-                "it must be a finite number of seconds, 0 or above"
+                f"it must be a number of seconds from 0 to {_LONGEST_S:g}"
             )
     return trace
 

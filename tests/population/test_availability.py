@@ -113,6 +113,13 @@ def test_nobody_online_at_the_start_waits_for_the_first_of_those_asked_for(tmp_p
     assert online.next_online(0, np.array([False, False, True])) is None
 
 
+@pytest.mark.parametrize(("finish", "asked"), [(1e-6, 0.5), (1e12, 5.0)])
+def test_the_shortest_and_the_longest_period_still_count(tmp_path: Path, finish: float, asked: float) -> None:
+    online = availability(tmp_path, [([0], [1e12], finish), ([], [], finish)])
+    assert online.online(asked).tolist() == [True, False]
+    assert online.next_online(asked) == asked
+
+
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -122,6 +129,9 @@ def test_nobody_online_at_the_start_waits_for_the_first_of_those_asked_for(tmp_p
         (entry([1], ["2"]), "client 7 has inactive time '2'"),
         (entry(1, [2]), "client 7 has active 1; active is a list"),
         (entry([1], [2], 0), "client 7 has finish_time 0"),
+        (entry([1], [2], 1e-9), "client 7 has finish_time 1e-09"),
+        (entry([1], [2], 1e300), "client 7 has finish_time 1e\\+300"),
+        (entry([1], [1e300]), "client 7 has inactive time 1e\\+300"),
         (entry([1], [2], float("inf")), "client 7 has finish_time inf"),
         ({"active": [1], "inactive": [2]}, "client 7 has no 'finish_time'"),
         ({"inactive": [2], "finish_time": 3}, "client 7 has no 'active'"),

@@ -1,5 +1,6 @@
 """Capacity traces: what is read from each format, and what is refused in which words."""
 
+import contextlib
 import io
 import pickle
 import zipfile
@@ -220,6 +221,26 @@ def test_truncated_npz(tmp_path: Path) -> None:
     (tmp_path / "trace.npz").write_bytes(single.getvalue())
     assert "single array" in refusal(tmp_path / "trace.npz")
     assert not zipfile.is_zipfile(tmp_path / "trace.npz")
+
+
+@pytest.mark.parametrize("place", [0, 6, 8, 10, 11, 20, 30, 60, 127])
+@pytest.mark.parametrize("flip", [0x01, 0x20, 0xFF])
+def test_a_damaged_array_header_ends_in_a_sentence(tmp_path: Path, place: int, flip: int) -> None:
+    """The archive is sound, so that nothing but the header tells; numpy raises a TokenError for some."""
+    array = io.BytesIO()
+    np.save(array, np.array([1, 2]))
+    damaged = bytearray(array.getvalue())
+    damaged[place] ^= flip
+    with zipfile.ZipFile(npz(tmp_path, client_id=None), "a") as archive:
+        archive.writestr("client_id.npy", bytes(damaged))
+    with contextlib.suppress(UserError):  # a header that still reads as two whole numbers is one
+        assert read_capacity(tmp_path / "trace.npz").client_id.tolist() == [1, 2]
+
+
+def test_an_array_header_cut_short_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(npz(tmp_path, client_id=None), "a") as archive:
+        archive.writestr("client_id.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<i8'(" + b"\n")
+    assert "not a whole .npz" in refusal(tmp_path / "trace.npz")
 
 
 def test_the_real_trace(shared_data: Path) -> None:
