@@ -269,7 +269,7 @@ def _fedscale_namespace(
         try:
             values[actions[key].dest] = _typed(key, value, actions[key])
         except (TypeError, ValueError):
-            kind = getattr(actions[key].type, "__name__", "bool" if actions[key].nargs == 0 else "text")
+            kind = _kind(key, actions[key])
             raise UserError(f"{where}: key {key!r} is {value!r}, which is not of type {kind}") from None
         choices = actions[key].choices
         if choices and values[actions[key].dest] not in choices:
@@ -296,7 +296,7 @@ def _typed(key: str, value: Any, action: argparse.Action) -> Any:
         if action.default is None:
             return None
         raise ValueError
-    if key == "use_cuda" or action.type is bool or action.nargs == 0:
+    if _is_boolean(key, action):
         return _boolean(value)
     if action.nargs == "+":
         words = (
@@ -315,6 +315,17 @@ def _typed(key: str, value: Any, action: argparse.Action) -> Any:
     if key == "ps_port":
         return "0" if value == "auto" else str(int(value))
     return action.type(value) if callable(action.type) else str(value)
+
+
+def _kind(key: str, action: argparse.Action) -> str:
+    """The name of the type that a key's value must have."""
+    if _is_boolean(key, action):
+        return "bool"
+    return str(getattr(action.type, "__name__", "str"))
+
+
+def _is_boolean(key: str, action: argparse.Action) -> bool:
+    return key == "use_cuda" or action.type is bool or action.nargs == 0
 
 
 def _boolean(value: Any) -> bool:

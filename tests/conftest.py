@@ -50,6 +50,7 @@ worker_ips:
 job_conf:
   - job_name: tiny
   - log_path: {tmp_path}
+  - time_stamp: logs
   - method: fedavg
   - data_set: femnist
   - data_dir: {tiny_femnist}

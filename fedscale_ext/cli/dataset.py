@@ -65,6 +65,8 @@ def list_(
          entry.title) for entry in KNOWN
     ]  # fmt: skip
     print_table(out, ["data set", "classes", "shape", "clients", "what it is"], known)
+    out.print("\nReal data: fedscale dataset import SOURCE --data-set NAME [--name OWN_NAME] (npz, LEAF json, parquet,")
+    out.print("folders). Generated handwriting: fedscale dataset synthesize femnist.")
     there = []
     for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
         found = read_description(path.parent)

@@ -11,7 +11,7 @@ def methods() -> None:
 
     A method is chosen by `method: NAME` in a configuration; NAME.KEY sets its hyperparameter.
 
-    Example: fedscale driver start quickstart --set method=fedtrans --set fedtrans.beta=3
+    Example: fedscale driver start quickstart --set method=fedtrans --set fedtrans.beta=0.01
     """
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.methods import method_class, method_names

@@ -70,13 +70,22 @@ def port(config: JobConfig) -> int:
 
 
 def place(config: JobConfig, last: Job | None, resume: bool) -> tuple[str, str]:
-    """``log_path`` and ``time_stamp`` of the job: those of its last run for ``resume``, else its own or new ones."""
+    """``log_path`` and ``time_stamp`` of the job: its own or new; for ``resume`` its newest checkpoint's."""
     if resume:
         if last is None:
             raise UserError(f"job {config.fedscale.job_name} has no earlier run to resume; start it without --resume")
-        return last.log_path, last.time_stamp
+        return last.log_path, _run_to_resume(last)
     stamp = config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
     return str(Path(config.fedscale.log_path).absolute()), stamp
+
+
+def _run_to_resume(last: Job) -> str:
+    """The job's run whose checkpoint is the newest: a later start that failed at once has none."""
+    found = [
+        (path.stat().st_mtime, path.parents[1].name)
+        for path in last.log_dir.parent.glob("*/checkpoints/checkpoint-*.safetensors")
+    ]
+    return max(found)[1] if found else last.time_stamp
 
 
 def environment(*, one_thread: bool) -> dict[str, str]:

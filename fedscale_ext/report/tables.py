@@ -140,7 +140,13 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
 def _lineage(value: Any) -> str:
     if value is None:
         return "–"
-    return ", ".join(f"{key}: {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{key} {_words(item)}" for key, item in value.items() if item not in (None, []))
+
+
+def _words(value: Any) -> str:
+    return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _cell(text: str) -> str:

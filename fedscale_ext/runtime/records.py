@@ -85,4 +85,4 @@ class JobRecords:
                 "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
             }
         )
-        return summary
+        return {**summary, "log_dir": str(job.log_dir)}

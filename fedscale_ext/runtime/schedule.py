@@ -13,17 +13,17 @@ from fedscale_ext.runtime.work import Task, WorkItem
 
 @dataclass(frozen=True)
 class Schedule:
-    """The work items that count, by client, with their clients' durations in virtual seconds."""
+    """The work items that count, by client, with their clients' durations in virtual seconds.
+
+    ``duration_s``: the round lasts until its last counted client is done; where all went offline,
+    until the last of them would have been.
+    """
 
     items: list[WorkItem]
     durations_s: np.ndarray
+    duration_s: float
     stragglers: int
     offline: int
-
-    @property
-    def duration_s(self) -> float:
-        """The round lasts until its last counted client is done."""
-        return float(self.durations_s.max(initial=0.0))
 
 
 def schedule_round(
@@ -64,6 +64,7 @@ def schedule_round(
     return Schedule(
         items=[items[i] for i in kept],
         durations_s=durations[kept],
+        duration_s=float((durations[kept] if kept else durations).max(initial=0.0)),
         stragglers=len(order) - len(kept),
         offline=int((~there).sum()),
     )

@@ -188,6 +188,16 @@ def test_name_in_use_and_stop_from_another_process(fedscale, state, write_conf):
     assert "is not running; it stopped" in done(fedscale("driver", "stop", "fake"))[1]
 
 
+def test_resume_takes_the_run_of_the_newest_checkpoint(fedscale, state, write_conf, tmp_path):
+    for stamp in ("first", "second"):  # the second one fails before it has a checkpoint
+        assert done(fedscale("driver", "start", write_conf(), f"--set=time_stamp={stamp}"))[0] == 0
+    kept = tmp_path / "out" / "logs" / "fake" / "first" / "checkpoints" / "checkpoint-000010.safetensors"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    assert done(fedscale("driver", "start", write_conf(), "--resume"))[0] == 0
+    assert "--time_stamp=first" in json.loads((state / "jobs" / "fake" / "job.json").read_text())["argv"]
+
+
 def test_resume_uses_the_last_runs_folder(fedscale, state, write_conf, tmp_path):
     code, _, err = done(fedscale("driver", "start", write_conf(), "--resume"))
     assert (code, err) == (2, "fedscale: job fake has no earlier run to resume; start it without --resume\n")

@@ -48,7 +48,7 @@ def test_a_job_that_stopped_early_or_tested_nobody():
 def test_models_are_listed():
     first, second = model_table(summary())
     assert (first["model"], first["MACs"], first["clients served"], first["from"]) == ("m0", "12", "31", "–")
-    assert second["from"] == "parent: m0, op: a|b"
+    assert second["from"] == "parent m0, op a|b"
 
 
 def test_markdown_is_two_tables_of_even_rows(tmp_path: Path):
@@ -56,7 +56,7 @@ def test_markdown_is_two_tables_of_even_rows(tmp_path: Path):
     text = path.read_text(encoding="utf-8")
     assert path.name == "summary.md" and text == markdown(summary())
     assert text.splitlines()[4] == "| data | femnist (GENERATED data, not real) |"
-    assert "| m1 | toy | 24 | 24 | 0.000 MB | 31 | parent: m0, op: a\\|b |" in text
+    assert "| m1 | toy | 24 | 24 | 0.000 MB | 31 | parent m0, op a\\|b |" in text
     for line in text.splitlines():
         if line.startswith("|"):
             assert line.replace("\\|", "").count("|") in (3, 8)

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from fedscale_ext import models
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.schedule import Schedule, schedule_round
+from fedscale_ext.runtime.work import Task, WorkItem
+
+
+class Online:
+    """Stands for an availability: who is online when it finishes, by position."""
+
+    def __init__(self, there: list[bool]):
+        self.there = np.array(there)
+
+    def online_at(self, devices: np.ndarray, times_s: np.ndarray) -> np.ndarray:
+        return self.there[devices]
+
+
+def schedule(latencies: list[float], collect: int, there: list[bool] | None = None, sizes: int = 50) -> Schedule:
+    pool = ModelPool()
+    spec = models.named_spec("cnn_small", (1, 28, 28), 62)
+    pool.add("m", spec, {})
+    count = len(latencies)
+    devices = Population(np.array(latencies), np.full(count, 1e9), Online(there) if there else None, "test")  # type: ignore[arg-type]
+    task = Task((1, 28, 28), 62, np.full(count, sizes), np.zeros(count), local_steps=2, batch_size=10)
+    items = [WorkItem(client, "m") for client in range(count, 0, -1)]
+    reference = models.cost(spec).forward_macs
+    return schedule_round(items, pool, devices, task, clock_s=5.0, collect=collect, reference_macs=reference)
+
+
+def test_the_fastest_count_in_the_order_of_clients_and_the_last_of_them_ends_the_round() -> None:
+    found = schedule([400.0, 100.0, 300.0, 200.0], collect=3)
+    assert [item.client for item in found.items] == [2, 3, 4]
+    assert found.durations_s == pytest.approx([6.0, 18.0, 12.0], rel=1e-3)
+    assert found.duration_s == pytest.approx(18.0, rel=1e-3)
+    assert (found.stragglers, found.offline) == (1, 0)
+
+
+def test_clients_that_go_offline_are_lost() -> None:
+    found = schedule([400.0, 100.0, 300.0], collect=3, there=[True, False, True])
+    assert [item.client for item in found.items] == [1, 3]
+    assert (found.stragglers, found.offline) == (0, 1)
+
+
+def test_the_clock_moves_on_when_all_go_offline() -> None:
+    found = schedule([400.0, 100.0], collect=2, there=[False, False])
+    assert not found.items
+    assert found.duration_s == pytest.approx(24.0, rel=1e-3)
+
+
+def test_small_clients_compute_less() -> None:
+    assert schedule([100.0], 1, sizes=5).duration_s == pytest.approx(schedule([100.0], 1).duration_s / 2, rel=1e-3)
