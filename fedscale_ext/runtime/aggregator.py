@@ -122,6 +122,7 @@ class MultiModelAggregator(Coordinator):
             while done < self.args.rounds and stopped is None:
                 done += 1
                 stopped = self._run_round(done)
+            self._report_dropped()
             return self.records.finish(stopped)
         except SystemExit:
             self.farewell_s = 0.0  # told to stop now: so are the executors
@@ -326,6 +327,14 @@ class MultiModelAggregator(Coordinator):
             local_steps=self.args.local_steps,
             batch_size=self.args.batch_size,
         )
+
+    def _report_dropped(self) -> None:
+        """Nothing is dropped without a word: messages that were refused, results that nobody awaited."""
+        if self.rejected_messages or self.board.dropped:
+            self.notice(
+                f"{self.rejected_messages} messages were refused and {self.board.dropped} results dropped; "
+                "the aggregator's log says why"
+            )
 
     def _ready(self) -> dict[str, Any]:
         kind = "generated" if self.data_info["generated"] else "real"

@@ -166,3 +166,21 @@ def test_13_an_update_that_nobody_asked_for_is_counted_and_dropped(
         summary = fedscale_ext.run(job_file, rounds=1)
     assert summary["clients"]["failed"] == {"not asked for": 2, "missing from its unit": 2}
     assert summary["clients"]["participations"] == 2
+
+
+def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedscale_ext.runtime.in_process import run_in_process
+
+    plain = MultiModelExecutor.train_unit
+
+    def twice(self: Any, header: dict, sections: dict) -> bytes:
+        answer = plain(self, header, sections)
+        if header["round"] == 1:
+            self._answer("upload_model", answer.replace(b'"unit":1,', b'"unit":9,'))
+        return answer
+
+    monkeypatch.setattr(MultiModelExecutor, "train_unit", twice)
+    monkeypatch.setattr("fedscale_ext.runtime.coordinator._PING_WAIT_S", 0.1)
+    said: list[dict[str, Any]] = []
+    run_in_process(load_config(job_file, ["rounds=1", "num_participants=2"]), said.append)
+    assert any("1 results dropped" in event.get("message", "") for event in said)
