@@ -59,7 +59,7 @@ def role(command: list[str]) -> str:
     rank = re.search(r"--this_rank[= ](\d+)", " ".join(command))
     if rank:
         return "aggregator" if rank[1] == "0" else f"executor {rank[1]}"
-    return Path(command[0]).name.split(" ")[0] if command else "?"
+    return Path(command[0]).name.split(" ")[0] if command else ""
 
 
 def run(command: list[str], *, env: Mapping[str, str], cwd: Path, log: Path, limit_s: float) -> Watched:
@@ -98,7 +98,7 @@ def _look(pid: int, found: dict[tuple[int, float], Seen]) -> None:
             with suppress(psutil.Error):
                 key = (process.pid, process.create_time())
                 seen = found.setdefault(key, Seen(process, ""))
-                seen.role = role(process.cmdline()) if time.time() - key[1] < 2 or not seen.role else seen.role
+                seen.role = role(process.cmdline()) or seen.role  # it changes when a process becomes a program
                 times = process.cpu_times()
                 seen.cpu_s = max(seen.cpu_s, times.user + times.system)
                 seen.peak_mb = max(seen.peak_mb, _peak_mb(process))

@@ -71,7 +71,7 @@ def main() -> None:
     watch.ended.set()
     watch.join()
     if code != 0:
-        raise SystemExit(f"`fedscale driver start` ended with exit code {code}")
+        raise SystemExit(code)  # the driver has said why
     records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     # a round's span here is from one line of metrics.jsonl to the next: wall_s and what lies between rounds
     spans = Spans(list(zip(watch.seen[:-2], watch.seen[1:-1], strict=True)))

@@ -67,8 +67,8 @@ def main() -> None:
         wait_for(port, processes[0])
         for rank in range(1, PROCESSES + 1):
             processes.append(subprocess.Popen([*python, "executor", *shared, f"--this_rank={rank}"], env=environment))
-        if processes[0].wait(_LIMIT_S) != 0:
-            raise SystemExit("upstream FedScale's aggregator failed")
+        if (code := processes[0].wait(_LIMIT_S)) != 0:
+            raise SystemExit(code)  # its traceback is in the output
         for executor in processes[1:]:
             executor.wait(60)
     finally:
