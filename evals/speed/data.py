@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evals.speed.workload import CLASSES, CLIENTS, SAMPLES, SHAPE
+from evals.speed.task import CLASSES, CLIENTS, SAMPLES, SHAPE
 from fedscale_ext.data.registry import normalisation
 from fedscale_ext.data.writer import LayoutWriter
 

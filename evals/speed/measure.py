@@ -11,7 +11,7 @@ from typing import Any
 from evals.speed import machine, monitor
 from evals.speed.peers import missing
 from evals.speed.rows import ROWS
-from evals.speed.workload import Task
+from evals.speed.task import Task
 
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 7200.0

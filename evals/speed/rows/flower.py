@@ -10,7 +10,8 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch.nn import functional
 
-from evals.speed.workload import BATCH, CLIENTS, PROCESSES, RATE, Spans, Task, checksum, module, samples, task
+from evals.speed.task import BATCH, CLIENTS, PROCESSES, RATE, Spans, Task, task
+from evals.speed.workload import checksum, module, samples
 
 WARM_UP = 1
 

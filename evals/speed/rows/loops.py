@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from evals.speed.workload import BATCH, Spans
+from evals.speed.task import BATCH, Spans
 
 _LIMIT_S = 3600.0  # for one round
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from evals.speed.workload import BATCH, CLIENTS, PROCESSES, RATE, STEPS, Spans, Task, task
+from evals.speed.task import BATCH, CLIENTS, PROCESSES, RATE, STEPS, Spans, Task, task
 
 JOB = "speed"
 _LOOK_S = 0.02

@@ -20,7 +20,8 @@ from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
 from torch.nn import functional
 
-from evals.speed.workload import BATCH, CLIENTS, RATE, Spans, checksum, module, samples, task
+from evals.speed.task import BATCH, CLIENTS, RATE, Spans, task
+from evals.speed.workload import checksum, module, samples
 
 WARM_UP = 1
 

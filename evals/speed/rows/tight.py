@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from evals.speed.rows import loops
-from evals.speed.workload import PROCESSES, RATE, checksum, module, samples, task
+from evals.speed.task import PROCESSES, RATE, task
+from evals.speed.workload import checksum, module, samples
 
 WARM_UP = 1
 

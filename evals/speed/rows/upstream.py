@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from evals.speed.workload import BATCH, CLIENTS, PROCESSES, RATE, STEPS, Spans, Task, task
+from evals.speed.task import BATCH, CLIENTS, PROCESSES, RATE, STEPS, Spans, Task, task
 
 JOB = "upstream"
 _STARTS_S = 120.0

@@ -12,7 +12,8 @@ import sys
 
 from torch import Tensor, nn
 
-from evals.speed.workload import CLASSES, SHAPE, module
+from evals.speed.task import CLASSES, SHAPE
+from evals.speed.workload import module
 from fedscale_ext import compat
 
 FILES = {
