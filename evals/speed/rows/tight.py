@@ -22,8 +22,8 @@ class Tight:
         self.weights = loops.flat(model)
         places = iter(loops.slices(loops.tensors(model)))
         trained = sum(parameter.numel() for parameter in model.parameters())
-        self.gradient = torch.zeros(trained)
         self.trained = self.weights[:trained]
+        self.gradient = torch.zeros_like(self.trained)
         for parameter in model.parameters():
             place = next(places)
             parameter.data = self.weights[place].view_as(parameter)
