@@ -71,7 +71,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def compare(given: argparse.Namespace, out: Console, command: str) -> None:
-    """Measure what is not measured yet, print and write the table after each repetition's end."""
+    """Measure what is not measured yet, then print and write the table."""
     path = given.work / "results.jsonl"
     if not given.resume:
         results.start_anew(path)

@@ -89,7 +89,7 @@ def remarks(lines: list[dict[str, Any]], model: str, rows: list[str]) -> list[st
         said.append(
             f"our job: first round begins {middle['first_round_s']:.1f} s after the command, all of it takes "
             f"{middle['total_s']:.1f} s ({good[0]['rounds'] + 2} rounds, two of them with tests), "
-            f"{middle['between_rounds_s']:.3f} s between two rounds are not in s/round; peaks: {each}"
+            f"{max(0.0, middle['between_rounds_s']):.3f} s between two rounds are not in s/round; peaks: {each}"
         )
     for row in rows:
         for repetition, line in sorted(select(lines, model, row).items()):
