@@ -1,6 +1,6 @@
 """The configuration keys that this package adds to FedScale's, in one place."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,7 +29,14 @@ class JobKeys(BaseModel):
     test_split: float = Field(
         0.2, ge=0, lt=1, description="share of a client's samples held out where the data has no test.csv"
     )
-    unit_size: int = Field(5, ge=1, description="work items handed to an executor at once")
+    unit_size: int = Field(5, ge=1, description="clients handed to an executor at once, where they train one by one")
+    cohort_size: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
+        "auto",
+        description="clients of one model that train side by side; 1: one by one; auto: what is measured fastest",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of the clients' forward passes; bfloat16 by autocast, weights stay float32"
+    )
     client_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the clients' SGD")
     client_weight_decay: float = Field(5e-4, ge=0, description="weight decay of the clients' SGD")
     prox_mu: float = Field(0.0, ge=0, description="FedProx term added to the objective of any method")

@@ -63,6 +63,7 @@ job_conf:
   - filter_less: 0
   - overcommitment: 1.0
   - unit_size: 2
+  - cohort_size: 1
   - use_cuda: False
   - ps_port: 0
 """,

@@ -1,5 +1,6 @@
 """FedAvg (McMahan et al. 2017, Algorithm 1): one model, averaged with the clients' numbers of samples."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,8 +9,7 @@ import numpy as np
 from fedscale_ext import models
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
-from fedscale_ext.runtime.work import EvaluationPlan, Task, Update, WorkItem
-from fedscale_ext.submodels.mean import count_mean
+from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,9 @@ class FedAvgAggregator(MultiModelAggregator):
         """S_t trains w_t."""
         return [WorkItem(int(client), "global") for client in participants]
 
-    def aggregate(self, round: int, updates: list[Update]) -> None:
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """w_{t+1} = sum over clients of n_k / n w^k_{t+1} (FedScale weighs all clients alike)."""
-        mean = count_mean(self.pool["global"].state, ((update.state, None, update.samples) for update in updates))
-        self.pool.update("global", mean)
+        self.pool.update("global", means["global"])
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Every client is served the global model."""

@@ -1,5 +1,6 @@
 """FedYogi (Reddi et al., ICLR 2021, Algorithm 2): FedAvg with an adaptive server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,8 +12,7 @@ from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.server_optimizer import ServerOptimizer
 from fedscale_ext.models import parameter_names
 from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.work import Task, Update
-from fedscale_ext.submodels import count_mean
+from fedscale_ext.runtime.work import State, Task, Update
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,10 @@ class FedYogiAggregator(FedAvgAggregator):
         p = self.params
         self.optimizer = ServerOptimizer("yogi", p.eta, p.tau, p.beta, p.beta2)
 
-    def aggregate(self, round: int, updates: list[Update]) -> None:
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Yogi on the parameters, the weighted mean for buffers."""
         model = self.pool["global"]
-        mean = count_mean(model.state, ((update.state, None, update.samples) for update in updates))
-        self.pool.update("global", self.optimizer.step(model.state, mean, parameter_names(model.spec)))
+        self.pool.update("global", self.optimizer.step(model.state, means["global"], parameter_names(model.spec)))
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """The moments."""

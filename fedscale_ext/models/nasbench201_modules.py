@@ -53,21 +53,28 @@ class Cell(nn.Module):
                 self.add_module(edge_name(*edge), Keep(channels, width, pool, adapter and edge[0] == 0))
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        nodes, active = [x], {}  # active: ReLU of a node, computed once for all its convolutions
+        nodes: list[Tensor | None] = [x]
+        active: dict[int, Tensor] = {}  # ReLU of a node, computed once for all its convolutions
         for target in (1, 2, 3):
-            total = None
+            total: Tensor | None = None
             for source in range(target):
                 edge = self._modules.get(edge_name(source, target))
                 if edge is None:
                     continue
-                value = nodes[source]
+                value = self._value(nodes, source)
                 if (source, target) in self.convs:
                     if source not in active:
                         active[source] = functional.relu(value)
                     value = active[source]
                 total = edge(value) if total is None else total + edge(value)
-            nodes.append(x.new_zeros(x.shape[0], self.width, *x.shape[2:]) if total is None else total)
-        return nodes[3]
+            nodes.append(total)
+        return self._value(nodes, 3)
+
+    def _value(self, nodes: list[Tensor | None], node: int) -> Tensor:
+        """A node's value: zero, made only where somebody reads it, when no edge leads to it."""
+        value, x = nodes[node], nodes[0]
+        assert x is not None
+        return x.new_zeros(x.shape[0], self.width, *x.shape[2:]) if value is None else value
 
 
 class Reduction(nn.Module):

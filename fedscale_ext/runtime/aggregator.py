@@ -5,6 +5,8 @@ import logging
 import math
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,14 +25,17 @@ from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population, load_population
 from fedscale_ext.population.selection import select
-from fedscale_ext.runtime import events, resume, wire
+from fedscale_ext.runtime import calibration, events, resume, wire
 from fedscale_ext.runtime.board import Unit
-from fedscale_ext.runtime.checks import Rejected, checked_update
+from fedscale_ext.runtime.calibration import CohortSizes, candidates
+from fedscale_ext.runtime.collect import Collector
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.evaluation import COLUMNS, gather, pairs_to_test
 from fedscale_ext.runtime.records import JobRecords
 from fedscale_ext.runtime.schedule import Schedule, schedule_round
-from fedscale_ext.runtime.work import Evaluation, EvaluationPlan, RoundRecord, Task, Update, WorkItem
+from fedscale_ext.runtime.stopwatch import Stopwatch
+from fedscale_ext.runtime.units import plan_units
+from fedscale_ext.runtime.work import Evaluation, EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
 
 
@@ -43,6 +48,9 @@ class MultiModelAggregator(Coordinator):
     """
 
     Params: ClassVar[type]
+    #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
+    #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
+    reduces: ClassVar[bool] = True
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params = make_params(self.Params, config)
@@ -51,6 +59,7 @@ class MultiModelAggregator(Coordinator):
         drop_events(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator"))
         super().__init__(config, emit)
         self.seed = config.job.seed
+        self.watch = Stopwatch()
         self.log_dir = Path(aggregator_logging.logDir).parent
         self.history: list[RoundRecord] = []
         self._internals: dict[str, Any] = {}
@@ -65,8 +74,21 @@ class MultiModelAggregator(Coordinator):
         """What each participant trains; called before the virtual clock decides who counts."""
         raise NotImplementedError
 
-    def aggregate(self, round: int, updates: list[Update]) -> None:
-        """Turn the round's checked updates, sorted by client, into new server state."""
+    def weight(self, item: WorkItem) -> float:
+        """Weight of a client's state in the mean of its model; its number of samples by default (FedAvg)."""
+        return float(self.task.train_sizes[item.client - 1])
+
+    def collect(self, round: int, update: Update, state: State) -> None:
+        """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
+        depends on the plan alone. The state is not kept for :meth:`aggregate`."""
+        raise NotImplementedError
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Turn the round's checked updates, sorted by client, into new server state.
+
+        ``means``: by model key, the weighted mean of the states of those who trained it, for each
+        model that somebody trained; empty where ``reduces`` is False.
+        """
         raise NotImplementedError
 
     def evolve(self, round: int) -> None:
@@ -113,6 +135,16 @@ class MultiModelAggregator(Coordinator):
             info = self.wait_for_executors()
             self.task = self._task(info.data, info.train_sizes, info.test_sizes)
             self.data_info = {**info.data, "digest": info.digest}
+            self.device_type = info.device
+            self.cohort_sizes = CohortSizes(
+                {
+                    "device": info.device_name,
+                    "torch": info.versions["torch"],
+                    "batch": self.args.batch_size,
+                    "precision": self.config.job.precision,
+                    "sizes": candidates(info.device, self.args.num_participants),
+                }
+            )
             self.init_model()
             self.records = JobRecords(self)
             done = resume.load_job(self) if self.config.job.resume else 0
@@ -174,33 +206,44 @@ class MultiModelAggregator(Coordinator):
         self.round = number
         began = time.monotonic()
         self._internals = {}
-        selected, offered = self._select(number)
-        schedule = schedule_round(
-            self.assign(number, selected),
-            self.pool,
-            self.population,
-            self.task,
-            clock_s=self.global_virtual_clock,
-            collect=self.args.num_participants,
-            reference_macs=self.config.job.reference_macs,
-        )
-        updates, failed = self._train(number, schedule)
+        self._executor_seconds: Counter[str] = Counter()
+        with self.watch("select"):
+            selected, offered = self._select(number)
+        with self.watch("assign"):
+            items = self.assign(number, selected)
+        with self.watch("schedule"):
+            schedule = schedule_round(
+                items,
+                self.pool,
+                self.population,
+                self.task,
+                clock_s=self.global_virtual_clock,
+                collect=self.args.num_participants,
+                reference_macs=self.config.job.reference_macs,
+            )
+        updates, means, failed = self._train(number, schedule)
         self.round_duration = schedule.duration_s
         self.global_virtual_clock += schedule.duration_s
         record = self._round_record(number, schedule, updates, failed, len(selected), offered)
         if updates:
-            self.aggregate(number, updates)
-            self.evolve(number)
+            with self.watch("aggregate"):
+                self.aggregate(number, updates, means)
+            with self.watch("evolve"):
+                self.evolve(number)
         reason = self.finished(number)
         last = number == self.args.rounds or reason is not None
         if last or number == 1 or number % self.args.eval_interval == 0:
-            record.evaluation = self._evaluate(number)
+            with self.watch("evaluate"):
+                record.evaluation = self._evaluate(number)
         record.models = len(self.pool)
         record.wall_s = time.monotonic() - began
+        record.seconds = self.watch.read()
+        record.executor_seconds = dict(self._executor_seconds)
         self.history.append(record)
-        self.records.round(record, self._internals)
-        if last or number % self.config.job.checkpoint_interval == 0:
-            resume.save_job(self, number)
+        with self.watch("record"):
+            self.records.round(record, self._internals)
+            if last or number % self.config.job.checkpoint_interval == 0:
+                resume.save_job(self, number)
         if reason is not None:
             self.notice(f"stopped after round {number}: {reason}")
         return reason
@@ -221,52 +264,71 @@ class MultiModelAggregator(Coordinator):
         rng = stream(self.seed, self.args.sample_seed, number, "select")
         return select(online, wanted, rng), int(online.sum())
 
-    def _train(self, number: int, schedule: Schedule) -> tuple[list[Update], Counter[str]]:
-        units = self._train_units(schedule)
-        items = {item.client: item for item in schedule.items}
-        updates: list[Update] = []
-        failed: Counter[str] = Counter()
-        for header, sections in self.run_units(units):
-            for place, result in enumerate(header["results"]):
-                item = items.pop(result["client"], None)
-                if item is None:
-                    failed["not asked for"] += 1
-                    continue
-                model = self.pool[item.model].state
-                try:
-                    updates.append(checked_update(number, item, result, sections.get(str(place)), self.task, model))
-                except Rejected as reason:
-                    failed[str(reason)] += 1
-                    logging.warning(f"round {number}: update of client {item.client} dropped: {reason}")
-        failed["missing from its unit"] += len(items)
-        failed += Counter()  # drops the zero
+    def _train(self, number: int, schedule: Schedule) -> tuple[list[Update], dict[str, State], Counter[str]]:
+        sizes = self._cohort_sizes(schedule.items)
+        planned = plan_units(schedule.items, self.pool, self.task, sizes.__getitem__, self.config.job.unit_size)
+        units = [self._train_unit(items, sizes[items[0].model]) for items in planned]
+        keep = None if self.reduces else partial(self.collect, number)
+        collector = Collector(number, schedule.items, self.pool, self.task, self.weight, keep)
+        results = zip(planned, self.run_units(units), strict=True)
+        while True:
+            with self.watch("train"):  # the wait for the next unit's result
+                taken = next(results, None)
+            if taken is None:
+                break
+            items, (header, sections) = taken
+            self._note_seconds(header)
+            with self.watch("collect"):
+                collector.take(items, header, sections)
+        updates, means = collector.close()
         if schedule.items and not updates:
-            raise UserError(f"round {number}: every client failed, first: {next(iter(failed))}; see the executors' log")
-        return sorted(updates, key=lambda update: update.client), failed
+            first = next(iter(collector.failed))
+            raise UserError(f"round {number}: every client failed, first: {first}; see the executors' log")
+        return updates, means, collector.failed
 
-    def _train_units(self, schedule: Schedule) -> list[Unit]:
-        """Units of clients of one model, the costliest first; the number of executors plays no part."""
-        by_model: dict[str, list[WorkItem]] = {}
-        for item in schedule.items:
-            by_model.setdefault(item.model, []).append(item)
-        size = self.config.job.unit_size
-        chunks = [
-            (key, group[start : start + size])
-            for key, group in by_model.items()
-            for start in range(0, len(group), size)
-        ]
-        chunks.sort(key=lambda chunk: -self.pool[chunk[0]].cost.forward_macs * len(chunk[1]))
-        return [
+    def _train_unit(self, items: Sequence[WorkItem], cohort: int) -> Unit:
+        return self.make_unit(
+            commons.CLIENT_TRAIN,
+            [items[0].model],
+            learning_rate=self.learning_rate(self.round),
+            cohort=cohort,
+            sum=self.reduces,
+            items=[
+                {
+                    "client": item.client,
+                    "model": item.model,
+                    "objective": dict(item.objective),
+                    "weight": self.weight(item),
+                }
+                for item in items
+            ],
+        )
+
+    def _cohort_sizes(self, items: Sequence[WorkItem]) -> dict[str, int]:
+        """How many clients train side by side, by model key; measured for a model that is new here."""
+        keys = sorted({item.model for item in items})
+        fixed = self.config.job.cohort_size
+        if fixed != "auto":
+            return dict.fromkeys(keys, fixed)
+        possible = candidates(self.device_type, self.args.num_participants)
+        new = [key for key in keys if self.cohort_sizes.size(self.pool[key].spec) is None]
+        units = [
             self.make_unit(
-                commons.CLIENT_TRAIN,
-                [key],
-                learning_rate=self.learning_rate(self.round),
-                items=[
-                    {"client": item.client, "model": item.model, "objective": dict(item.objective)} for item in group
-                ],
+                calibration.EVENT, [key], model=key, sizes=possible, learning_rate=self.learning_rate(self.round)
             )
-            for key, group in chunks
+            for key in new
         ]
+        for key, (header, _) in zip(new, self.run_units(units), strict=True):
+            size = self.cohort_sizes.choose(self.pool[key].spec, dict(header["seconds_by_size"]))
+            logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
+        return {key: self.cohort_sizes.size(self.pool[key].spec) or 1 for key in keys}
+
+    def _note_seconds(self, header: Mapping[str, Any]) -> None:
+        """Where an executor's time went, as it says itself: for the profile, nothing depends on it."""
+        seconds = header.get("seconds")
+        if isinstance(seconds, dict):
+            own = {kind: spent for kind, spent in seconds.items() if isinstance(spent, int | float)}
+            self._executor_seconds.update(own)
 
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
@@ -278,7 +340,8 @@ class MultiModelAggregator(Coordinator):
         pieces = pairs_to_test(plan, self.task)
         units = [self.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
         figures: dict[tuple[str, int], np.ndarray] = {}
-        for (key, clients), (_, sections) in zip(pieces, self.run_units(units), strict=True):
+        for (key, clients), (header, sections) in zip(pieces, self.run_units(units), strict=True):
+            self._note_seconds(header)
             columns = wire.bytes_to_tensors(sections["figures"])
             rows = np.stack([columns[name].numpy() for name in COLUMNS], axis=1)
             figures.update({(key, client): row for client, row in zip(clients, rows, strict=True)})

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,24 +33,33 @@ class Board:
         self._closed = False
         self.dropped = 0  # results that were late, repeated or never asked for
 
-    def run(self, units: Sequence[Unit], timeout_s: float) -> list[Any]:
-        """Results of ``units`` in their order; raises BoardTimeout when none came for ``timeout_s``."""
+    def run(self, units: Sequence[Unit], timeout_s: float) -> Iterator[Any]:
+        """Results of ``units`` in their order, each as soon as it and all before it are there.
+
+        Raises BoardTimeout when none came for ``timeout_s``.
+        """
         with self._changed:
             self._open.extend(units)
             self._changed.notify_all()
-            wanted = [unit.id for unit in units]
-            done = 0
+        missing = {unit.id for unit in units}
+        for unit in units:
+            yield self._await(unit.id, missing, timeout_s)
+
+    def _await(self, unit: int, missing: set[int], timeout_s: float) -> Any:
+        """The result of ``unit``; any other one of ``missing`` that comes in starts the wait anew."""
+        with self._changed:
+            left = len(missing - self._results.keys())
             deadline = time.monotonic() + timeout_s
-            while True:
-                finished = sum(unit in self._results for unit in wanted)
-                if finished == len(wanted):
-                    return [self._results.pop(unit) for unit in wanted]
+            while unit not in self._results:
                 if self._closed:
                     raise BoardTimeout("the board was closed while units were missing")
-                if finished > done:
-                    done, deadline = finished, time.monotonic() + timeout_s
+                now = len(missing - self._results.keys())
+                if now < left:
+                    left, deadline = now, time.monotonic() + timeout_s
                 if not self._changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
-                    raise BoardTimeout(self._awaited(timeout_s, wanted))
+                    raise BoardTimeout(self._awaited(timeout_s, missing))
+            missing.discard(unit)
+            return self._results.pop(unit)
 
     def take(self, executor: str, timeout_s: float) -> Unit | None:
         """The next unit for an executor, waiting for one up to ``timeout_s``; None if there was none."""
@@ -93,8 +102,8 @@ class Board:
         """Whether executors are to shut down."""
         return self._closed
 
-    def _awaited(self, timeout_s: float, wanted: Sequence[int]) -> str:
+    def _awaited(self, timeout_s: float, wanted: set[int]) -> str:
         held = {holder for holder, unit in self._taken.values()}
         by = f"held by executor {', '.join(sorted(held))}" if held else "taken by no executor"
-        missing = sum(unit not in self._results for unit in wanted)
-        return f"no work unit was finished within {timeout_s:g} s; {missing} of {len(wanted)} are missing, {by}"
+        missing = len(wanted - self._results.keys())
+        return f"no work unit was finished within {timeout_s:g} s; {missing} are missing, {by}"

@@ -13,38 +13,39 @@ class Rejected(Exception):
     """A client's result that does not count; the message is its reason."""
 
 
-def checked_update(
-    round: int, item: WorkItem, result: dict[str, Any], section: bytes | None, task: Task, reference: State
-) -> Update:
-    """The update in a client's result: raises Rejected unless it is one of the model that was handed out.
-
-    ``result`` holds the client's figures and ``section`` its state as they came over the wire;
-    ``reference`` is the state that it was sent.
-    """
+def checked_figures(round: int, item: WorkItem, result: dict[str, Any], task: Task) -> Update:
+    """The update in a client's result, ``result`` as it came over the wire: raises Rejected for one that
+    failed or whose figures cannot be right."""
     if "failed" in result:
         raise Rejected(str(result["failed"]))
-    if section is None:
-        raise Rejected("it came without a state")
     samples = int(task.train_sizes[item.client - 1])
-    try:
-        state = wire.bytes_to_tensors(section)
-    except wire.WireError as error:
-        raise Rejected(str(error)) from None
-    most = task.local_steps * min(task.batch_size, samples)
-    fault = fault_in_counts(result, samples, most) or fault_in_state(state, reference)
+    fault = fault_in_counts(result, samples, task.local_steps * min(task.batch_size, samples))
     if fault is not None:
         raise Rejected(fault)
     return Update(
         item=item,
         round=round,
         attempt=1,
-        state=state,
         samples=samples,
         trained=result["trained"],
         steps=result["steps"],
         loss=float(result["loss"]),
         utility=float(result["utility"]),
     )
+
+
+def checked_state(section: bytes | None, reference: State) -> State:
+    """The state in a section: raises Rejected unless it has the reference's names, shapes and dtypes and is finite."""
+    if section is None:
+        raise Rejected("it came without a state")
+    try:
+        state = wire.bytes_to_tensors(section)
+    except wire.WireError as error:
+        raise Rejected(str(error)) from None
+    fault = fault_in_state(state, reference)
+    if fault is not None:
+        raise Rejected(fault)
+    return state
 
 
 def fault_in_state(state: State, reference: State) -> str | None:

@@ -4,7 +4,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +34,7 @@ class ExecutorInfo:
     digest: str
     data: dict[str, Any]
     device: str
+    device_name: str
     versions: dict[str, str]
     train_sizes: np.ndarray
     test_sizes: np.ndarray
@@ -123,10 +124,10 @@ class Coordinator(Aggregator):
         with self._changed:
             self._changed.notify_all()
 
-    def run_units(self, units: Sequence[Unit]) -> list[Any]:
-        """Have the executors do the units; their (header, sections) in the units' order."""
+    def run_units(self, units: Sequence[Unit]) -> Iterator[Any]:
+        """Have the executors do the units; their (header, sections) in the units' order, as they come."""
         try:
-            return self.board.run(units, self.config.job.unit_timeout_s)
+            yield from self.board.run(units, self.config.job.unit_timeout_s)
         except BoardTimeout as error:
             raise UserError(f"round {self.round}: {error}; raise unit_timeout_s if executors are only slow") from None
 
@@ -145,6 +146,7 @@ class Coordinator(Aggregator):
                 digest=str(header["digest"]),
                 data=dict(header["data"]),
                 device=str(header["device"]),
+                device_name=str(header["device_name"]),
                 versions=dict(header["versions"]),
                 train_sizes=sizes["train"].numpy(),
                 test_sizes=sizes["test"].numpy(),

@@ -1,9 +1,9 @@
 """The executor: keeps data and models resident, trains and tests the units that it is handed."""
 
-import logging
 import platform
 import time
 from argparse import Namespace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import fedscale.cloud.logger.executor_logging as executor_logging
@@ -15,17 +15,16 @@ from fedscale.cloud.channels import job_api_pb2
 from fedscale.cloud.channels.channel_context import ClientConnections
 from fedscale.cloud.execution.executor import Executor
 from overrides import overrides
-from torch import nn
 
-from fedscale_ext import models
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data import store
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
-from fedscale_ext.runtime.training import ClientSamples, MultiModelClient
-from fedscale_ext.runtime.work import State
-from fedscale_ext.streams import stream
+from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime.stopwatch import Stopwatch
+from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.runtime.unit_work import UnitWork
+from fedscale_ext.runtime.workbench import Workbench
+
+UnitResult = tuple[dict[str, Any], dict[str, bytes]]
 
 _REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
 _CONNECT_PAUSE_S = 0.2  # between two attempts to reach an aggregator that is still starting
@@ -50,8 +49,8 @@ class MultiModelExecutor(Executor):
         self.wandb = None
         self.device = _device(args)
         self.round = 0
-        self._modules: dict[ModelSpec, nn.Module] = {}
-        self._states: dict[str, tuple[int, ModelSpec, State]] = {}
+        self.watch = Stopwatch()
+        self.bench = Workbench(self.device, config.job.precision)
 
     @overrides
     def setup_env(self) -> None:
@@ -70,6 +69,9 @@ class MultiModelExecutor(Executor):
             test_split=self.config.job.test_split,
             seed=self.config.job.seed,
         )
+        self.work = UnitWork(
+            data, self.bench, self.get_client_trainer, self._client_conf, self.training_handler, self.watch
+        )
         return data, data
 
     @overrides
@@ -78,6 +80,7 @@ class MultiModelExecutor(Executor):
         data = self.training_sets
         header = {
             "device": str(self.device),
+            "device_name": _device_name(self.device),
             "host": platform.node(),
             "versions": {"torch": torch.__version__, "numpy": np.__version__},
             "digest": data.digest,
@@ -133,79 +136,56 @@ class MultiModelExecutor(Executor):
             raise ConnectionError(f"the aggregator does not answer any more: {error.details()}") from None
 
     def _work(self) -> None:
-        reply = self.client_ping()
+        reply = self._ask()
         while not self.received_stop_request:
             if reply.event == commons.CLIENT_TRAIN:
-                reply = self._answer(commons.UPLOAD_MODEL, self.train_unit(*wire.unpack(reply.data)))
+                reply = self._answer(reply, commons.UPLOAD_MODEL, self.work.train)
             elif reply.event == commons.MODEL_TEST:
-                reply = self._answer(commons.MODEL_TEST, self.test_unit(*wire.unpack(reply.data)))
+                reply = self._answer(reply, commons.MODEL_TEST, lambda unit: self.work.test(unit, self.args.test_bsz))
+            elif reply.event == calibration.EVENT:
+                reply = self._answer(reply, calibration.EVENT, self.work.calibrate)
             elif reply.event == commons.SHUT_DOWN:
                 self.Stop()
             else:
-                reply = self.client_ping()
+                reply = self._ask()
 
-    def _answer(self, event: str, result: bytes) -> Any:
-        return self.aggregator_communicator.stub.CLIENT_EXECUTE_COMPLETION(
-            job_api_pb2.CompleteRequest(
-                client_id=self.executor_id, executor_id=self.executor_id, event=event, status=True, data_result=result
-            ),
-            timeout=_REPLY_S,
-        )
+    def _ask(self) -> Any:
+        with self.watch("waiting"):
+            return self.client_ping()
 
-    def train_unit(self, header: dict[str, Any], sections: dict[str, bytes]) -> bytes:
-        """Train the unit's work items one after another; a client that raises is reported, not fatal."""
-        self._keep_states(header, sections)
+    def _answer(self, reply: Any, event: str, do: Callable[[dict[str, Any]], UnitResult]) -> Any:
+        """Do the unit in a reply and hand in its result; the answer to that brings the next one."""
+        with self.watch("wire"):
+            header, sections = wire.unpack(reply.data)
+            self.bench.keep(header, sections)
         self.round = header["round"]
-        results, states = [], {}
-        for place, item in enumerate(header["items"]):
-            try:
-                result = self.training_handler(item["client"], self._client_conf(header, item), item["model"])
-            except Exception as error:
-                logging.exception(f"executor {self.executor_id}: client {item['client']} failed")
-                results.append({"client": item["client"], "failed": f"{type(error).__name__}: {error}"})
-                continue
-            states[str(place)] = wire.tensors_to_bytes(result["update_weight"])
-            results.append(
-                {
-                    "client": item["client"],
-                    "samples": int(self.training_sets.train_sizes[item["client"] - 1]),
-                    "trained": result["trained_size"],
-                    "steps": self.config.fedscale.local_steps,
-                    "loss": result["moving_loss"],
-                    "utility": result["utility"],
-                }
+        result, parts = do(header)
+        with self.watch("wire"):
+            own = {name: header[name] for name in ("unit", "round", "attempt")}
+            message = wire.pack({**own, **result, "seconds": self.watch.read()}, parts)
+        with self.watch("waiting"):
+            return self.aggregator_communicator.stub.CLIENT_EXECUTE_COMPLETION(
+                job_api_pb2.CompleteRequest(
+                    client_id=self.executor_id,
+                    executor_id=self.executor_id,
+                    event=event,
+                    status=True,
+                    data_result=message,
+                ),
+                timeout=_REPLY_S,
             )
-        return wire.pack(
-            {"unit": header["unit"], "round": header["round"], "attempt": header["attempt"], "results": results}, states
-        )
-
-    def test_unit(self, header: dict[str, Any], sections: dict[str, bytes]) -> bytes:
-        """Test the unit's model on the test samples of the unit's clients."""
-        self._keep_states(header, sections)
-        module = self._module(header["model"])
-        figures = test_clients(module, self.testing_sets, header["clients"], self.args.test_bsz, self.device)
-        columns = {name: torch.from_numpy(np.ascontiguousarray(figures[:, i])) for i, name in enumerate(COLUMNS)}
-        return wire.pack(
-            {"unit": header["unit"], "round": header["round"], "attempt": header["attempt"]},
-            {"figures": wire.tensors_to_bytes(columns)},
-        )
 
     @overrides
     def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
         """Train the resident module of pool key ``model`` on one client's samples."""
-        module = self._module(model)
-        x, y = self.training_sets.tensors(self.training_sets.train_rows(client_id))
-        # layers that draw by themselves (dropout) draw from the client's own stream
-        torch.manual_seed(int(stream(conf.seed, conf.round, client_id, "layers").integers(2**62)))
-        samples = ClientSamples(x.to(self.device), y.to(self.device))
-        return self.get_client_trainer(conf).train(samples, module, conf)
+        return self.work.train_client(model, self.get_client_trainer(conf), conf)
 
     @overrides
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
         """The class that runs a client's steps; a method whose client differs overrides this."""
         return MultiModelClient(conf)
 
-    def _client_conf(self, header: dict[str, Any], item: dict[str, Any]) -> Namespace:
+    def _client_conf(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> Namespace:
         job = self.config.job.model_dump()
         return self.override_conf(
             {
@@ -218,23 +198,12 @@ class MultiModelExecutor(Executor):
             }
         )
 
-    def _keep_states(self, header: dict[str, Any], sections: dict[str, bytes]) -> None:
-        """Remember the states that came along; an older version of the same model is let go."""
-        for key, entry in header["models"].items():
-            if key in sections:
-                spec = ModelSpec.from_json(entry["spec"])
-                self._states[key] = entry["version"], spec, wire.bytes_to_tensors(sections[key])
-            elif self._states.get(key, (None,))[0] != entry["version"]:
-                raise wire.WireError(f"version {entry['version']} of model {key!r} was not sent to this executor")
 
-    def _module(self, key: str) -> nn.Module:
-        """The resident module of a model's spec, holding that model's state as it was sent."""
-        _, spec, state = self._states[key]
-        if spec not in self._modules:
-            self._modules[spec] = models.build(spec).to(self.device)
-        module = self._modules[spec]
-        module.load_state_dict(state)
-        return module
+def _device_name(device: torch.device) -> str:
+    """What the speed of training depends on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _device(args: Namespace) -> torch.device:

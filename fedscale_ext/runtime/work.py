@@ -47,7 +47,7 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client returned, already checked: finite, the model's names, shapes and dtypes.
+    """What a client returned beside its state, already checked.
 
     ``samples`` is the client's number of training samples (the weight in FedAvg), ``trained`` the
     number of samples that its steps saw, ``loss`` FedScale's moving training loss (EMA 0.2 over
@@ -57,7 +57,6 @@ class Update:
     item: WorkItem
     round: int
     attempt: int
-    state: State
     samples: int
     trained: int
     steps: int
@@ -136,3 +135,5 @@ class RoundRecord:
     download_bytes: int
     upload_bytes: int
     evaluation: Evaluation | None = None
+    seconds: dict[str, float] = field(default_factory=dict)  # the aggregator's wall time by phase
+    executor_seconds: dict[str, float] = field(default_factory=dict)  # summed over executors, by kind of work

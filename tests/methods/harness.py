@@ -13,6 +13,7 @@ from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 from fedscale_ext.streams import torch_stream
+from fedscale_ext.submodels import count_mean
 
 SHAPE, CLASSES = (1, 8, 8), 5
 
@@ -66,11 +67,33 @@ def updates_for(
         loss = losses if isinstance(losses, int | float) else losses[item.client]
         result.append(
             Update(
-                item=item, round=round, attempt=1, state=trained(made.pool[item.model].state, round, item.client),
+                item=item, round=round, attempt=1,
                 samples=int(made.task.train_sizes[item.client - 1]), trained=10, steps=2, loss=loss, utility=1.0,
             )
         )  # fmt: skip
     return result
+
+
+def trained_states(made: Any, round: int, updates: Sequence[Update]) -> dict[int, State]:
+    """The state that each client's training made, by client."""
+    return {update.client: trained(made.pool[update.item.model].state, round, update.client) for update in updates}
+
+
+def means_of(made: Any, round: int, updates: Sequence[Update]) -> dict[str, State]:
+    """What the runtime hands to aggregate beside the updates: each model's weighted mean."""
+    states = trained_states(made, round, updates)
+    return {
+        key: count_mean(
+            made.pool[key].state,
+            [(states[u.client], None, made.weight(u.item)) for u in updates if u.item.model == key],
+        )
+        for key in sorted({update.item.model for update in updates})
+    }
+
+
+def aggregate(made: Any, round: int, updates: list[Update]) -> None:
+    """The hook as the runtime calls it."""
+    made.aggregate(round, updates, means_of(made, round, updates))
 
 
 def play(made: Any, round: int, losses: Any = 1.0, participants: Sequence[int] | None = None) -> dict[str, Any]:
@@ -78,7 +101,7 @@ def play(made: Any, round: int, losses: Any = 1.0, participants: Sequence[int] |
     made._internals = {}
     clients = np.array(participants if participants is not None else range(1, made.task.num_clients + 1))
     items = made.assign(round, clients)
-    made.aggregate(round, updates_for(made, round, items, losses))
+    aggregate(made, round, updates_for(made, round, items, losses))
     made.evolve(round)
     return json.loads(json.dumps(plain(made._internals)))
 

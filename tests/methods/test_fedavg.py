@@ -10,13 +10,14 @@ from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.fedprox import FedProxAggregator
 from fedscale_ext.methods.fedyogi import FedYogiAggregator
 
-from .harness import equal, play, pool_states, server, updates_for
+from .harness import aggregate, equal, play, pool_states, server, trained_states, updates_for
 
 
-def weighted_mean(made, updates):
-    total = sum(update.samples for update in updates)
+def weighted_mean(made, states):
+    """By hand: w_k = 10 k, as the harness gives out samples."""
+    total = 10 * sum(states)
     names = models.parameter_names(made.pool["global"].spec)
-    return {name: sum(update.state[name].double() * update.samples for update in updates) / total for name in names}
+    return {name: sum(state[name].double() * 10 * c for c, state in states.items()) / total for name in names}
 
 
 def test_fedavg_weighs_clients_by_their_samples() -> None:
@@ -27,11 +28,12 @@ def test_fedavg_weighs_clients_by_their_samples() -> None:
     ]
     updates = updates_for(made, 1, items)
     assert [update.samples for update in updates] == [10, 30, 60]
-    made.aggregate(1, updates)
-    for name, value in weighted_mean(made, updates).items():
+    states = trained_states(made, 1, updates)
+    aggregate(made, 1, updates)
+    for name, value in weighted_mean(made, states).items():
         torch.testing.assert_close(made.pool["global"].state[name].double(), value, rtol=1e-6, atol=1e-7)
     # not what FedScale does (defect 8)
-    plain = torch.stack([update.state["stem.conv.weight"] for update in updates]).mean(0)
+    plain = torch.stack([state["stem.conv.weight"] for state in states.values()]).mean(0)
     assert not torch.allclose(made.pool["global"].state["stem.conv.weight"], plain)
 
 

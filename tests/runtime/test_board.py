@@ -21,7 +21,7 @@ def test_results_stand_in_the_order_of_the_units_whoever_did_them() -> None:
     threads = [threading.Thread(target=work, args=(board, f"{rank}", 3, results)) for rank in (1, 2)]
     for thread in threads:
         thread.start()
-    assert board.run([unit(number) for number in range(6)], 5.0) == list(results.values())
+    assert list(board.run([unit(number) for number in range(6)], 5.0)) == list(results.values())
     for thread in threads:
         thread.join()
 
@@ -30,8 +30,8 @@ def test_a_wait_without_results_ends_and_names_who_holds_what() -> None:
     board = Board()
     thread = threading.Thread(target=lambda: board.take("3", 5.0))
     thread.start()
-    with pytest.raises(BoardTimeout, match=r"2 of 2 are missing, held by executor 3"):
-        board.run([unit(1), unit(2)], 0.2)
+    with pytest.raises(BoardTimeout, match=r"2 are missing, held by executor 3"):
+        list(board.run([unit(1), unit(2)], 0.2))
     thread.join()
 
 

@@ -21,7 +21,8 @@ def result(log_dir: Path) -> dict[str, Any]:
     """What two runs must agree on: every round but its wall time, and the final models' exact weights."""
     rounds = [json.loads(line) for line in (log_dir / "metrics.jsonl").read_text().splitlines()]
     for entry in rounds:
-        del entry["wall_s"]
+        for name in ("wall_s", "seconds", "executor_seconds"):
+            del entry[name]
     models = {path.stem: load_model(path) for path in sorted((log_dir / "models").glob("*.safetensors"))}
     return {"rounds": rounds, "models": models}
 

@@ -6,7 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedscale_ext.runtime.training import ClientSamples, MultiModelClient, batches, moving_loss
+from fedscale_ext.runtime.outcome import moving_loss
+from fedscale_ext.runtime.samples import ClientSamples, batches
+from fedscale_ext.runtime.sgd import Sgd
+from fedscale_ext.runtime.training import MultiModelClient
 
 
 def conf(**changes: object) -> Namespace:
@@ -24,6 +27,7 @@ def conf(**changes: object) -> Namespace:
         "prox_mu": 0.0,
         "clip_norm": None,
         "loss_decay": 0.2,
+        "precision": "float32",
     }
     return Namespace(**{**values, **changes})
 
@@ -91,12 +95,12 @@ def test_the_prox_term_pulls_towards_the_global_model() -> None:
 
 
 def test_the_prox_gradient_is_mu_times_the_distance() -> None:
-    model, start = linear(), [torch.zeros(3, 6), torch.zeros(3)]
-    parameters = list(model.parameters())
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
-    MultiModelClient(conf())._shape_gradients(parameters, start, conf(prox_mu=0.5))
-    assert torch.equal(parameters[0].grad, 0.5 * parameters[0].detach())
+    origin = torch.tensor([1.0, 2.0])
+    sgd = Sgd(lr=0.1, momentum=0.0, weight_decay=0.0, mu=0.5, clip_norm=None)
+    steps = sgd.begin([origin])
+    moved = torch.tensor([3.0, -2.0])
+    steps.step([moved], [torch.zeros(2)])
+    torch.testing.assert_close(moved, torch.tensor([3.0 - 0.1 * 0.5 * 2.0, -2.0 + 0.1 * 0.5 * 4.0]))
 
 
 def test_gradients_are_clipped_to_the_norm() -> None:

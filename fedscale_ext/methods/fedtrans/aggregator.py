@@ -1,6 +1,7 @@
 """FedTrans (Zhu et al., MLSys 2024, Algorithm 1): a chain of models that grows while it trains."""
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
-from fedscale_ext.submodels import count_mean
 
 
 class FedTransAggregator(MultiModelAggregator):
@@ -55,15 +55,14 @@ class FedTransAggregator(MultiModelAggregator):
         self.record("compatible", {int(c): np.flatnonzero(allowed[c - 1]).tolist() for c in participants})
         return [WorkItem(int(client), f"m{k}") for client, k in zip(participants, chosen, strict=True)]
 
-    def aggregate(self, round: int, updates: list[Update]) -> None:
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Utilities (Eq 4), FedAvg per model, activeness and losses, soft aggregation (Eq 5)."""
         pool = list(self.pool)
         specs = [model.spec for model in pool]
         sims = model_aggregator.similarity_matrix(specs, self.lineages, self.params)
         self._update_utilities(updates, sims)
-        means = [self._mean(j, updates) for j in range(len(pool))]
-        self._note_progress(updates, pool[-1].state, means[-1])
-        averaged = [self._stepped(j, mean) for j, mean in enumerate(means)]
+        self._note_progress(updates, pool[-1].state, means.get(pool[-1].key))
+        averaged = [self._stepped(j, means.get(model.key)) for j, model in enumerate(pool)]
         shares = np.ones_like(sims) if self.params.similarity == "one" else sims
         mixing = []
         for j, model in enumerate(pool):
@@ -200,12 +199,6 @@ class FedTransAggregator(MultiModelAggregator):
         for name, values in (("losses", losses), ("standardised_losses", standard), ("assignments", trained)):
             self.record(name, dict(zip(clients.tolist(), values.tolist(), strict=True)))
         self.record("utilities", {int(client): self.utilities[client - 1].tolist() for client in clients})
-
-    def _mean(self, j: int, updates: list[Update]) -> State | None:
-        """FedAvg over the participants of model j; None where it had none."""
-        model = self.pool[f"m{j}"]
-        own = [(update.state, None, update.samples) for update in updates if update.item.model == model.key]
-        return count_mean(model.state, own) if own else None
 
     def _stepped(self, j: int, mean: State | None) -> State:
         """Model j after the server's optimiser (Fig 8); as it was without participants."""

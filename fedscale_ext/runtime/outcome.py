@@ -1,0 +1,33 @@
+"""What a client reports of its training, in FedScale's words."""
+
+import math
+from argparse import Namespace
+from typing import Any
+
+from torch import Tensor
+
+
+def moving_loss(losses: list[float], first_epoch: int, decay: float) -> float:
+    """FedScale's training loss: the first step's, then its moving average over the first epoch."""
+    average = losses[0]
+    for loss in losses[1:first_epoch]:
+        average = (1.0 - decay) * average + decay * loss
+    return average
+
+
+def result(conf: Namespace, samples: int, losses: Tensor, state: dict[str, Tensor]) -> dict[str, Any]:
+    """FedScale's result from the losses [steps, batch] that a client's steps saw."""
+    means = losses.mean(1).tolist()
+    if not all(map(math.isfinite, means)):
+        raise FloatingPointError(f"the loss is not finite from step {list(map(math.isfinite, means)).index(False)}")
+    unique = min(samples, conf.local_steps * conf.batch_size)
+    return {
+        "client_id": conf.client_id,
+        "moving_loss": moving_loss(means, max(1, samples // conf.batch_size), conf.loss_decay),
+        "trained_size": losses.numel(),
+        "steps": len(losses),
+        "success": len(losses) == conf.local_steps,
+        "utility": math.sqrt(losses[-1].square().mean().item()) * unique,
+        "update_weight": state,
+        "wall_duration": 0,
+    }

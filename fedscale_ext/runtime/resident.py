@@ -1,0 +1,154 @@
+"""Models that stay in an executor: built once per spec, their tensors overwritten for each client.
+
+:class:`Resident` is one module for clients one after another, :class:`Cohort` the same network for K
+clients at once. Both start from a :data:`State` and know what the trained state is.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.models.stacked import Mapped, Stacked
+from fedscale_ext.runtime.work import State
+
+_STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts training steps
+
+
+@dataclass(frozen=True)
+class Start:
+    """A state as a resident takes it: all floating entries in one vector, in its memory order."""
+
+    flat: Tensor
+    integers: State
+
+
+class Resident:
+    """A module whose floating parameters and buffers are views of one vector, so that a client starts by one copy.
+
+    ``channels_last``: convolution weights lie in memory as torch's channels_last format has them,
+    which lets the CPU's kernels run without reordering.
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device, *, channels_last: bool) -> None:
+        self.module = module.to(device)
+        tensors = module.state_dict(keep_vars=True)
+        self.floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+        self.integers = {name: tensor for name, tensor in tensors.items() if name not in self.floating}
+        first = next(iter(self.floating.values()))
+        self.flat = torch.empty(sum(map(torch.numel, self.floating.values())), dtype=first.dtype, device=device)
+        self._channels_last = channels_last
+        for tensor, place in zip(self.floating.values(), self._views(self.flat), strict=True):
+            place.copy_(tensor.detach())
+            tensor.data = place
+
+    def start(self, state: State) -> Start:
+        """``state`` (on any device) ready to be restored any number of times."""
+        flat = torch.empty_like(self.flat)
+        for name, place in zip(self.floating, self._views(flat), strict=True):
+            place.copy_(state[name])
+        return Start(flat, {name: state[name].to(self.flat.device) for name in self.integers})
+
+    def restore(self, start: Start) -> None:
+        """Overwrite the module with a start."""
+        self.flat.copy_(start.flat)
+        for name, tensor in self.integers.items():
+            tensor.copy_(start.integers[name])
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        places, begin = [], 0
+        for tensor in self.floating.values():
+            places.append(_shaped(flat[begin : begin + tensor.numel()], tensor.shape, self._channels_last))
+            begin += tensor.numel()
+        return places
+
+
+class Cohort:
+    """Networks of up to ``clients`` clients side by side; tensors by state name, [clients, *shape]."""
+
+    def __init__(
+        self,
+        network: Stacked | Mapped,
+        module: nn.Module,
+        input_shape: Sequence[int],
+        clients: int,
+        device: torch.device,
+        *,
+        channels_last: bool,
+    ) -> None:
+        self.network = network
+        self.clients = clients
+        self.device = device
+        self.channels_last = channels_last
+        self.tensors: dict[str, Tensor] = {}
+        state = module.state_dict()
+        for name, tensor in state.items():
+            if tensor.is_floating_point():
+                memory = torch.empty(clients * tensor.numel(), dtype=tensor.dtype, device=device)
+                self.tensors[name] = _shaped(memory, (clients, *tensor.shape), channels_last)
+        self.trainable = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+        self.restore(state)
+        self.trainable = self._used(input_shape)
+
+    def _used(self, input_shape: Sequence[int]) -> list[str]:
+        """Names of the parameters that the network uses: training leaves the others as they are."""
+        parameters = self.bind(1, None)
+        x = parameters[0].new_zeros(2, 1, *input_shape)
+        gradients = torch.autograd.grad(self.network(x).sum(), parameters, allow_unused=True)
+        return [name for name, gradient in zip(self.trainable, gradients, strict=True) if gradient is not None]
+
+    def restore(self, start: State) -> None:
+        """Let every client start from ``start``."""
+        self._start = start
+        for name, tensor in self.tensors.items():
+            tensor.copy_(start[name].expand_as(tensor))
+
+    def bind(self, clients: int, mask: Tensor | None) -> list[Tensor]:
+        """Let the network serve the first ``clients`` clients; their parameters, ready for gradients.
+
+        ``mask`` bool [B, clients]: which rows of a batch are samples; None where all are.
+        """
+        active = {name: tensor[:clients] for name, tensor in self.tensors.items()}
+        for name in self.trainable:
+            active[name] = active[name].detach().requires_grad_()
+        self.network.bind(active, clients, mask)
+        return [active[name] for name in self.trainable]
+
+    def states(self, steps: Sequence[int]) -> list[State]:
+        """Each client's state after its ``steps``: views, overwritten by the next cohort."""
+        return [
+            {name: self._value(name, value, client, taken) for name, value in self._start.items()}
+            for client, taken in enumerate(steps)
+        ]
+
+    def _value(self, name: str, start: Tensor, client: int, steps: int) -> Tensor:
+        if name in self.tensors:
+            return self.tensors[name][client]
+        return start + steps if name.endswith(_STEPS) else start
+
+
+def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor:
+    """A vector as a tensor of ``shape``; the last three axes (channels, height, width) in channels_last order."""
+    if not channels_last or len(shape) < 4:
+        return memory.view(*shape)
+    *outer, channels, height, width = shape
+    return memory.view(*outer, height, width, channels).movedim(-1, -3)
+
+
+def channels_last_helps(device: torch.device, precision: str) -> bool:
+    """CPU kernels and tensor cores want channels last; float32 kernels of a GPU do not."""
+    return device.type == "cpu" or precision == "bfloat16"
+
+
+def on_device(state: Mapping[str, Tensor], device: torch.device) -> State:
+    """A state on the training device."""
+    return {name: tensor.to(device) for name, tensor in state.items()}
+
+
+def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[None]:
+    """bfloat16 for the forward pass where asked for; weights, losses and gradients stay as they are."""
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

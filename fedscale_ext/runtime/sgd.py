@@ -1,0 +1,89 @@
+"""The clients' optimiser: SGD with momentum, weight decay, prox term and clipping, on lists of tensors.
+
+One-by-one training steps on a model's tensors, cohorts on the same tensors with a leading axis of
+clients. No Python loop over parameters but for clipping, which needs a norm per client.
+"""
+
+from argparse import Namespace
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """``lr`` learning rate, ``mu`` FedProx's coefficient, ``clip_norm`` largest norm of a client's gradient."""
+
+    lr: float
+    momentum: float
+    weight_decay: float
+    mu: float
+    clip_norm: float | None
+
+    @classmethod
+    def of(cls, conf: Namespace) -> "Sgd":
+        """From a client's settings."""
+        return cls(conf.learning_rate, conf.client_momentum, conf.client_weight_decay, conf.prox_mu, conf.clip_norm)
+
+    def begin(self, parameters: list[Tensor]) -> "Steps":
+        """Start from ``parameters`` as they are: w_global of the prox term, momentum zero."""
+        origin = [parameter.detach().clone() for parameter in parameters] if self.mu else []
+        velocity = [torch.zeros_like(parameter) for parameter in parameters] if self.momentum else []
+        return Steps(self, origin, velocity)
+
+
+@dataclass
+class Steps:
+    """An optimiser under way; ``velocity`` is empty without momentum, ``origin`` without a prox term."""
+
+    sgd: Sgd
+    origin: list[Tensor]
+    velocity: list[Tensor]
+
+    @torch.no_grad()
+    def restart(self, parameters: list[Tensor]) -> None:
+        """Begin anew from ``parameters``, in the same memory."""
+        if self.origin:
+            torch._foreach_copy_(self.origin, list(parameters))
+        if self.velocity:
+            torch._foreach_zero_(self.velocity)
+
+    def first(self, clients: int) -> "Steps":
+        """The same for the first ``clients`` of a cohort alone; shares its memory."""
+        return Steps(self.sgd, [one[:clients] for one in self.origin], [one[:clients] for one in self.velocity])
+
+    @torch.no_grad()
+    def step(self, parameters: list[Tensor], gradients: list[Tensor], *, cohort: bool = False) -> None:
+        """w <- w - lr v, v <- momentum v + clip(g + mu (w - w_global)) + weight_decay w, in place.
+
+        The prox gradient is Li et al. 2020, Eq 2; it is clipped together with the loss's. Gradients
+        are left as they are: two of them may share memory. ``cohort``: the first axis is clients.
+        """
+        sgd = self.sgd
+        if self.origin:
+            away = torch._foreach_sub(parameters, self.origin)
+            gradients = list(torch._foreach_add(gradients, away, alpha=sgd.mu))
+        if sgd.clip_norm is not None:
+            gradients = clipped(gradients, sgd.clip_norm, cohort=cohort)
+        if not self.velocity:
+            if sgd.weight_decay:
+                torch._foreach_mul_(parameters, 1.0 - sgd.lr * sgd.weight_decay)
+            torch._foreach_add_(parameters, gradients, alpha=-sgd.lr)
+            return
+        torch._foreach_mul_(self.velocity, sgd.momentum)
+        torch._foreach_add_(self.velocity, gradients)
+        if sgd.weight_decay:
+            torch._foreach_add_(self.velocity, parameters, alpha=sgd.weight_decay)
+        torch._foreach_add_(parameters, self.velocity, alpha=-sgd.lr)
+
+
+def clipped(gradients: list[Tensor], norm: float, *, cohort: bool = False) -> list[Tensor]:
+    """Gradients scaled down to a total norm of at most ``norm`` (per client, where ``cohort``)."""
+    rows = [gradient.reshape(len(gradient) if cohort else 1, -1) for gradient in gradients]
+    norms = torch.stack([torch.linalg.vector_norm(row, dim=1) for row in rows])
+    # 1e-6 as torch.nn.utils.clip_grad_norm_ has it: no division by zero
+    scale = (norm / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
+    if not cohort:
+        return list(torch._foreach_mul(gradients, scale[0]))
+    return [gradient * scale.view(-1, *[1] * (gradient.dim() - 1)) for gradient in gradients]

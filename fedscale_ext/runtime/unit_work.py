@@ -1,0 +1,162 @@
+"""What an executor does with a unit: train its clients, test a model, or measure how to train."""
+
+import logging
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedscale_ext.data.store import DataSet
+from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime.collect import SUM
+from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
+from fedscale_ext.runtime.reduction import NotFinite, UnitSum
+from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.stopwatch import Stopwatch
+from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.runtime.workbench import Workbench
+from fedscale_ext.streams import stream
+
+Trained = tuple[int, dict[str, Any] | Exception]  # place in the unit, FedScale's result or why there is none
+
+
+class UnitWork:
+    """Does units on one executor: ``client_of`` makes the trainer of a client's settings, ``conf_of`` the
+    settings from a unit's header and an item, ``handler`` trains one client (FedScale's hook)."""
+
+    def __init__(
+        self,
+        data: DataSet,
+        bench: Workbench,
+        client_of: Callable[[Namespace], MultiModelClient],
+        conf_of: Callable[[Mapping[str, Any], Mapping[str, Any]], Namespace],
+        handler: Callable[[int, Namespace, str], dict[str, Any]],
+        watch: Stopwatch,
+    ) -> None:
+        self.data, self.bench, self.watch = data, bench, watch
+        self._client_of, self._conf_of, self._handler = client_of, conf_of, handler
+
+    def train(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Train the unit's work items; a client that fails is reported, not fatal.
+
+        Where the unit asks for their sum, one section holds the weighted sum of the clients' changes;
+        otherwise each client's state is a section.
+        """
+        total = UnitSum(self.bench.state(header["items"][0]["model"])) if header["sum"] else None
+        results, sections = [], {}
+        for place, result in self._trained(header):
+            item = header["items"][place]
+            try:
+                if isinstance(result, Exception):
+                    raise result
+                with self.watch("training" if total is not None else "wire"):
+                    if total is not None:
+                        total.add(result["update_weight"], item["weight"])
+                    else:
+                        sections[str(place)] = wire.tensors_to_bytes(_on_cpu(result["update_weight"]))
+            except NotFinite as error:
+                results.append({"client": item["client"], "failed": str(error)})
+            except Exception as error:
+                logging.error(f"client {item['client']} failed", exc_info=error)
+                results.append({"client": item["client"], "failed": f"{type(error).__name__}: {error}"})
+            else:
+                results.append(self._figures(item["client"], result))
+        answer: dict[str, Any] = {"results": results}
+        if total is not None:
+            with self.watch("wire"):
+                answer["weight"] = total.weight
+                sections[SUM] = wire.tensors_to_bytes(total.change())
+        return answer, sections
+
+    def _figures(self, client: int, result: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "client": client,
+            "samples": int(self.data.train_sizes[client - 1]),
+            "trained": result["trained_size"],
+            "steps": result["steps"],
+            "loss": result["moving_loss"],
+            "utility": result["utility"],
+        }
+
+    def _trained(self, header: dict[str, Any]) -> Iterator[Trained]:
+        """Each item's place and result; a result's state is overwritten when the next one is asked for."""
+        items = header["items"]
+        confs = [self._conf_of(header, item) for item in items]
+        trainer = self._client_of(confs[0])
+        cohort = None
+        if len(items) > 1 and header["cohort"] > 1 and trainer.in_cohorts:
+            with self.watch("training"):
+                cohort = self.bench.cohort(items[0]["model"], len(items))
+        if cohort is None:
+            for place, item in enumerate(items):
+                yield place, self._alone(item["model"], confs[place])
+            return
+        data = [self._samples(item["client"]) for item in items]
+        try:
+            with self.watch("training"):
+                together = trainer.train_cohort(data, cohort, confs)
+        except Exception as error:
+            together = [error] * len(items)
+        yield from enumerate(together)
+
+    def _alone(self, model: str, conf: Namespace) -> dict[str, Any] | Exception:
+        try:
+            return self._handler(conf.client_id, conf, model)
+        except Exception as error:
+            return error
+
+    def train_client(self, model: str, client: MultiModelClient, conf: Namespace) -> dict[str, Any]:
+        """One client on the resident module of pool key ``model``."""
+        data = self._samples(conf.client_id)
+        with self.watch("training"):
+            return train_alone(client, data, self.bench.module(model), conf)
+
+    def _samples(self, client: int) -> ClientSamples:
+        with self.watch("data"):
+            x, y = self.data.tensors(self.data.train_rows(client))
+            return ClientSamples(x.to(self.bench.device), y.to(self.bench.device))
+
+    def test(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Test the unit's model on the test samples of the unit's clients."""
+        with self.watch("evaluation"):
+            module = self.bench.module(header["model"])
+            figures = test_clients(module, self.data, header["clients"], batch, self.bench.device)
+        columns = {name: torch.from_numpy(np.ascontiguousarray(figures[:, i])) for i, name in enumerate(COLUMNS)}
+        return {}, {"figures": wire.tensors_to_bytes(columns)}
+
+    def calibrate(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Seconds per client and step by size of cohort, on random samples from the model's present state."""
+        model = header["model"]
+        conf = self._conf_of(header, {"client": 1, "objective": {}})
+        trainer = self._client_of(conf)
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(2 * conf.batch_size, *self.data.input_shape, generator=generator).to(self.bench.device)
+        y = torch.randint(self.data.num_classes, (len(x),), generator=generator).to(self.bench.device)
+        samples = ClientSamples(x, y)
+        sizes = header["sizes"] if trainer.in_cohorts and self.bench.cohort(model, 1) is not None else [1]
+
+        def train(size: int, steps: int) -> None:
+            own = Namespace(**{**vars(conf), "local_steps": steps})
+            if size == 1:
+                train_alone(trainer, samples, self.bench.module(model), own)
+                return
+            cohort = self.bench.cohort(model, size)
+            assert cohort is not None
+            trainer.train_cohort([samples] * size, cohort, [own] * size)
+
+        seconds = calibration.measure(sizes, train)
+        return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
+
+
+def train_alone(
+    client: MultiModelClient, data: ClientSamples, module: torch.nn.Module, conf: Namespace
+) -> dict[str, Any]:
+    """One client on a resident module. Layers that draw by themselves (dropout) draw from its own stream."""
+    torch.manual_seed(int(stream(conf.seed, conf.round, conf.client_id, "layers").integers(2**62)))
+    return client.train(data, module, conf)
+
+
+def _on_cpu(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.cpu() for name, tensor in state.items()}

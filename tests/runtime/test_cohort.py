@@ -1,0 +1,188 @@
+"""Clients trained side by side equal clients trained one after another."""
+
+from argparse import Namespace
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedscale_ext import models
+from fedscale_ext.models.genotype import OPERATIONS
+from fedscale_ext.models.nasbench201 import Cell, make
+from fedscale_ext.models.stacked import Mapped, Stacked, stacked
+from fedscale_ext.runtime.resident import Cohort, Resident
+from fedscale_ext.runtime.training import ClientSamples, MultiModelClient
+
+CPU = torch.device("cpu")
+SHAPE = (1, 8, 8)
+
+
+def conf(client: int, **changes: object) -> Namespace:
+    values = {
+        "use_cuda": False, "task": "cv", "seed": 1, "round": 1, "client_id": client, "local_steps": 20,
+        "batch_size": 5, "learning_rate": 0.05, "client_momentum": 0.9, "client_weight_decay": 5e-4,
+        "prox_mu": 0.0, "clip_norm": None, "loss_decay": 0.2, "precision": "float32",
+    }  # fmt: skip
+    return Namespace(**{**values, **changes})
+
+
+def samples(client: int, count: int, dtype: torch.dtype, shape: tuple[int, ...] = SHAPE) -> ClientSamples:
+    generator = torch.Generator().manual_seed(client)
+    return ClientSamples(
+        torch.randn(count, *shape, generator=generator).to(dtype), torch.randint(0, 4, (count,), generator=generator)
+    )
+
+
+def nasbench(arch: str) -> Callable[[], nn.Module]:
+    stages = [[Cell("a", arch, 4, True)], [Cell("b", arch, 6, True)]]
+    return lambda: models.build(make(SHAPE, 4, 4, (6,), stages))
+
+
+class Odd(nn.Module):
+    """Uses what has no stacked layer (a transposed convolution), and leaves a parameter unused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose2d(1, 3, 3)
+        self.bn = nn.BatchNorm2d(3)
+        self.linear = nn.Linear(3, 4)
+        self.unused = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(functional.relu(self.bn(self.up(x))).amax((2, 3)))
+
+
+class Mixed(nn.Module):
+    """Every other stacked layer: group norm, groups, concatenation, adaptive pooling, a linear without bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(1, 4, 3, padding=1)
+        self.b = nn.Conv2d(4, 4, 3, padding=1, groups=2)
+        self.norm = nn.GroupNorm(2, 8)
+        self.bn = nn.BatchNorm2d(8, affine=False, track_running_stats=False)
+        self.pool = nn.AdaptiveAvgPool2d(2)
+        self.flatten = nn.Flatten()
+        self.linear = nn.Linear(32, 4, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.a(x)
+        x = self.bn(functional.relu(self.norm(torch.cat([x, self.b(x)], dim=1))))
+        return self.linear(self.flatten(self.pool(x)))
+
+
+FAMILIES: dict[str, Callable[[], nn.Module]] = {
+    "cnn": lambda: models.build(models.named_spec("cnn_small", SHAPE, 4)),
+    "nasbench201": nasbench("|nor_conv_3x3~0|+|avg_pool_3x3~0|nor_conv_1x1~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"),
+    "nasbench201 without a way": nasbench("|none~0|+|none~0|none~1|+|skip_connect~0|none~1|nor_conv_3x3~2|"),
+    "mixed": Mixed,
+    "odd": Odd,
+}
+
+
+def both_ways(
+    build: Callable[[], nn.Module], counts: list[int], dtype: torch.dtype = torch.float64, **changes: object
+) -> float:
+    """Largest difference of any tensor or figure between the two ways of training."""
+    torch.manual_seed(0)
+    module = build().to(dtype)
+    start = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    network = stacked(build().to(dtype), SHAPE)
+    assert network is not None
+    confs = [conf(client, **changes) for client in range(len(counts))]
+    if "steps" in changes:
+        confs = [conf(c, local_steps=steps) for c, steps in enumerate(changes["steps"])]  # type: ignore[arg-type]
+    data = [samples(client, count, dtype) for client, count in enumerate(counts)]
+    client = MultiModelClient(confs[0])
+    cohort = Cohort(network, module, SHAPE, len(counts), CPU, channels_last=True)
+    cohort.restore(start)
+    together = client.train_cohort(data, cohort, confs)
+    resident = Resident(module, CPU, channels_last=True)
+    begin = resident.start(start)
+    worst = 0.0
+    for settings, own, other in zip(confs, data, together, strict=True):
+        resident.restore(begin)
+        alone = client.train(own, resident.module, settings)
+        assert isinstance(other, dict)
+        for name, tensor in alone["update_weight"].items():
+            worst = max(worst, float((tensor - other["update_weight"][name]).abs().max()))
+        assert alone["trained_size"] == other["trained_size"] and other["success"]
+        worst = max(worst, *(abs(alone[figure] - other[figure]) for figure in ("moving_loss", "utility")))
+        moved = max(float((alone["update_weight"][name] - start[name]).abs().max()) for name in start)
+        assert moved > 1e-3
+    return worst
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_cohort_equals_its_clients_one_after_another(family: str) -> None:
+    assert both_ways(FAMILIES[family], [20, 31, 5]) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prox_mu": 0.3},
+        {"clip_norm": 0.2},
+        {"client_momentum": 0.0},
+        {"client_momentum": 0.0, "client_weight_decay": 0.0, "prox_mu": 0.3, "clip_norm": 0.5},
+    ],
+)
+def test_every_part_of_the_optimiser_is_per_client(changes: dict[str, object]) -> None:
+    assert both_ways(FAMILIES["nasbench201"], [12, 9], **changes) < 1e-9
+
+
+@pytest.mark.parametrize("family", ["cnn", "nasbench201", "mixed"])
+def test_clients_with_less_than_a_batch_are_masked_exactly(family: str) -> None:
+    assert both_ways(FAMILIES[family], [2, 20, 3, 1]) < 1e-9
+
+
+@pytest.mark.parametrize("family", ["nasbench201", "odd"])
+def test_clients_with_fewer_steps_leave_early(family: str) -> None:
+    assert both_ways(FAMILIES[family], [20, 20, 20, 20], steps=[3, 20, 7, 20]) < 1e-9
+
+
+def test_one_step_in_float32_is_equal_to_rounding() -> None:
+    assert both_ways(FAMILIES["nasbench201"], [20, 4, 7], torch.float32, local_steps=1) < 1e-5
+
+
+def test_networks_with_stacked_layers_use_them() -> None:
+    for family in ("cnn", "nasbench201", "mixed"):
+        assert isinstance(stacked(FAMILIES[family](), SHAPE), Stacked), family
+    assert isinstance(stacked(Odd(), SHAPE), Mapped)
+
+
+def test_every_operation_of_a_cell_has_a_stacked_form() -> None:
+    for operation in OPERATIONS[1:]:
+        arch = f"|{operation}~0|+|none~0|none~1|+|none~0|nor_conv_1x1~1|none~2|"
+        assert isinstance(stacked(nasbench(arch)(), SHAPE), Stacked), operation
+
+
+def test_a_network_that_draws_has_no_cohort_form() -> None:
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(64, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.linear(functional.dropout(x.flatten(1), 0.5, self.training))
+
+    assert stacked(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 4)), SHAPE) is None
+    assert stacked(Functional(), SHAPE) is None
+    assert stacked(nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(64, 4)), SHAPE) is not None
+
+
+def test_a_client_whose_loss_is_not_finite_fails_alone() -> None:
+    module = FAMILIES["nasbench201"]()
+    network = stacked(FAMILIES["nasbench201"](), SHAPE)
+    assert network is not None
+    data = [samples(client, 10, torch.float32) for client in range(3)]
+    data[1].x[0] = float("nan")
+    cohort = Cohort(network, module, SHAPE, 3, CPU, channels_last=True)
+    cohort.restore(module.state_dict())
+    first, second, third = MultiModelClient(conf(0)).train_cohort(data, cohort, [conf(c) for c in range(3)])
+    assert isinstance(second, FloatingPointError)
+    for good in (first, third):
+        assert isinstance(good, dict)
+        assert all(bool(tensor.isfinite().all()) for tensor in good["update_weight"].values())
