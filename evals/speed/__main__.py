@@ -113,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
         given = arguments(argv)
         if given.install_peers is not None:
             folder = given.peers if given.install_peers == Path() else given.install_peers.absolute()
-            peers.install(folder, lambda text: out.print(text, markup=False, highlight=False))
+            peers.install(folder, lambda text: out.print(text, markup=False, highlight=False, soft_wrap=True))
             return 0
         prepare(given.work / "data")
         if given.profile:
