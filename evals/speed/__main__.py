@@ -106,6 +106,18 @@ def profile(given: argparse.Namespace, out: Console) -> None:
         phases.show(out, model, phases.read(folder_of(given.work, model, "ours")), PROCESSES)
 
 
+def without_places(words: list[str]) -> str:
+    """The command for the page: anybody's folders are DIR there."""
+    shown = ["python", "-m", "evals.speed"]
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if shown[-1] in ("--work", "--peers"):
+            shown.append("DIR")
+        else:
+            shown.append(f"{name}=DIR" if equals and name in ("--work", "--peers") else word)
+    return shlex.join(shown)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code."""
     out = Console()
@@ -119,8 +131,7 @@ def main(argv: list[str] | None = None) -> int:
         if given.profile:
             profile(given, out)
         else:
-            words = sys.argv[1:] if argv is None else argv
-            compare(given, out, shlex.join(["python", "-m", "evals.speed", *words]))
+            compare(given, out, without_places(sys.argv[1:] if argv is None else argv))
         return 0
     except UserError as error:
         Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)

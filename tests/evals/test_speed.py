@@ -186,6 +186,11 @@ def test_absent_phases_are_said_plainly() -> None:
     assert "metrics.jsonl has no 'executor_seconds'" in shown
 
 
+def test_the_page_does_not_name_folders_of_this_machine() -> None:
+    words = ["--peers", "/a/b", "--work=/c", "--rows", "ours"]
+    assert command.without_places(words) == "python -m evals.speed --peers DIR --work=DIR --rows ours"
+
+
 def test_the_page_names_machine_versions_load_and_command() -> None:
     machine = {"cores": 2, "processor": "P", "system": "S", "memory_gib": 3.0, "load_average": [0.25, 0, 0]}
     lines = [line("ours", 0, 2.0), line("limit", 0, 1.0)]
