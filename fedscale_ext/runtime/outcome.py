@@ -25,7 +25,6 @@ def result(conf: Namespace, samples: int, losses: Tensor, state: dict[str, Tenso
         "client_id": conf.client_id,
         "moving_loss": moving_loss(means, max(1, samples // conf.batch_size), conf.loss_decay),
         "trained_size": losses.numel(),
-        "steps": len(losses),
         "success": len(losses) == conf.local_steps,
         "utility": math.sqrt(losses[-1].square().mean().item()) * unique,
         "update_weight": state,

@@ -46,7 +46,8 @@ class UnitWork:
         """
         total = UnitSum(self.bench.state(header["items"][0]["model"])) if header["sum"] else None
         results, sections = [], {}
-        for place, result in self._trained(header):
+        confs = [self._conf_of(header, item) for item in header["items"]]
+        for place, result in self._trained(header, confs):
             item = header["items"][place]
             try:
                 if isinstance(result, Exception):
@@ -62,7 +63,7 @@ class UnitWork:
                 logging.error(f"client {item['client']} failed", exc_info=error)
                 results.append({"client": item["client"], "failed": f"{type(error).__name__}: {error}"})
             else:
-                results.append(self._figures(item["client"], result))
+                results.append(self._figures(confs[place], result))
         answer: dict[str, Any] = {"results": results}
         if total is not None:
             with self.watch("wire"):
@@ -70,20 +71,19 @@ class UnitWork:
                 sections[SUM] = wire.tensors_to_bytes(total.change())
         return answer, sections
 
-    def _figures(self, client: int, result: Mapping[str, Any]) -> dict[str, Any]:
+    def _figures(self, conf: Namespace, result: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            "client": client,
-            "samples": int(self.data.train_sizes[client - 1]),
+            "client": conf.client_id,
+            "samples": int(self.data.train_sizes[conf.client_id - 1]),
             "trained": result["trained_size"],
-            "steps": result["steps"],
+            "steps": conf.local_steps,
             "loss": result["moving_loss"],
             "utility": result["utility"],
         }
 
-    def _trained(self, header: dict[str, Any]) -> Iterator[Trained]:
+    def _trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
         """Each item's place and result; a result's state is overwritten when the next one is asked for."""
         items = header["items"]
-        confs = [self._conf_of(header, item) for item in items]
         trainer = self._client_of(confs[0])
         cohort = None
         if len(items) > 1 and header["cohort"] > 1 and trainer.in_cohorts:

@@ -39,7 +39,7 @@ def service(job_file: Path) -> Any:
 
 def registration(executor: str = "1", **changes: Any) -> Any:
     sizes = changes.pop("sizes", {"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0])})
-    header = {"digest": "d", "data": {}, "device": "cpu", "versions": {}, **changes}
+    header = {"digest": "d", "data": {}, "device": "cpu", "device_name": "a processor", "versions": {}, **changes}
     info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes)})
     return job_api_pb2.RegisterRequest(client_id=executor, executor_id=executor, executor_info=info)
 

@@ -21,6 +21,7 @@ from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.runtime.executor import MultiModelExecutor
 from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.runtime.unit_work import UnitWork
 
 
 def rounds_of(job_file: Path, name: str = "tiny") -> list[dict[str, Any]]:
@@ -125,13 +126,13 @@ def test_11_each_model_pays_for_its_own_macs_and_bytes(job_file: Path) -> None:
 
 def test_12_no_work_is_handed_out_before_the_models_exist(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[int] = []
-    plain = MultiModelExecutor.train_unit
+    plain = UnitWork.train
 
-    def train_unit(self: Any, header: dict, sections: dict) -> bytes:
+    def train(self: Any, header: dict[str, Any]) -> Any:
         handed.append(len(header["models"]))
-        return plain(self, header, sections)
+        return plain(self, header)
 
-    monkeypatch.setattr(MultiModelExecutor, "train_unit", train_unit)
+    monkeypatch.setattr(UnitWork, "train", train)
     seen: list[int] = []
     monkeypatch.setattr(
         FedAvgAggregator,
@@ -152,34 +153,40 @@ def MULTI(aggregator: FedAvgAggregator) -> Any:
 def test_13_an_update_that_nobody_asked_for_is_counted_and_dropped(
     job_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plain = MultiModelExecutor.train_unit
+    plain = UnitWork.train
 
-    def renamed(self: Any, header: dict, sections: dict) -> bytes:
-        from fedscale_ext.runtime import wire
+    def renamed(self: Any, header: dict[str, Any]) -> Any:
+        answer, sections = plain(self, header)
+        if header["unit"] == 1:
+            answer["results"][0]["client"] = 99
+        return answer, sections
 
-        answer, states = wire.unpack(plain(self, header, sections))
-        answer["results"][0]["client"] = 99
-        return wire.pack(answer, states)
-
-    monkeypatch.setattr(MultiModelExecutor, "train_unit", renamed)
+    monkeypatch.setattr(UnitWork, "train", renamed)
     with caplog.at_level(logging.WARNING):
         summary = fedscale_ext.run(job_file, rounds=1)
-    assert summary["clients"]["failed"] == {"not asked for": 2, "missing from its unit": 2}
+    failed = summary["clients"]["failed"]
+    assert failed.pop("not asked for") == 1
+    assert failed.pop("missing from its unit") == 1
+    # the unit's sum holds the client that nobody asked for: its other client cannot count either
+    assert [(reason[:14], clients) for reason, clients in failed.items()] == [("its sum weighs", 1)]
     assert summary["clients"]["participations"] == 2
 
 
 def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedscale_ext.runtime.in_process import run_in_process
 
-    plain = MultiModelExecutor.train_unit
+    plain = MultiModelExecutor._answer
 
-    def twice(self: Any, header: dict, sections: dict) -> bytes:
-        answer = plain(self, header, sections)
-        if header["round"] == 1:
-            self._answer("upload_model", answer.replace(b'"unit":1,', b'"unit":9,'))
-        return answer
+    def twice(self: Any, reply: Any, event: str, do: Any) -> Any:
+        def unheard(header: dict[str, Any]) -> Any:
+            header["unit"] = 9
+            return do(header)
 
-    monkeypatch.setattr(MultiModelExecutor, "train_unit", twice)
+        if event == "upload_model":
+            plain(self, reply, event, unheard)
+        return plain(self, reply, event, do)
+
+    monkeypatch.setattr(MultiModelExecutor, "_answer", twice)
     monkeypatch.setattr("fedscale_ext.runtime.coordinator._PING_WAIT_S", 0.1)
     said: list[dict[str, Any]] = []
     run_in_process(load_config(job_file, ["rounds=1", "num_participants=2"]), said.append)
