@@ -93,8 +93,12 @@ class DataSet:
 
     def batch(self, rows: Rows) -> torch.Tensor:
         """Normalised pixels of these rows, float32 [len(rows), C, H, W]; the same at each call."""
-        pixels = torch.from_numpy(np.asarray(self.x[np.asarray(rows, dtype=np.int64)]))
-        return pixels.float().div_(255.0).sub_(self._mean).div_(self._std)
+        return self.normalised(torch.from_numpy(np.asarray(self.x[np.asarray(rows, dtype=np.int64)])))
+
+    def normalised(self, pixels: torch.Tensor) -> torch.Tensor:
+        """uint8 pixels [n, C, H, W] on any device as float32, less the data set's mean, by its deviation."""
+        mean, std = self._mean.to(pixels.device), self._std.to(pixels.device)
+        return pixels.float().div_(255.0).sub_(mean).div_(std)
 
     def labels(self, rows: Rows) -> torch.Tensor:
         """Labels of these rows, int64 [len(rows)]."""

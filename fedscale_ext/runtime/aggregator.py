@@ -164,7 +164,8 @@ class MultiModelAggregator(Coordinator):
 
     @overrides
     def setup_env(self) -> None:
-        """Nothing global is seeded: every draw has a stream of its own."""
+        """One thread: executors use the cores meanwhile. Nothing global is seeded: every draw has its own stream."""
+        torch.set_num_threads(1)
 
     @overrides
     def init_model(self) -> None:

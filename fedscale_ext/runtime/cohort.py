@@ -1,7 +1,7 @@
 """Clients of one spec trained at once: the same steps as one after another, with a leading axis of clients.
 
 Ragged clients are exact. One with fewer steps leaves early: clients stand in the order of falling
-steps, so those still training are always the first ones. One with fewer samples than a batch has rows
+steps, so those who still train are always the first ones. One with fewer samples than a batch has rows
 that are no samples; they weigh nothing in its loss and its BatchNorm leaves them out.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.runtime import cuda_graph
 from fedscale_ext.runtime.outcome import result
 from fedscale_ext.runtime.resident import Cohort, autocast
 from fedscale_ext.runtime.samples import ClientSamples
@@ -26,19 +27,20 @@ def train_together(
     client: "MultiModelClient", data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
 ) -> list[dict[str, Any] | Exception]:
     """See :meth:`MultiModelClient.train_cohort`; ``cohort`` was restored to the clients' start."""
-    order = sorted(range(len(data)), key=lambda place: -confs[place].local_steps)
-    batches = [client.batches(len(data[place]), confs[place]) for place in order]
-    losses = _run(client, [data[place] for place in order], batches, cohort, confs[0])
-    states = cohort.states([len(own) for own in batches])
-    results: dict[int, dict[str, Any] | Exception] = {}
-    for number, place in enumerate(order):
-        steps, size = batches[number].shape
-        own = torch.stack([step[number, :size] for step in losses[:steps]])
+    batches = [client.batches(len(own), conf) for own, conf in zip(data, confs, strict=True)]
+    steps = [len(own) for own in batches]
+    if steps != sorted(steps, reverse=True):
+        raise ValueError("the clients of a cohort must stand in the order of falling steps")
+    losses = _run(client, data, batches, cohort, confs[0])
+    states = cohort.trained(steps)
+    results: list[dict[str, Any] | Exception] = []
+    for place, (own, conf) in enumerate(zip(batches, confs, strict=True)):
+        state = {name: tensor[place] for name, tensor in states.items()}
         try:
-            results[place] = result(confs[place], len(data[place]), own, states[number])
+            results.append(result(conf, len(data[place]), losses[: len(own), place, : own.shape[1]], state))
         except FloatingPointError as error:
-            results[place] = error
-    return [results[place] for place in range(len(data))]
+            results.append(error)
+    return results
 
 
 def _run(
@@ -47,44 +49,46 @@ def _run(
     batches: Sequence[np.ndarray],
     cohort: Cohort,
     conf: Namespace,
-) -> list[Tensor]:
-    """All steps of clients in the order of falling steps: per step the losses [k, B] of those k who train."""
+) -> Tensor:
+    """All steps; the losses [steps, K, B] of those who trained (0 elsewhere), on the CPU."""
     x, y = torch.cat([own.x for own in data]), torch.cat([own.y for own in data])
     rows, mask = (each.to(y.device) for each in _rows([len(own) for own in data], batches))
-    ragged = not bool(mask.all())
     active = [sum(len(own) > step for own in batches) for step in range(len(rows))]
-    step = None
-    optimizer = None
-    losses = []
+    losses = x.new_zeros(len(rows), len(data), rows.shape[1])
+    same = active[0] == active[-1]
+    step = _first_step(client, cohort, mask, conf, x, record=same)
     for number, clients in enumerate(active):
-        if step is None or clients != step.clients:
-            parameters = cohort.bind(clients, mask[:, :clients] if ragged else None)
-            optimizer = Sgd.of(conf).begin(parameters) if optimizer is None else optimizer.first(clients)
-            step = CohortStep(client, cohort, parameters, mask[:, :clients], optimizer, conf.precision)
+        if isinstance(step, CohortStep) and clients != step.clients:
+            step = step.first(clients)
         picked = rows[number, :, :clients]
         batch = x.index_select(0, picked.flatten()).view(*picked.shape, *x.shape[1:])
-        losses.append(step(batch, y[picked]))
-    return losses
+        losses[number, :clients] = step(batch, y[picked])
+    return losses.cpu()
 
 
 class CohortStep:
-    """One SGD step of the first ``clients`` clients of a cohort."""
+    """One SGD step of the first clients of a cohort; ``mask`` bool [B, clients] tells which rows are samples."""
 
     def __init__(
-        self,
-        client: "MultiModelClient",
-        cohort: Cohort,
-        parameters: list[Tensor],
-        mask: Tensor,
-        optimizer: Steps,
-        precision: str,
+        self, client: "MultiModelClient", cohort: Cohort, mask: Tensor, precision: str, optimizer: Sgd | Steps
     ) -> None:
         self.clients = mask.shape[1]
-        self._client, self._cohort, self._parameters = client, cohort, parameters
-        self._optimizer, self._precision = optimizer, precision
-        self._samples = None if bool(mask.all()) else mask.t()  # [k, B]
-        here = mask.t().to(parameters[0].dtype)
+        self._client, self._cohort, self._mask, self._precision = client, cohort, mask, precision
+        full = bool(mask.all())
+        self._parameters = cohort.bind(self.clients, None if full else mask)
+        self._optimizer = optimizer.begin(self._parameters) if isinstance(optimizer, Sgd) else optimizer
+        self._samples = None if full else mask.t()  # [k, B]
+        here = mask.t().to(self._parameters[0].dtype)
         self._weight = here / here.sum(1, keepdim=True)  # of a sample in the mean over its client's batch
+
+    def first(self, clients: int) -> "CohortStep":
+        """The same for fewer clients, whose optimisers go on."""
+        mask, optimizer = self._mask[:, :clients], self._optimizer.first(clients)
+        return CohortStep(self._client, self._cohort, mask, self._precision, optimizer)
+
+    def restart(self) -> None:
+        """Begin anew, from the cohort's tensors as they are."""
+        self._optimizer.restart(self._parameters)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Samples [B, k, C, H, W] and labels [B, k] -> the losses [k, B] before the step."""
@@ -100,6 +104,24 @@ class CohortStep:
         gradients = list(torch.autograd.grad(weighted.sum(), self._parameters))
         self._optimizer.step(self._parameters, gradients, cohort=True)
         return losses.detach()
+
+
+def _first_step(
+    client: "MultiModelClient", cohort: Cohort, mask: Tensor, conf: Namespace, x: Tensor, *, record: bool
+) -> CohortStep | cuda_graph.RecordedStep:
+    """The step with which a cohort begins; where its shapes are static, recorded once and kept with the cohort."""
+    sgd = Sgd.of(conf)
+    if not (cohort.records and record and bool(mask.all())):
+        return CohortStep(client, cohort, mask, conf.precision, sgd)
+    key = type(client), tuple(mask.shape), x.shape[1:], conf.precision, sgd
+    step = cohort.recorded.get(key)
+    if step is None:
+        plain = CohortStep(client, cohort, mask, conf.precision, sgd)
+        empty = x.new_zeros(*mask.shape, *x.shape[1:]), torch.zeros_like(mask, dtype=torch.int64)
+        step = cohort.recorded[key] = cuda_graph.RecordedStep(plain, *empty)
+        cohort.restart()  # recording has trained
+    step.restart()
+    return step
 
 
 def _rows(samples: Sequence[int], batches: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:

@@ -57,6 +57,8 @@ class MultiModelExecutor(Executor):
         """One thread on a CPU: executors share its cores, and results do not depend on their number."""
         if self.device.type == "cpu":
             torch.set_num_threads(1)
+        else:
+            torch.backends.cudnn.benchmark = True  # shapes recur: the search pays
 
     @overrides
     def init_data(self) -> tuple[store.DataSet, store.DataSet]:

@@ -5,14 +5,14 @@ executor, units in their order on the aggregator, in float64. What travels is th
 clients' *changes* in the model's own dtype; rounding it loses less than the rounding of the result.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from fedscale_ext.runtime.work import State
 
-
-class NotFinite(Exception):
-    """A trained state that must not be averaged."""
+_WHOLE = 1 << 22  # entries of all clients up to which a tensor is added at once, by way of float64
 
 
 class UnitSum:
@@ -23,15 +23,33 @@ class UnitSum:
         self._total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in start.items()}
         self.weight = 0.0
 
-    def add(self, state: State, weight: float) -> None:
-        """Add a client's trained state; NotFinite leaves the sum as it was."""
-        sums = torch.stack([tensor.sum().double() for tensor in state.values()])
-        if not bool(sums.isfinite().all()):
-            broken = next(name for name, value in zip(state, sums.tolist(), strict=True) if value - value != 0)
-            raise NotFinite(f"tensor {broken!r} is not finite")
+    def add(self, states: State, weights: Sequence[float | None]) -> list[str | None]:
+        """Add trained states [clients, *shape]; a client whose weight is None is left out.
+
+        So is one whose state is not finite: the result names the tensor, for each client.
+        """
+        names = list(states)
+        sums = torch.stack(
+            [
+                states[name].flatten(1).sum(1).double() if states[name].dim() > 1 else states[name].double()
+                for name in names
+            ]
+        )  # [tensors, clients]
+        finite = sums.isfinite().cpu()
+        faults = [
+            None if bool(column.all()) else f"tensor {names[int((~column).nonzero()[0])]!r} is not finite"
+            for column in finite.unbind(1)
+        ]
+        good = [
+            (place, weight)
+            for place, (weight, fault) in enumerate(zip(weights, faults, strict=True))
+            if weight is not None and fault is None
+        ]
         for name, total in self._total.items():
-            total.add_(state[name], alpha=weight)
-        self.weight += weight
+            _add(total, states[name], good)
+        for _, weight in good:
+            self.weight += weight
+        return faults
 
     def change(self) -> State:
         """The sum, in the dtypes of the model (whole numbers as float32), on the CPU."""
@@ -39,6 +57,17 @@ class UnitSum:
             name: (total - self.weight * self._start[name].double()).to(_dtype(self._start[name])).cpu()
             for name, total in self._total.items()
         }
+
+
+def _add(total: Tensor, rows: Tensor, good: Sequence[tuple[int, float]]) -> None:
+    """total += sum of weight * rows[place], in float64."""
+    if rows.numel() > _WHOLE or len(good) == 1:
+        for place, weight in good:
+            total.add_(rows[place], alpha=weight)
+    elif good:
+        chosen = rows if len(good) == len(rows) else rows[[place for place, _ in good]]
+        scale = torch.tensor([weight for _, weight in good], dtype=torch.float64, device=rows.device)
+        total.add_((chosen.double() * scale.view(-1, *[1] * total.dim())).sum(0))
 
 
 class ModelMean:

@@ -7,11 +7,13 @@ clients at once. Both start from a :data:`State` and know what the trained state
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedscale_ext.models.stacked import Mapped, Stacked
+from fedscale_ext.runtime.cuda_graph import RecordedStep
 from fedscale_ext.runtime.work import State
 
 _STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts training steps
@@ -82,6 +84,8 @@ class Cohort:
         self.clients = clients
         self.device = device
         self.channels_last = channels_last
+        self.records = device.type == "cuda"  # steps of static shape become CUDA graphs
+        self.recorded: dict[Any, RecordedStep] = {}
         self.tensors: dict[str, Tensor] = {}
         state = module.state_dict()
         for name, tensor in state.items():
@@ -105,6 +109,10 @@ class Cohort:
         for name, tensor in self.tensors.items():
             tensor.copy_(start[name].expand_as(tensor))
 
+    def restart(self) -> None:
+        """Back to the start that was restored last."""
+        self.restore(self._start)
+
     def bind(self, clients: int, mask: Tensor | None) -> list[Tensor]:
         """Let the network serve the first ``clients`` clients; their parameters, ready for gradients.
 
@@ -116,17 +124,16 @@ class Cohort:
         self.network.bind(active, clients, mask)
         return [active[name] for name in self.trainable]
 
-    def states(self, steps: Sequence[int]) -> list[State]:
-        """Each client's state after its ``steps``: views, overwritten by the next cohort."""
-        return [
-            {name: self._value(name, value, client, taken) for name, value in self._start.items()}
-            for client, taken in enumerate(steps)
-        ]
+    def trained(self, steps: Sequence[int]) -> State:
+        """The first clients' states after their ``steps``, [len(steps), *shape]: overwritten by the next cohort."""
+        taken = torch.tensor(steps, device=self.device)
+        return {
+            name: self.tensors[name][: len(steps)] if name in self.tensors else self._counted(name, value, taken)
+            for name, value in self._start.items()
+        }
 
-    def _value(self, name: str, start: Tensor, client: int, steps: int) -> Tensor:
-        if name in self.tensors:
-            return self.tensors[name][client]
-        return start + steps if name.endswith(_STEPS) else start
+    def _counted(self, name: str, start: Tensor, steps: Tensor) -> Tensor:
+        return start + steps if name.endswith(_STEPS) else start.expand(len(steps), *start.shape)
 
 
 def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor:

@@ -20,7 +20,12 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
     for model in job.pool:
         tensors.update({f"pool/{model.key}/{name}": tensor for name, tensor in model.state.items()})
     pool = [{"key": model.key, "spec": model.spec.to_json(), "version": model.version} for model in job.pool]
-    content = {"clock_s": job.global_virtual_clock, "pool": pool, "method": data}
+    content = {
+        "clock_s": job.global_virtual_clock,
+        "pool": pool,
+        "method": data,
+        "cohort_sizes": job.cohort_sizes.chosen,
+    }
     checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.digest())
 
 
@@ -38,6 +43,7 @@ def load_job(job: "MultiModelAggregator") -> int:
         job.pool.add(entry["key"], ModelSpec.from_json(entry["spec"]), state).version = entry["version"]
     job.load_state(_below(found.tensors, "method/"), found.data["method"])
     job.global_virtual_clock = found.data["clock_s"]
+    job.cohort_sizes.chosen.update(found.data["cohort_sizes"])
     job.notice(f"resumed after round {found.round}")
     return found.round
 

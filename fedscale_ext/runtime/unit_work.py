@@ -2,7 +2,7 @@
 
 import logging
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,18 @@ import torch
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.runtime import calibration, wire
 from fedscale_ext.runtime.collect import SUM
+from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
-from fedscale_ext.runtime.reduction import NotFinite, UnitSum
+from fedscale_ext.runtime.reduction import UnitSum
 from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.runtime.work import State
 from fedscale_ext.runtime.workbench import Workbench
 from fedscale_ext.streams import stream
 
-Trained = tuple[int, dict[str, Any] | Exception]  # place in the unit, FedScale's result or why there is none
+# FedScale's results of some clients, or why there is none, and their states [clients, *shape]
+Trained = tuple[Sequence[dict[str, Any] | Exception], State]
 
 
 class UnitWork:
@@ -36,6 +39,7 @@ class UnitWork:
         watch: Stopwatch,
     ) -> None:
         self.data, self.bench, self.watch = data, bench, watch
+        self._on_device = DeviceData(data, bench.device)
         self._client_of, self._conf_of, self._handler = client_of, conf_of, handler
 
     def train(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -44,26 +48,26 @@ class UnitWork:
         Where the unit asks for their sum, one section holds the weighted sum of the clients' changes;
         otherwise each client's state is a section.
         """
-        total = UnitSum(self.bench.state(header["items"][0]["model"])) if header["sum"] else None
-        results, sections = [], {}
-        confs = [self._conf_of(header, item) for item in header["items"]]
-        for place, result in self._trained(header, confs):
-            item = header["items"][place]
-            try:
-                if isinstance(result, Exception):
-                    raise result
-                with self.watch("training" if total is not None else "wire"):
-                    if total is not None:
-                        total.add(result["update_weight"], item["weight"])
-                    else:
-                        sections[str(place)] = wire.tensors_to_bytes(_on_cpu(result["update_weight"]))
-            except NotFinite as error:
-                results.append({"client": item["client"], "failed": str(error)})
-            except Exception as error:
-                logging.error(f"client {item['client']} failed", exc_info=error)
-                results.append({"client": item["client"], "failed": f"{type(error).__name__}: {error}"})
-            else:
-                results.append(self._figures(confs[place], result))
+        items = header["items"]
+        total = UnitSum(self.bench.state(items[0]["model"])) if header["sum"] else None
+        confs = [self._conf_of(header, item) for item in items]
+        results: list[dict[str, Any]] = []
+        sections = {}
+        for trained, states in self._trained(header, confs):
+            begin = len(results)
+            results += [self._figures(conf, one) for conf, one in zip(confs[begin:], trained, strict=False)]
+            if total is None:
+                with self.watch("wire"):
+                    sections.update(_encoded(states, results, begin))
+                continue
+            with self.watch("training"):
+                weights = [
+                    None if "failed" in result else item["weight"]
+                    for result, item in zip(results[begin:], items[begin:], strict=False)
+                ]
+                for result, fault in zip(results[begin:], total.add(states, weights), strict=True):
+                    if fault is not None and "failed" not in result:
+                        result["failed"] = fault
         answer: dict[str, Any] = {"results": results}
         if total is not None:
             with self.watch("wire"):
@@ -71,7 +75,10 @@ class UnitWork:
                 sections[SUM] = wire.tensors_to_bytes(total.change())
         return answer, sections
 
-    def _figures(self, conf: Namespace, result: Mapping[str, Any]) -> dict[str, Any]:
+    def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception) -> dict[str, Any]:
+        if isinstance(result, Exception):
+            logging.error(f"client {conf.client_id} failed", exc_info=result)
+            return {"client": conf.client_id, "failed": f"{type(result).__name__}: {result}"}
         return {
             "client": conf.client_id,
             "samples": int(self.data.train_sizes[conf.client_id - 1]),
@@ -82,24 +89,28 @@ class UnitWork:
         }
 
     def _trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
-        """Each item's place and result; a result's state is overwritten when the next one is asked for."""
+        """The items' results in order, some at a time; their states are overwritten when more are asked for."""
         items = header["items"]
+        model = items[0]["model"]
         trainer = self._client_of(confs[0])
         cohort = None
         if len(items) > 1 and header["cohort"] > 1 and trainer.in_cohorts:
             with self.watch("training"):
-                cohort = self.bench.cohort(items[0]["model"], len(items))
+                cohort = self.bench.cohort(model, len(items))
         if cohort is None:
-            for place, item in enumerate(items):
-                yield place, self._alone(item["model"], confs[place])
+            for conf in confs:
+                result = self._alone(model, conf)
+                state = self.bench.state(model) if isinstance(result, Exception) else result["update_weight"]
+                yield [result], {name: tensor[None] for name, tensor in state.items()}
             return
         data = [self._samples(item["client"]) for item in items]
+        together: Sequence[dict[str, Any] | Exception]
         try:
             with self.watch("training"):
                 together = trainer.train_cohort(data, cohort, confs)
         except Exception as error:
             together = [error] * len(items)
-        yield from enumerate(together)
+        yield together, cohort.trained([conf.local_steps for conf in confs])
 
     def _alone(self, model: str, conf: Namespace) -> dict[str, Any] | Exception:
         try:
@@ -115,8 +126,7 @@ class UnitWork:
 
     def _samples(self, client: int) -> ClientSamples:
         with self.watch("data"):
-            x, y = self.data.tensors(self.data.train_rows(client))
-            return ClientSamples(x.to(self.bench.device), y.to(self.bench.device))
+            return self._on_device.samples(self.data.train_rows(client))
 
     def test(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Test the unit's model on the test samples of the unit's clients."""
@@ -158,5 +168,10 @@ def train_alone(
     return client.train(data, module, conf)
 
 
-def _on_cpu(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor.cpu() for name, tensor in state.items()}
+def _encoded(states: State, results: Sequence[Mapping[str, Any]], begin: int) -> dict[str, bytes]:
+    """A section for the state of each client that did not fail, by place in the unit."""
+    return {
+        str(begin + row): wire.tensors_to_bytes({name: tensor[row].cpu() for name, tensor in states.items()})
+        for row in range(len(results) - begin)
+        if "failed" not in results[begin + row]
+    }

@@ -18,8 +18,8 @@ def plan_units(
     """Units of clients of one model and objective, the costliest first.
 
     ``cohort``: clients that train side by side on the model of a key; 1 makes units of ``unit_size``
-    clients who train one after another. Clients with less than a batch come last among their likes,
-    so that few cohorts are ragged.
+    clients who train one after another. Clients with fewer steps, or less than a batch, come last
+    among their likes, so that few cohorts are ragged.
     """
     groups: dict[tuple[str, str], list[WorkItem]] = {}
     for item in items:
@@ -27,11 +27,17 @@ def plan_units(
         groups.setdefault((item.model, json.dumps(shared, sort_keys=True)), []).append(item)
     units = []
     for (model, _), group in groups.items():
-        group.sort(key=lambda item: (-min(task.batch_size, int(task.train_sizes[item.client - 1])), item.client))
+        group.sort(key=lambda item: _place(item, task))
         size = cohort(model)
         units += _even_parts(group, size if size > 1 else unit_size)
     units.sort(key=lambda unit: -pool[unit[0].model].cost.forward_macs * len(unit))
     return units
+
+
+def _place(item: WorkItem, task: Task) -> tuple[int, int, int]:
+    """By falling steps, as a cohort needs it, then by falling batch."""
+    steps = int(item.objective.get(OWN_STEPS, task.local_steps))
+    return -steps, -min(task.batch_size, int(task.train_sizes[item.client - 1])), item.client
 
 
 def _even_parts(group: list[WorkItem], most: int) -> list[list[WorkItem]]:

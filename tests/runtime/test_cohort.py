@@ -12,8 +12,10 @@ from fedscale_ext import models
 from fedscale_ext.models.genotype import OPERATIONS
 from fedscale_ext.models.nasbench201 import Cell, make
 from fedscale_ext.models.stacked import Mapped, Stacked, stacked
+from fedscale_ext.runtime.cohort import CohortStep
 from fedscale_ext.runtime.resident import Cohort, Resident
-from fedscale_ext.runtime.training import ClientSamples, MultiModelClient
+from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.training import MultiModelClient
 
 CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
@@ -83,7 +85,11 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
 
 
 def both_ways(
-    build: Callable[[], nn.Module], counts: list[int], dtype: torch.dtype = torch.float64, **changes: object
+    build: Callable[[], nn.Module],
+    counts: list[int],
+    dtype: torch.dtype = torch.float64,
+    records: bool = False,
+    **changes: object,
 ) -> float:
     """Largest difference of any tensor or figure between the two ways of training."""
     torch.manual_seed(0)
@@ -97,8 +103,11 @@ def both_ways(
     data = [samples(client, count, dtype) for client, count in enumerate(counts)]
     client = MultiModelClient(confs[0])
     cohort = Cohort(network, module, SHAPE, len(counts), CPU, channels_last=True)
-    cohort.restore(start)
-    together = client.train_cohort(data, cohort, confs)
+    cohort.records = records
+    for _ in range(2 if records else 1):  # the second time the recording is there already
+        cohort.restore(start)
+        together = client.train_cohort(data, cohort, confs)
+    assert len(cohort.recorded) == int(records)
     resident = Resident(module, CPU, channels_last=True)
     begin = resident.start(start)
     worst = 0.0
@@ -140,7 +149,7 @@ def test_clients_with_less_than_a_batch_are_masked_exactly(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["nasbench201", "odd"])
 def test_clients_with_fewer_steps_leave_early(family: str) -> None:
-    assert both_ways(FAMILIES[family], [20, 20, 20, 20], steps=[3, 20, 7, 20]) < 1e-9
+    assert both_ways(FAMILIES[family], [20, 20, 20, 20], steps=[20, 20, 7, 3]) < 1e-9
 
 
 def test_one_step_in_float32_is_equal_to_rounding() -> None:
@@ -186,3 +195,20 @@ def test_a_client_whose_loss_is_not_finite_fails_alone() -> None:
     for good in (first, third):
         assert isinstance(good, dict)
         assert all(bool(tensor.isfinite().all()) for tensor in good["update_weight"].values())
+
+
+@pytest.mark.parametrize("changes", [{}, {"prox_mu": 0.3}])
+def test_what_recording_a_graph_trains_is_undone(monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]) -> None:
+    class Recorded:
+        """A recording without a GPU: warms up as one with a GPU does, then steps plainly."""
+
+        def __init__(self, step: CohortStep, x: Tensor, y: Tensor) -> None:
+            self.clients, self.step, self.restart = step.clients, step, step.restart
+            for _ in range(3):
+                step(x, y)
+
+        def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+            return self.step(x, y)
+
+    monkeypatch.setattr("fedscale_ext.runtime.cuda_graph.RecordedStep", Recorded)
+    assert both_ways(FAMILIES["nasbench201"], [20, 9], records=True, **changes) < 1e-9

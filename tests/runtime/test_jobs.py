@@ -55,10 +55,11 @@ def command(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
 
 
 def test_executors_processes_and_channel_play_no_part_in_the_result(job_file: Path) -> None:
-    here = in_process(job_file, **FEDTRANS)
+    cohorts = {**FEDTRANS, "cohort_size": 3}
+    here = in_process(job_file, **cohorts)
     assert len(here["models"]) > 2
     for slots in (1, 4):
-        there = command(job_file, f"slots{slots}", **FEDTRANS, worker_ips=f"localhost:[{slots}]")
+        there = command(job_file, f"slots{slots}", **cohorts, worker_ips=f"localhost:[{slots}]")
         assert_equal(here, there)
 
 
@@ -70,6 +71,35 @@ def test_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
     for rounds in (unbroken["rounds"], resumed["rounds"]):
         del rounds[2]["evaluation"]
     assert_equal(unbroken, resumed)
+
+
+def test_a_measured_cohort_size_is_chosen_once_and_replayed(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = tmp_path / "fedscale_ext" / "cohorts.json"
+    auto = {"cohort_size": "auto", "batch_size": 4}
+    first = in_process(job_file, **auto)
+    (key, size), *others = json.loads(kept.read_text()).items()
+    assert size in (1, 4) and not others
+    assert_equal(first, in_process(job_file, **auto, job_name="again"))
+    in_process(job_file, **auto, rounds=1, job_name="broken")
+    kept.write_text(json.dumps({key: 5 - size}))  # the other choice
+    assert in_process(job_file, **auto, job_name="other")["models"] is not None
+    resumed = in_process(job_file, **auto, job_name="broken", resume=True)
+    for rounds in (first["rounds"], resumed["rounds"]):
+        del rounds[0]["evaluation"]
+    assert_equal(first, resumed)
+
+
+def test_cohorts_reach_the_accuracy_of_clients_one_by_one(job_file: Path) -> None:
+    ends = {}
+    for size in (1, 4):
+        run = in_process(job_file, cohort_size=size, rounds=8, local_steps=5, job_name=f"cohort{size}")
+        ends[size] = run["rounds"][-1]["train_loss"]
+        assert run["rounds"][-1]["train_loss"] < 0.7 * run["rounds"][0]["train_loss"]
+    assert ends[1] == pytest.approx(ends[4], rel=0.05)
+    assert ends[1] != ends[4]  # two ways of training: a bitwise equal one would be the same way
 
 
 def test_another_configuration_is_not_resumed(job_file: Path) -> None:
