@@ -47,13 +47,16 @@ class FedTransAggregator(MultiModelAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Sample each participant's model from p^c (Algorithm 1, lines 6-9; Eqs 2, 3)."""
-        allowed = self._compatible()
         rows = participants - 1
-        probabilities = client_manager.assignment_probabilities(self.utilities[rows], allowed[rows])
+        allowed = self._compatible(rows)
+        probabilities = client_manager.assignment_probabilities(self.utilities[rows], allowed)
         chosen = client_manager.sample_models(probabilities, participants, self.seed, round)
-        self.record("probabilities", {int(c): p.tolist() for c, p in zip(participants, probabilities, strict=True)})
-        self.record("compatible", {int(c): np.flatnonzero(allowed[c - 1]).tolist() for c in participants})
-        return [WorkItem(int(client), f"m{k}") for client, k in zip(participants, chosen, strict=True)]
+        clients = participants.tolist()
+        if self.config.job.record_internals:
+            self.record("probabilities", dict(zip(clients, probabilities.tolist(), strict=True)))
+            self.record("compatible", {c: np.flatnonzero(a).tolist() for c, a in zip(clients, allowed, strict=True)})
+        keys = [model.key for model in self.pool]
+        return [WorkItem(client, keys[k]) for client, k in zip(clients, chosen.tolist(), strict=True)]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Utilities (Eq 4), FedAvg per model, activeness and losses, soft aggregation (Eq 5)."""
@@ -115,12 +118,13 @@ class FedTransAggregator(MultiModelAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Each client on the compatible model of the highest utility (section 4.2)."""
-        allowed = self._compatible()
+        allowed = self._compatible(slice(None))
         mature = np.array([len(losses) >= self.params.serve_min_rounds for losses in self.losses])
         mature[0] = True
         macs = [model.cost.forward_macs for model in self.pool]
         best = client_manager.served(self.utilities, allowed & mature[None, :], macs, self.params.ties)
-        return EvaluationPlan([f"m{k}" for k in best])
+        keys = [model.key for model in self.pool]
+        return EvaluationPlan([keys[k] for k in best.tolist()])
 
     def finished(self, round: int) -> str | None:
         """The appendix's and section 3's ends of training, where ``stop`` asks for one."""
@@ -184,21 +188,26 @@ class FedTransAggregator(MultiModelAggregator):
                 prefix = f"optimizer/{k}/"
                 optimizer.load({name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)})
 
-    def _compatible(self) -> np.ndarray:
-        return client_manager.compatible(self.capacity, [model.cost.forward_macs for model in self.pool])
+    def _compatible(self, rows: np.ndarray | slice) -> np.ndarray:
+        """bool [rows, models] for the clients in these rows."""
+        return client_manager.compatible(self.capacity[rows], [model.cost.forward_macs for model in self.pool])
 
     def _update_utilities(self, updates: list[Update], sims: np.ndarray) -> None:
         clients = np.array([update.client for update in updates])
         trained = np.array([int(update.item.model[1:]) for update in updates])
         losses = np.array([update.loss for update in updates])
         standard = client_manager.standardised(losses)
-        self.utilities = client_manager.updated_utilities(
-            self.utilities, self._compatible(), clients, trained, standard, sims
+        rows = clients - 1  # nobody else's utilities change
+        self.utilities[rows] = client_manager.updated_utilities(
+            self.utilities[rows], self._compatible(rows), trained, standard, sims
         )
+        if not self.config.job.record_internals:
+            return
         self.record("samples", {update.client: update.samples for update in updates})
-        for name, values in (("losses", losses), ("standardised_losses", standard), ("assignments", trained)):
+        columns = {"losses": losses, "standardised_losses": standard, "assignments": trained,
+                   "utilities": self.utilities[rows]}  # fmt: skip
+        for name, values in columns.items():
             self.record(name, dict(zip(clients.tolist(), values.tolist(), strict=True)))
-        self.record("utilities", {int(client): self.utilities[client - 1].tolist() for client in clients})
 
     def _stepped(self, j: int, mean: State | None) -> State:
         """Model j after the server's optimiser (Fig 8); as it was without participants."""
@@ -212,10 +221,12 @@ class FedTransAggregator(MultiModelAggregator):
     def _note_progress(self, updates: list[Update], before: State, after: State | None) -> None:
         """Loss of every model that had a participant; activeness of the newest from its clients' mean."""
         newest = self.pool.newest()
-        trained = {update.item.model for update in updates}
+        by_model: dict[str, list[Update]] = {}
+        for update in updates:
+            by_model.setdefault(update.item.model, []).append(update)
         for k, losses in enumerate(self.losses):
-            if f"m{k}" in trained:
-                own = [u for u in updates if u.item.model == f"m{k}" or self.params.doc_loss == "all"]
+            if f"m{k}" in by_model:
+                own = updates if self.params.doc_loss == "all" else by_model[f"m{k}"]
                 losses.append(float(np.average([u.loss for u in own], weights=[u.samples for u in own])))
         if after is not None:
             self.active.append(model_transformer.activeness(newest.spec, before, after))

@@ -53,24 +53,14 @@ def standardised(losses: np.ndarray) -> np.ndarray:
 
 
 def updated_utilities(
-    utilities: np.ndarray,
-    allowed: np.ndarray,
-    clients: np.ndarray,
-    trained: np.ndarray,
-    losses: np.ndarray,
-    similarity: np.ndarray,
+    utilities: np.ndarray, allowed: np.ndarray, trained: np.ndarray, losses: np.ndarray, similarity: np.ndarray
 ) -> np.ndarray:
     """U^c_k <- U^c_k - L_c sim(M_k, M*) for every compatible k of each participant (Eq 4).
 
-    ``utilities`` and ``allowed`` are [all clients, models], ``clients`` ids (1..N), ``trained`` the index of
-    M* per participant, ``losses`` already standardised, ``similarity`` [models, models]. A loss below the
-    average raises the utility.
+    ``utilities`` and ``allowed`` are [participants, models], ``trained`` the index of M* per participant,
+    ``losses`` already standardised, ``similarity`` [models, models]. A loss below the average raises the utility.
     """
-    result = utilities.copy()
-    rows = clients - 1
-    step = losses[:, None] * similarity[:, trained].T
-    result[rows] -= np.where(allowed[rows], step, 0.0)
-    return result
+    return utilities - np.where(allowed, losses[:, None] * similarity[:, trained].T, 0.0)
 
 
 def served(
@@ -81,9 +71,11 @@ def served(
     Equal utilities (a client that never took part, a child that copied its parent's) go to the
     largest or smallest of the tied models by MACs.
     """
-    best = np.where(allowed, utilities, -np.inf).max(axis=1, keepdims=True)
-    tied = allowed & (utilities == best)
-    size = np.asarray(macs, dtype=np.float64)[None, :]
-    if ties == "largest":
-        return np.where(tied, size, -np.inf).argmax(axis=1)
-    return np.where(tied, size, np.inf).argmin(axis=1)
+    order = np.argsort(macs, kind="stable") if ties == "smallest" else np.argsort(np.negative(macs), kind="stable")
+    chosen = np.zeros(len(utilities), dtype=np.int64)
+    best = np.full(len(utilities), -np.inf)
+    for k in order:  # a column at a time: of tied models the first one in this order stays
+        better = allowed[:, k] & (utilities[:, k] > best)
+        best[better] = utilities[better, k]
+        chosen[better] = k
+    return chosen

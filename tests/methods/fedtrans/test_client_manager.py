@@ -93,21 +93,19 @@ def test_standardised_losses_have_mean_zero_and_deviation_one_or_are_zero(losses
 
 
 def test_utilities_by_hand():
-    utilities = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [4.0, 4.0, 4.0]])
-    allowed = np.array([[True, True, True], [True, True, False], [True, True, True]])
-    new = updated_utilities(utilities, allowed, np.array([2, 3]), np.array([1, 2]), np.array([-2.0, 0.4]), SIM)
-    # client 2 trained M_1 with a loss below the mean: +2 sim; M_2 does not fit it and stays
-    # client 3 trained M_2 with one above: -0.4 sim; client 1 took no part
-    np.testing.assert_allclose(new, [[0, 0, 0], [1 + 1, 2 + 2, 3], [4 - 0.1, 4 - 0.3, 4 - 0.4]], rtol=1e-12)
-    assert utilities[1].tolist() == [1.0, 2.0, 3.0]
+    utilities = np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]])
+    allowed = np.array([[True, True, False], [True, True, True]])
+    new = updated_utilities(utilities, allowed, np.array([1, 2]), np.array([-2.0, 0.4]), SIM)
+    # the first trained M_1 with a loss below the mean: +2 sim; M_2 does not fit it and stays
+    # the second trained M_2 with one above: -0.4 sim
+    np.testing.assert_allclose(new, [[1 + 1, 2 + 2, 3], [4 - 0.1, 4 - 0.3, 4 - 0.4]], rtol=1e-12)
+    assert utilities[0].tolist() == [1.0, 2.0, 3.0]
 
 
 @given(loss=st.floats(-5, 5), trained=st.integers(0, 2))
 @quick
 def test_a_loss_below_the_mean_raises_the_trained_model_most(loss, trained):
-    new = updated_utilities(
-        np.zeros((1, 3)), np.ones((1, 3), bool), np.array([1]), np.array([trained]), np.array([loss]), SIM
-    )[0]
+    new = updated_utilities(np.zeros((1, 3)), np.ones((1, 3), bool), np.array([trained]), np.array([loss]), SIM)[0]
     assert np.sign(new).tolist() == [-np.sign(loss)] * 3
     assert np.abs(new).argmax() == trained or loss == 0
 
@@ -119,3 +117,19 @@ def test_the_best_compatible_model_is_served_and_ties_go_by_size():
     assert served(utilities, allowed, macs, "largest").tolist() == [1, 2, 1, 0]
     assert served(utilities, allowed, macs, "smallest").tolist() == [1, 0, 0, 0]
     assert served(utilities, allowed, [30, 20, 10], "largest").tolist() == [1, 0, 0, 0]
+
+
+@given(data=st.data())
+@quick
+def test_served_is_the_plain_argmax_with_its_ties(data):
+    shape = (data.draw(st.integers(1, 8)), data.draw(st.integers(1, 5)))
+    utilities = data.draw(arrays(np.float64, shape, elements=st.sampled_from([-1.0, 0.0, 2.0])))
+    allowed = data.draw(arrays(bool, shape))
+    allowed[:, 0] = True
+    macs = data.draw(st.lists(st.sampled_from([10, 20, 30]), min_size=shape[1], max_size=shape[1]))
+    for ties, sign in (("largest", -1), ("smallest", 1)):
+        plain = [
+            min(np.flatnonzero(fits), key=lambda k, own=own, sign=sign: (-own[k], sign * macs[k], k))
+            for own, fits in zip(utilities, allowed, strict=True)
+        ]
+        assert served(utilities, allowed, macs, ties).tolist() == plain
