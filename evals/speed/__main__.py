@@ -12,6 +12,7 @@ Measurements are appended to WORK/results.jsonl; the table is printed and writte
 
 import argparse
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -121,6 +122,7 @@ def without_places(words: list[str]) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code."""
     out = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what is being measured ends too
     try:
         given = arguments(argv)
         if given.install_peers is not None:
