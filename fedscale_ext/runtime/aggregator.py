@@ -142,7 +142,7 @@ class MultiModelAggregator(Coordinator):
                     "torch": info.versions["torch"],
                     "batch": self.args.batch_size,
                     "precision": self.config.job.precision,
-                    "sizes": candidates(info.device, self.args.num_participants),
+                    "participants": self.args.num_participants,
                 }
             )
             self.init_model()
@@ -311,11 +311,14 @@ class MultiModelAggregator(Coordinator):
         fixed = self.config.job.cohort_size
         if fixed != "auto":
             return dict.fromkeys(keys, fixed)
-        possible = candidates(self.device_type, self.args.num_participants)
         new = [key for key in keys if self.cohort_sizes.size(self.pool[key].spec) is None]
         units = [
             self.make_unit(
-                calibration.EVENT, [key], model=key, sizes=possible, learning_rate=self.learning_rate(self.round)
+                calibration.EVENT,
+                [key],
+                model=key,
+                sizes=candidates(self.device_type, self.args.num_participants, self.pool[key].cost.bytes),
+                learning_rate=self.learning_rate(self.round),
             )
             for key in new
         ]

@@ -34,7 +34,7 @@ def checked_figures(round: int, item: WorkItem, result: dict[str, Any], task: Ta
     )
 
 
-def checked_state(section: bytes | None, reference: State) -> State:
+def checked_state(section: wire.Section | None, reference: State) -> State:
     """The state in a section: raises Rejected unless it has the reference's names, shapes and dtypes and is finite."""
     if section is None:
         raise Rejected("it came without a state")

@@ -8,6 +8,7 @@ from typing import Any
 from fedscale_ext.runtime.checks import Rejected, checked_figures, checked_state
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.reduction import ModelMean, template
+from fedscale_ext.runtime.wire import Section
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 
 SUM = "sum"  # name of the section that holds a unit's sum of changes
@@ -35,7 +36,7 @@ class Collector:
         self._updates: list[Update] = []
         self.failed: Counter[str] = Counter()
 
-    def take(self, unit: Sequence[WorkItem], header: Mapping[str, Any], sections: Mapping[str, bytes]) -> None:
+    def take(self, unit: Sequence[WorkItem], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Take in the result of a unit."""
         mine = {item.client for item in unit}
         good: list[Update] = []
@@ -59,7 +60,7 @@ class Collector:
                 return
         self._updates += good
 
-    def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, bytes]) -> None:
+    def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Add a unit's sum to its model's mean: Rejected unless it is that of the clients who count."""
         (model,) = {update.item.model for update in good}
         weight = sum(self._weight(update.item) for update in good)

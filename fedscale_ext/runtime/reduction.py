@@ -52,11 +52,12 @@ class UnitSum:
         return faults
 
     def change(self) -> State:
-        """The sum, in the dtypes of the model (whole numbers as float32), on the CPU."""
-        return {
-            name: (total - self.weight * self._start[name].double()).to(_dtype(self._start[name])).cpu()
-            for name, total in self._total.items()
-        }
+        """The sum, in the dtypes of the model (whole numbers as float32), on the CPU; ends the adding."""
+        change = {}
+        for name, start in self._start.items():
+            total = self._total.pop(name)  # the largest tensors live here: one at a time
+            change[name] = total.add_(start, alpha=-self.weight).to(_dtype(start)).cpu()
+        return change
 
 
 def _add(total: Tensor, rows: Tensor, good: Sequence[tuple[int, float]]) -> None:

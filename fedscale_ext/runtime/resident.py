@@ -21,10 +21,10 @@ _STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts tra
 
 @dataclass(frozen=True)
 class Start:
-    """A state as a resident takes it: all floating entries in one vector, in its memory order."""
+    """A state as a resident takes it: ``flat`` holds all floating entries of ``state``, in its memory order."""
 
     flat: Tensor
-    integers: State
+    state: State
 
 
 class Resident:
@@ -49,15 +49,17 @@ class Resident:
     def start(self, state: State) -> Start:
         """``state`` (on any device) ready to be restored any number of times."""
         flat = torch.empty_like(self.flat)
-        for name, place in zip(self.floating, self._views(flat), strict=True):
+        floating = dict(zip(self.floating, self._views(flat), strict=True))
+        for name, place in floating.items():
             place.copy_(state[name])
-        return Start(flat, {name: state[name].to(self.flat.device) for name in self.integers})
+        here = {name: floating[name] if name in floating else state[name].to(flat.device) for name in state}
+        return Start(flat, here)
 
     def restore(self, start: Start) -> None:
         """Overwrite the module with a start."""
         self.flat.copy_(start.flat)
         for name, tensor in self.integers.items():
-            tensor.copy_(start.integers[name])
+            tensor.copy_(start.state[name])
 
     def _views(self, flat: Tensor) -> list[Tensor]:
         places, begin = [], 0

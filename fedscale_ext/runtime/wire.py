@@ -23,6 +23,9 @@ _MAX_HEADER = 64 * 1024 * 1024
 _MAX_SECTIONS = 100_000
 
 
+Section = bytes | memoryview  # one safetensors file in memory
+
+
 class WireError(Exception):
     """A message that is not of the form above, or is larger than allowed; nothing of it was used."""
 
@@ -32,7 +35,7 @@ def tensors_to_bytes(tensors: Mapping[str, torch.Tensor]) -> bytes:
     return safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
 
 
-def bytes_to_tensors(section: bytes) -> State:
+def bytes_to_tensors(section: Section) -> State:
     """The tensors of a section, as copies that may be written to."""
     try:
         return safetensors.torch.load(bytes(section))
@@ -48,8 +51,11 @@ def pack(header: Mapping[str, Any], sections: Mapping[str, bytes] | None = None)
     return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, *parts.values()])
 
 
-def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Header and sections of a message; raises WireError unless every length adds up exactly."""
+def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, Section]]:
+    """Header and sections of a message; raises WireError unless every length adds up exactly.
+
+    Sections are views of the message, which they keep alive.
+    """
     start = len(_MAGIC) + _LENGTH.size
     if len(message) < start or message[: len(_MAGIC)] != _MAGIC:
         raise WireError("not a message of this version")
@@ -57,7 +63,7 @@ def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     if length > _MAX_HEADER or start + length > len(message):
         raise WireError(f"the header claims {length} bytes of a message of {len(message)}")
     try:
-        header = json.loads(message[start : start + length])
+        header = json.loads(bytes(message[start : start + length]))
     except (ValueError, RecursionError) as error:
         raise WireError(f"the header is not JSON: {error}") from None
     if not isinstance(header, dict):
@@ -65,14 +71,15 @@ def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     return header, _sections(header.pop("sections", None), message, start + length)
 
 
-def _sections(table: Any, message: bytes, at: int) -> dict[str, bytes]:
+def _sections(table: Any, message: bytes, at: int) -> dict[str, Section]:
     if not isinstance(table, list) or len(table) > _MAX_SECTIONS:
         raise WireError("the header has no usable table of sections")
-    sections: dict[str, bytes] = {}
+    sections: dict[str, Section] = {}
+    whole = memoryview(message)
     for entry in table:
         match entry:
             case [str(name), int(length)] if length >= 0 and name not in sections:
-                sections[name] = message[at : at + length]
+                sections[name] = whole[at : at + length]
                 at += length
             case _:
                 raise WireError("the table of sections holds something other than names and lengths")

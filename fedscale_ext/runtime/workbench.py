@@ -13,54 +13,51 @@ from fedscale_ext.runtime.resident import Cohort, Resident, Start, channels_last
 from fedscale_ext.runtime.work import State
 
 
+class _Kept:
+    """A state as it was sent: the floating entries in the memory order of its spec's resident module."""
+
+    def __init__(self, version: int, spec: ModelSpec, start: Start) -> None:
+        self.version, self.spec, self.start = version, spec, start
+
+
 class Workbench:
     """Keeps the newest state of each pool key, one resident module and one cohort per spec."""
 
     def __init__(self, device: torch.device, precision: str) -> None:
         self.device = device
         self._layout = {"channels_last": channels_last_helps(device, precision)}
-        self._states: dict[str, tuple[int, ModelSpec, State]] = {}
-        self._starts: dict[str, tuple[int, Start]] = {}
+        self._kept: dict[str, _Kept] = {}
         self._residents: dict[ModelSpec, Resident] = {}
         self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}
         self._cohorts: dict[ModelSpec, Cohort] = {}
 
-    def keep(self, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> None:
+    def keep(self, header: Mapping[str, Any], sections: Mapping[str, wire.Section]) -> None:
         """Remember the states that came along; an older version of the same model is let go."""
         for key, entry in header["models"].items():
             if key in sections:
+                self._kept.pop(key, None)  # before the new one is decoded: large states are there once
                 spec = ModelSpec.from_json(entry["spec"])
-                state = wire.bytes_to_tensors(sections[key])
-                on_device = {name: tensor.to(self.device) for name, tensor in state.items()}
-                self._states[key] = entry["version"], spec, on_device
-            elif self._states.get(key, (None,))[0] != entry["version"]:
+                start = self._resident(spec).start(wire.bytes_to_tensors(sections[key]))
+                self._kept[key] = _Kept(entry["version"], spec, start)
+            elif key not in self._kept or self._kept[key].version != entry["version"]:
                 raise wire.WireError(f"version {entry['version']} of model {key!r} was not sent to this executor")
-
-    def spec(self, key: str) -> ModelSpec:
-        """The spec of a pool key."""
-        return self._states[key][1]
 
     def state(self, key: str) -> State:
         """The state of a pool key as it was sent, on the training device."""
-        return self._states[key][2]
+        return self._kept[key].start.state
 
     def module(self, key: str) -> torch.nn.Module:
         """The resident module of a model's spec, holding that model's state as it was sent."""
-        version, spec, state = self._states[key]
-        if spec not in self._residents:
-            self._residents[spec] = Resident(models.build(spec), self.device, **self._layout)
-        resident = self._residents[spec]
-        known, start = self._starts.get(key, (None, None))
-        if known != version or start is None:
-            start = resident.start(state)
-            self._starts[key] = version, start
-        resident.restore(start)
+        kept = self._kept[key]
+        resident = self._resident(kept.spec)
+        resident.restore(kept.start)
         return resident.module
 
     def cohort(self, key: str, clients: int) -> Cohort | None:
         """A cohort of a model's spec for at least ``clients`` clients, each at that model's state; None
         where the model cannot train in cohorts."""
-        _, spec, state = self._states[key]
+        kept = self._kept[key]
+        spec = kept.spec
         if spec not in self._networks:
             self._networks[spec] = stacked(models.build(spec).to(self.device), spec["input_shape"])
         network = self._networks[spec]
@@ -69,5 +66,10 @@ class Workbench:
         if spec not in self._cohorts or self._cohorts[spec].clients < clients:
             module = models.build(spec).to(self.device)
             self._cohorts[spec] = Cohort(network, module, spec["input_shape"], clients, self.device, **self._layout)
-        self._cohorts[spec].restore(state)
+        self._cohorts[spec].restore(kept.start.state)
         return self._cohorts[spec]
+
+    def _resident(self, spec: ModelSpec) -> Resident:
+        if spec not in self._residents:
+            self._residents[spec] = Resident(models.build(spec), self.device, **self._layout)
+        return self._residents[spec]

@@ -66,5 +66,10 @@ def test_a_spoilt_file_is_measured_anew(tmp_path: Path) -> None:
 
 
 def test_no_cohort_is_larger_than_a_round() -> None:
-    assert candidates("cpu", 5) == [1, 4]
-    assert candidates("cuda:1", 100) == [1, 8, 32]
+    assert candidates("cpu", 5, 1000) == [1, 4]
+    assert candidates("cuda:1", 100, 1000) == [1, 8, 32]
+
+
+def test_large_models_do_not_fill_the_memory_many_times() -> None:
+    assert candidates("cpu", 100, 26_000_000) == [1]
+    assert candidates("cpu", 100, 5_000_000) == [1, 4, 8]
