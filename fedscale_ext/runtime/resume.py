@@ -21,7 +21,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         tensors.update({f"pool/{model.key}/{name}": tensor for name, tensor in model.state.items()})
     pool = [{"key": model.key, "spec": model.spec.to_json(), "version": model.version} for model in job.pool]
     content = {"clock_s": job.global_virtual_clock, "pool": pool, "method": data}
-    checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.digest())
+    checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.decisive())
 
 
 def load_job(job: "MultiModelAggregator") -> int:
@@ -29,7 +29,7 @@ def load_job(job: "MultiModelAggregator") -> int:
 
     UserError where there is none, or it is damaged or of another configuration.
     """
-    found = checkpoint.load_latest(job.log_dir / FOLDER, job.config.digest())
+    found = checkpoint.load_latest(job.log_dir / FOLDER, job.config.decisive())
     if found is None:
         raise UserError(f"nothing to resume: {job.log_dir / FOLDER} holds no checkpoint; start without --resume")
     job.pool.clear()

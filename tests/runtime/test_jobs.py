@@ -73,7 +73,7 @@ def test_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
 
 def test_another_configuration_is_not_resumed(job_file: Path) -> None:
     in_process(job_file)
-    with pytest.raises(UserError, match="another configuration"):
+    with pytest.raises(UserError, match=r"another configuration: learning_rate was \S+ and is 0.01;"):
         in_process(job_file, resume=True, learning_rate=0.01)
 
 
