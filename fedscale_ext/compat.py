@@ -8,12 +8,15 @@ FedScale's installed files stay as they are. What is mended here, each only wher
 * torchvision beside a CPU-only torch cannot load its compiled part and dies on import because
   the operator ``nms`` is not declared: its signature is declared first. Models and transforms
   then work; ``torchvision.ops.nms`` and ``torchvision.io`` do not, and nothing here needs them.
+* torchvision takes as long to import as torch itself, and FedScale needs it for its own zoo and data
+  sets only: FedScale's modules hold stand-ins for it that import it when they are first used.
 * ``config_parser`` parses ``sys.argv`` when it is imported and evaluates ``use_cuda`` as Python:
   it only ever sees an argument list that config.py has validated.
 * logging is set up by the constructors of Aggregator and Executor with handlers of FedScale's
   own; it is left to them.
 """
 
+import importlib
 import importlib.util
 import sys
 from argparse import ArgumentParser, Namespace
@@ -46,6 +49,16 @@ class _Missing:
         raise ImportError(f"{self.what} needs the package {self.package}, which is not installed")
 
 
+class _OnUse(ModuleType):
+    """Stands for a module that takes long to import: whatever is asked of it, the real one answers."""
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__
+        if name.startswith("__") and name != "__dict__":  # what the import system asks of a loaded module
+            return own(name)
+        return getattr(importlib.import_module(own("__name__")), name)
+
+
 def _declare_torchvision_operators() -> None:
     import torch
 
@@ -62,6 +75,22 @@ def _stand_in(name: str, **names: object) -> None:
     module.__spec__ = ModuleSpec(name, None)  # what importlib.util.find_spec asks of a loaded module
     module.__dict__.update(names)
     sys.modules[name] = module
+
+
+@contextmanager
+def _torchvision_on_use() -> Iterator[None]:
+    """What is imported meanwhile and names torchvision gets stand-ins; later imports get the real one."""
+    if "torchvision" in sys.modules:
+        yield
+        return
+    parts = {part: _OnUse(f"torchvision.{part}") for part in ("datasets", "models", "transforms")}
+    _stand_in("torchvision", **parts)
+    sys.modules.update({f"torchvision.{part}": module for part, module in parts.items()})
+    try:
+        yield
+    finally:
+        for name in ("torchvision", *(f"torchvision.{part}" for part in parts)):
+            del sys.modules[name]
 
 
 @contextmanager
@@ -83,7 +112,9 @@ def prepare() -> None:
             if module not in sys.modules:
                 _stand_in(module, **{name: _Missing(f"FedScale's {name}", "tensorflow")})
     with _argv([]):
-        import fedscale.cloud.config_parser  # noqa: F401  parses an empty command line, not ours
+        import fedscale.cloud.config_parser
+    with _torchvision_on_use():
+        import fedscale.cloud.fllibs  # noqa: F401  the module that imports torchvision, for all others
 
 
 def fedscale_parser() -> ArgumentParser:

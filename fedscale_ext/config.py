@@ -5,7 +5,6 @@ drivers (this package's and FedScale's own) pass each as ``--key value`` to the 
 """
 
 import argparse
-import hashlib
 import json
 import math
 import os
@@ -31,7 +30,7 @@ _SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 # keys that say where and how long a job runs, not what it computes
-_NOT_IN_DIGEST = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
+_NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
                   "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
                   "max_message_mb", "checkpoint_interval"}  # fmt: skip
 
@@ -42,7 +41,7 @@ class ClusterKeys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ps_ip: str = "127.0.0.1"
-    worker_ips: tuple[str, ...] = ("localhost:[1]",)
+    worker_ips: tuple[str, ...] = ("localhost",)
     exp_path: str = "fedscale_ext"
     aggregator_entry: str = "methods/fedavg.py"
     executor_entry: str = "methods/fedavg.py"
@@ -76,10 +75,10 @@ class JobConfig:
         settings = {**vars(self.fedscale), **self.job.model_dump(), **self.params}
         return {key: value for key, value in settings.items() if key not in _SECRET}
 
-    def digest(self) -> str:
-        """SHA-256 of what decides the job's result; places, ports and the number of rounds are left out."""
-        echo = {key: value for key, value in self.echo().items() if key not in _NOT_IN_DIGEST}
-        return hashlib.sha256(json.dumps(echo, sort_keys=True, default=str).encode()).hexdigest()
+    def decisive(self) -> dict[str, Any]:
+        """The settings that decide the job's result, as JSON; places, ports and the number of rounds are left out."""
+        echo = {key: value for key, value in self.echo().items() if key not in _NOT_DECISIVE}
+        return json.loads(json.dumps(echo, sort_keys=True, default=str))
 
     def entry_paths(self) -> tuple[Path, Path]:
         """Files of the aggregator's and the executors' entry; below ``exp_path``, else below this package."""
@@ -197,14 +196,11 @@ def with_values(config: JobConfig, **values: Any) -> JobConfig:
 
 
 def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
-    """One (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``."""
-    slots = []
-    for worker in config.cluster.worker_ips:
-        match = re.fullmatch(r"\s*([^\s:\[\]]+)\s*:\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*", worker)
-        if not match:
-            raise UserError(f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU")
-        for gpu, count in enumerate(match[2].split(",")):
-            slots += [(match[1], gpu)] * int(count)
+    """One (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``.
+
+    A host without slots runs one executor per core that this process may use, or one on its first GPU.
+    """
+    slots = [(host, gpu) for host, counts in _workers(config) for gpu, count in enumerate(counts) for _ in range(count)]
     if not slots:
         raise UserError("worker_ips asks for no executor: give at least one slot, as in localhost:[1]")
     return slots
@@ -212,7 +208,29 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
 
 def executor_configs(config: JobConfig) -> str:
     """FedScale's ``--executor_configs`` argument."""
-    return "=".join(worker.replace(" ", "") for worker in config.cluster.worker_ips)
+    return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in _workers(config))
+
+
+def _workers(config: JobConfig) -> list[tuple[str, list[int]]]:
+    """Each entry of worker_ips as its host and the number of executors on each GPU."""
+    workers = []
+    for worker in config.cluster.worker_ips:
+        match = re.fullmatch(r"\s*([^\s:\[\]]+)\s*(?::\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*)?", worker)
+        if not match:
+            raise UserError(
+                f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU, "
+                "or as host for one executor per core"
+            )
+        counts = [int(count) for count in match[2].split(",")] if match[2] else [_default_executors(config)]
+        workers.append((match[1], counts))
+    return workers
+
+
+def _default_executors(config: JobConfig) -> int:
+    if config.fedscale.use_cuda:
+        return 1
+    # fewer than os.cpu_count() in a container or under taskset; macOS cannot say
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def shipped_configs() -> dict[str, Path]:

@@ -22,6 +22,9 @@ their names, meanings and defaults, with these differences:
   ([device_traces](../device_traces/README.md)). `device_avail_file` defaults to devices that are always online;
   `resampled` draws when each is online from published hourly fractions.
 - `rounds: R` trains R rounds. `gradient_policy: fed-prox` and `fed-yogi` choose `fedprox` and `fedyogi`.
+- `worker_ips: localhost`, or no `worker_ips`, starts as many executors as this process may use cores, each with
+  one thread; with `use_cuda: True`, one. Slots win: `localhost:[4]` starts four, `localhost:[2,2]` two on each of
+  two GPUs (FedScale's own driver needs slots). On a CPU, results do not depend on the number of executors.
 - `ps_port: 0` lets `fedscale driver start` pick a free port.
 - `engine`, `task`, `experiment_mode`, `sample_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation`, `random`
   and 1.0 only; other values are refused in one sentence.

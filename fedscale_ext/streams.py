@@ -1,9 +1,12 @@
 """Random streams keyed by what they are for, so that no draw depends on the order of other draws."""
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:  # commands that draw arrays only start without it
+    import torch
 
 Key = int | str
 
@@ -18,6 +21,8 @@ def stream(*key: Key) -> np.random.Generator:
     return np.random.default_rng(np.frombuffer(_digest(*key), dtype=np.uint32))
 
 
-def torch_stream(*key: Key) -> torch.Generator:
+def torch_stream(*key: Key) -> "torch.Generator":
     """CPU torch generator of a key; equal keys give equal draws on every machine with the same torch."""
+    import torch
+
     return torch.Generator().manual_seed(int.from_bytes(_digest(*key)[:8], "little") >> 1)

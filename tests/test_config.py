@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_command_line_carries_a_configuration_whole(
     config = make_config({}, flat)
     there = from_argv(to_argv(config))
     assert there.echo() == config.echo()
-    assert there.digest() == config.digest()
+    assert there.decisive() == config.decisive()
 
 
 def test_fedscales_own_driver_passes_keys_and_values_apart() -> None:
@@ -86,6 +87,16 @@ def test_slots_are_one_executor_each() -> None:
     assert executor_configs(config) == "a:[2,1]=b:[0,1]"
 
 
+@pytest.mark.parametrize("cluster", [{}, {"worker_ips": None}, {"worker_ips": ["localhost"]}])
+def test_without_slots_a_cpu_runs_one_executor_per_usable_core(cluster: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 3, 5}, raising=False)
+    config = make_config(cluster, {"use_cuda": False})
+    assert executor_slots(config) == [("localhost", 0)] * 3
+    assert executor_configs(config) == "localhost:[3]"
+    assert executor_slots(make_config(cluster, {"use_cuda": True})) == [("localhost", 0)]
+    assert len(executor_slots(make_config({"worker_ips": ["localhost:[1]"]}, {"use_cuda": False}))) == 1
+
+
 def test_variables_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "/some")
     path = write(tmp_path, HEAD + "job_conf:\n  - data_dir: $PLACE/data\n")
@@ -98,10 +109,11 @@ def test_the_last_word_wins() -> None:
     assert "--rounds=4" in to_argv(config, this_rank=1)
 
 
-def test_the_digest_is_about_the_result_only() -> None:
-    base = make_config({}, {"rounds": 3}).digest()
-    assert make_config({}, {"rounds": 9, "ps_port": 4000, "job_name": "x"}).digest() == base
-    assert make_config({}, {"rounds": 3, "seed": 2}).digest() != base
+def test_only_settings_that_decide_the_result_are_decisive() -> None:
+    base = make_config({}, {"rounds": 3}).decisive()
+    assert make_config({"worker_ips": ["a:[7]"]}, {"rounds": 9, "ps_port": 4000, "job_name": "x"}).decisive() == base
+    assert make_config({}, {"rounds": 3, "seed": 2}).decisive() == {**base, "seed": 2}
+    assert base == json.loads(json.dumps(base))
 
 
 @pytest.mark.parametrize(("policy", "method"), [("fed-prox", "fedprox"), ("fed-yogi", "fedyogi"), (None, "fedavg")])
@@ -133,7 +145,7 @@ BAD = [
     ("job_conf:\n  - engine: tensorflow\n", "has only 'pytorch'"),
     ("job_conf:\n  - sample_mode: oort\n", "has only 'random'"),
     ("job_conf:\n  - gradient_policy: q-fedavg\n", "fed-prox, fed-yogi"),
-    ("worker_ips:\n  - localhost\njob_conf: []\n", "write it as host:[n]"),
+    ("worker_ips:\n  - 'localhost:'\njob_conf: []\n", "write it as host:[n]"),
     ("worker_ips:\n  - 'localhost:[0]'\njob_conf: []\n", "asks for no executor"),
     ("worker_ips:\n  - 'localhost:[__import__(\"os\")]'\njob_conf: []\n", "write it as host:[n]"),
     ("use_container: docker\njob_conf: []\n", "use_container"),

@@ -1,7 +1,10 @@
 """The tree of commands."""
 
+from typing import Annotated
+
 import typer
 
+from fedscale_ext import __version__
 from fedscale_ext.cli import dataset, driver_commands, methods
 
 app = typer.Typer(
@@ -16,3 +19,18 @@ app = typer.Typer(
 app.add_typer(driver_commands.app, name="driver")
 app.add_typer(dataset.app, name="dataset")
 app.command("methods")(methods.methods)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fedscale_ext {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before a command."""

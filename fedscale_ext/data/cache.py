@@ -1,12 +1,13 @@
 """Decoded images in a memory-mapped array beside the data, made once and shared by all processes."""
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,6 +121,22 @@ def _publish(built: Path, final: Path, samples: int, shape: Shape) -> Cached:
     raise UserError(f"the cache {final} cannot be put in place: delete that folder and try again")
 
 
+@contextlib.contextmanager
+def _one_at_a_time(place: Path) -> Iterator[None]:
+    """Hold a place while decoding for it, so that the other processes of a job wait instead of doing the same.
+
+    The system lets go when the process ends, however it ends. A file system without locks is no error:
+    then each process decodes, and the first to finish gives the cache its name.
+    """
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def open_cache(data_dir: Path, mappings: Sequence[Mapping], shape: Shape, progress: Progress | None = None) -> Cached:
     """The decoded samples of the given csv files in order, from the cache or decoded now.
 
@@ -137,8 +154,12 @@ def open_cache(data_dir: Path, mappings: Sequence[Mapping], shape: Shape, progre
         if folder is None:
             continue
         try:
-            _fill(folder, mappings, shape, progress)
-            return _publish(folder, place / key, samples, shape)
+            with _one_at_a_time(place):
+                cached = _open(place / key, samples, shape)  # another process may have made it meanwhile
+                if cached is not None:
+                    return cached
+                _fill(folder, mappings, shape, progress)
+                return _publish(folder, place / key, samples, shape)
         except OSError as error:
             raise UserError(
                 f"the decoded images cannot be cached in {place}: {error.strerror} (make room or set XDG_CACHE_HOME)"

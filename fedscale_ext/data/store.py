@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fedscale_ext.data.cache import Progress, open_cache
-from fedscale_ext.data.layout import describe, read_layout
-from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.decoded import open_decoded
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
 
@@ -133,12 +132,10 @@ def open_data_set(
     held out, drawn from ``seed``. ``input_shape`` (C, H, W) resizes. Raises UserError for anything that
     is missing or broken, naming the file (and line) and what to do.
     """
-    folder = data_folder(data_dir)
     check_fraction(test_split)
-    about = describe(folder, data_set, input_shape)
-    train, test = read_layout(folder, data_set, about.classes, data_map_file)
+    found = open_decoded(data_dir, data_set, data_map_file, input_shape, progress)
+    about, train, test, cached = found.about, found.train, found.test, found.samples
     clients = len(train.clients)
-    cached = open_cache(folder, [train] if test is None else [train, test], about.shape, progress)
 
     offsets_of_test = len(train)
     test_client = np.zeros(0, dtype=np.int32) if test is None else test.client

@@ -4,21 +4,19 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.metrics.recorder import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.report import panels
 from fedscale_ext.report.tables import quantity
 from fedscale_ext.runtime.work import RoundRecord
+
+if TYPE_CHECKING:  # slow to import, and a job draws one picture, at its end
+    from matplotlib.figure import Figure
 
 PLOT = "plot.png"
 
@@ -42,8 +40,15 @@ def plot_job(log_dir: Path) -> Path:
     return path
 
 
-def draw(header: Mapping[str, Any], records: Sequence[RoundRecord]) -> Figure:
+def draw(header: Mapping[str, Any], records: Sequence[RoundRecord]) -> "Figure":
     """The figure of a job: three views of accuracy above loss, participants per model and clients."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.ticker import FuncFormatter
+
+    from fedscale_ext.report import panels
+
     figure = Figure(figsize=(14, 8), facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, 3)
@@ -63,7 +68,9 @@ def draw(header: Mapping[str, Any], records: Sequence[RoundRecord]) -> Figure:
     return figure
 
 
-def _title(figure: Figure, header: Mapping[str, Any], records: Sequence[RoundRecord]) -> None:
+def _title(figure: "Figure", header: Mapping[str, Any], records: Sequence[RoundRecord]) -> None:
+    from fedscale_ext.report import panels
+
     data = header["data"]
     kind = "generated data" if data["generated"] else "real data"
     figure.suptitle(

@@ -20,7 +20,9 @@ from fedscale_ext.metrics.files import read_tensors, write_tensors
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _JSON = "checkpoint.json"  # name of the tensor of JSON bytes
 _PREFIX = "tensor."  # before the caller's names, so that none can collide with it
-_FORMAT = "1"
+_FORMAT = "2"
+_ABSENT = object()  # unlike every setting
+_NAMED = 5  # settings that a refusal names at most
 
 
 @dataclass(frozen=True)
@@ -37,19 +39,21 @@ def save(
     round: int,
     tensors: Mapping[str, torch.Tensor],
     data: Any,
-    config_digest: str,
+    settings: Mapping[str, Any],
     keep: int = 2,
 ) -> Path:
     """Write the checkpoint of ``round`` atomically, then remove all but the newest ``keep``.
 
-    ``data`` is JSON: dicts with text keys, lists, tuples (which come back as lists), numbers, text,
+    ``settings`` is the configuration that a job must have to continue from here, ``data`` the rest of
+    the state. Both are JSON: dicts with text keys, lists, tuples (which come back as lists), numbers, text,
     True, False, None; floats come back exactly, NaN and infinities included. TypeError for anything
     else. Checkpoints of later rounds belong to a course of the job that was left, and are removed.
     """
     _check(data, "data")
-    body = torch.frombuffer(bytearray(json.dumps(data, separators=(",", ":")), "utf-8"), dtype=torch.uint8)
+    text = json.dumps({"settings": settings, "data": data}, separators=(",", ":"))
+    body = torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
     content = {_JSON: body, **{_PREFIX + name: tensor for name, tensor in tensors.items()}}
-    metadata = {"format": _FORMAT, "round": str(round), "config_digest": config_digest}
+    metadata = {"format": _FORMAT, "round": str(round)}
     path = directory / f"checkpoint-{round:06d}.safetensors"
     write_tensors(path, content, metadata)
     rounds = _rounds(directory)
@@ -62,7 +66,7 @@ def save(
     return path
 
 
-def load_latest(directory: Path, config_digest: str) -> Checkpoint | None:
+def load_latest(directory: Path, settings: Mapping[str, Any]) -> Checkpoint | None:
     """The newest checkpoint of ``directory``, None where there is none.
 
     UserError where it is damaged, of another format, or of a job with another configuration; the
@@ -84,14 +88,25 @@ def load_latest(directory: Path, config_digest: str) -> Checkpoint | None:
             raise UserError(f"{path} is no checkpoint of round {newest} in format {_FORMAT}")
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
-    if metadata["config_digest"] != config_digest:
+    content = json.loads(tensors.pop(_JSON).numpy().tobytes())
+    if content["settings"] != settings:
         raise UserError(
-            f"{path} was written by a job with another configuration (digest {metadata['config_digest'][:12]}, "
-            f"this one has {config_digest[:12]}); resume with the configuration that it was started with, or "
-            f"start anew without --resume" + (f"; the one before it is {rounds[older[0]].name}" if older else "")
+            f"{path} was written by a job with another configuration: {_differences(content['settings'], settings)}; "
+            "resume with the configuration that it was started with, or start anew without --resume"
+            + (f"; the one before it is {rounds[older[0]].name}" if older else "")
         )
-    data = json.loads(tensors.pop(_JSON).numpy().tobytes())
-    return Checkpoint(newest, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, data)
+    return Checkpoint(newest, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The settings that differ, in words: ``seed was 1 and is 2``."""
+    keys = sorted(key for key in {**before, **now} if before.get(key, _ABSENT) != now.get(key, _ABSENT))
+    words = [f"{key} was {_in_words(before, key)} and is {_in_words(now, key)}" for key in keys[:_NAMED]]
+    return ", ".join(words) + (f", and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+
+
+def _in_words(settings: Mapping[str, Any], key: str) -> str:
+    return json.dumps(settings[key], ensure_ascii=False) if key in settings else "not set"
 
 
 def clear(directory: Path) -> None:

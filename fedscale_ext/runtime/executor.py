@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
-from fedscale.cloud.channels.channel_context import ClientConnections
 from fedscale.cloud.execution.executor import Executor
 from overrides import overrides
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data import store
 from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime.connection import Connection
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.unit_work import UnitWork
@@ -44,7 +44,7 @@ class MultiModelExecutor(Executor):
         self.this_rank = args.this_rank
         self.executor_id = str(args.this_rank)
         self.num_executors = args.num_executors
-        self.aggregator_communicator = ClientConnections(args.ps_ip, args.ps_port)
+        self.aggregator_communicator = Connection(args.ps_ip, args.ps_port)
         self.received_stop_request = False
         self.wandb = None
         self.device = _device(args)

@@ -26,7 +26,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "method": data,
         "cohort_sizes": job.cohort_sizes.chosen,
     }
-    checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.digest())
+    checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.decisive())
 
 
 def load_job(job: "MultiModelAggregator") -> int:
@@ -34,7 +34,7 @@ def load_job(job: "MultiModelAggregator") -> int:
 
     UserError where there is none, or it is damaged or of another configuration.
     """
-    found = checkpoint.load_latest(job.log_dir / FOLDER, job.config.digest())
+    found = checkpoint.load_latest(job.log_dir / FOLDER, job.config.decisive())
     if found is None:
         raise UserError(f"nothing to resume: {job.log_dir / FOLDER} holds no checkpoint; start without --resume")
     job.pool.clear()

@@ -1,7 +1,11 @@
 """The dataset commands on small data."""
 
+import shutil
+
 import numpy as np
 import pytest
+
+from fedscale_ext.data.cache import FOLDER
 
 
 @pytest.fixture
@@ -13,6 +17,10 @@ def npz(tmp_path):
     return path
 
 
+def decoded(folder):
+    return len(list((folder / FOLDER).glob("*/meta.json"))) == 1
+
+
 def test_import_list_and_verify(call, npz, tmp_path):
     out = tmp_path / "data" / "small"
     code, said, err = call("dataset", "import", npz, "--data-set", "Mnist", "--name", "mine", "-o", out)
@@ -20,13 +28,16 @@ def test_import_list_and_verify(call, npz, tmp_path):
     assert said.splitlines()[0].startswith("real: mine, written in")
     assert said.splitlines()[1] == "4 clients, 32 training and 8 test samples"
     assert said.splitlines()[2] == f"use it with: --set data_dir={out} --set data_set=Mnist"
+    assert decoded(out)
     code, said, _ = call("dataset", "list", tmp_path / "data")
     assert code == 0
     assert "femnist       62       1x28x28  natural" in said
     assert said.splitlines()[-1].split() == [str(out), "mine", "real", "4"]
+    shutil.rmtree(out / FOLDER)
     code, said, _ = call("dataset", "verify", out)
     assert code == 0
     assert "real: mine" in said
+    assert decoded(out)
     picture = next(out.rglob("*.png"))
     picture.write_bytes(picture.read_bytes()[:40])
     code, said, err = call("dataset", "verify", out)
@@ -51,6 +62,7 @@ def test_synthesize_is_named_generated(call, tmp_path):
     assert code == 0, err
     assert said.startswith("generated: ")
     assert "2 clients" in said
+    assert decoded(out)
 
 
 @pytest.mark.parametrize(

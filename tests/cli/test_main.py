@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import fedscale_ext
+
 from .conftest import ROOT
 
 COMMANDS = [
@@ -39,6 +41,31 @@ def test_help_is_fast_and_imports_nothing_heavy():
     assert found.stdout.splitlines()[-1] == "[]"
     # seconds of computing: what a clock on the wall shows depends on what else the machine does
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def test_version(call):
+    assert call("--version") == (0, f"fedscale_ext {fedscale_ext.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["driver", "status"],
+        ["dataset", "list"],
+        ["dataset", "synthesize", "femnist", "--writers", "1", "--out", "{}/data"],
+    ],
+    ids=" ".join,
+)
+def test_commands_that_need_no_torch_do_not_import_it(state, tmp_path, command):
+    code = (
+        f"import sys; sys.argv = ['fedscale', *{[word.format(tmp_path) for word in command]!r}]\n"
+        "from fedscale_ext.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code)\n"
+        "print('torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert found.stdout.splitlines()[-2:] == ["0", "False"], found.stderr
 
 
 def test_unknown_command_is_exit_code_2(call):

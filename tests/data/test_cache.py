@@ -1,3 +1,4 @@
+import errno
 import json
 import multiprocessing
 import os
@@ -96,20 +97,30 @@ def test_a_broken_image_is_named_and_leaves_nothing_behind(make_folder):
     assert caches(folder) == []
 
 
-def _open(folder, barrier, results):
+def _open(folder, barrier, results, lock_fails):
+    calls, real, flock = [], cache.decode, cache.fcntl.flock
+
+    def unlocked(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    cache.decode = lambda *args: calls.append(args) or real(*args)
+    cache.fcntl.flock = unlocked if lock_fails else flock
     barrier.wait()
-    results.put(open_data_set(folder, "femnist").digest)
+    digest = open_data_set(folder, "femnist").digest
+    results.put((digest, len(calls)))
 
 
-def test_two_processes_building_at_once_both_end_well(make_folder):
+@pytest.mark.parametrize("lock_fails", [False, True])
+def test_of_processes_that_open_at_once_one_decodes_and_all_end_well(make_folder, lock_fails):
     folder = make_folder(ROWS)
     context = multiprocessing.get_context("fork")
-    barrier, results = context.Barrier(2), context.Queue()
-    both = [context.Process(target=_open, args=(folder, barrier, results)) for _ in range(2)]
-    for process in both:
+    barrier, results = context.Barrier(3), context.Queue()
+    together = [context.Process(target=_open, args=(folder, barrier, results, lock_fails)) for _ in range(3)]
+    for process in together:
         process.start()
-    digests = {results.get(timeout=30) for _ in both}
-    for process in both:
+    digests, decoded = zip(*[results.get(timeout=30) for _ in together], strict=True)
+    for process in together:
         process.join(30)
-    assert digests == {open_data_set(folder, "femnist").digest}
+    assert set(digests) == {open_data_set(folder, "femnist").digest}
+    assert lock_fails or sorted(decoded) == [0, 0, len(ROWS)]
     assert len(caches(folder)) == 1

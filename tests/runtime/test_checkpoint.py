@@ -12,7 +12,7 @@ from fedscale_ext.runtime import checkpoint
 
 TENSORS = {"pool/m0/w": torch.arange(4.0) / 3, "checkpoint.json": torch.tensor(7), "e": torch.zeros(0, 2)}
 DATA = {"history": [0.1, 1 / 3, 5e-324], "cells": {"c0": None, "c1": True}, "name": "größer", "n": 2**70}
-CONFIG, OTHER = "a" * 64, "b" * 64
+CONFIG = {"seed": 1, "model": "cnn_leaf", "clip_norm": None, "filter_more": 1e15}
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -101,10 +101,25 @@ def test_equal_states_give_equal_files(tmp_path: Path):
     assert len(contents) == 1
 
 
-def test_another_configuration_is_refused(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("now", "difference"),
+    [
+        ({**CONFIG, "seed": 2}, "seed was 1 and is 2;"),
+        (
+            {**CONFIG, "model": "vgg", "clip_norm": 1.0},
+            'clip_norm was null and is 1.0, model was "cnn_leaf" and is "vgg";',
+        ),
+        ({**CONFIG, "fedtrans.beta": 0.1}, "fedtrans.beta was not set and is 0.1;"),
+        ({key: CONFIG[key] for key in CONFIG if key != "clip_norm"}, "clip_norm was null and is not set;"),
+        ({**CONFIG, **{f"x{n}": n for n in range(7)}}, "x4 was not set and is 4, and 2 more;"),
+    ],
+)
+def test_another_configuration_is_refused_by_the_settings_that_differ(tmp_path: Path, now: dict, difference: str):
     checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG)
-    with pytest.raises(UserError, match=r"000010.*another configuration \(digest aaaaaaaaaaaa, this one has b{12}\)"):
-        checkpoint.load_latest(tmp_path, OTHER)
+    with pytest.raises(UserError) as refusal:
+        checkpoint.load_latest(tmp_path, now)
+    assert "000010.safetensors was written by a job with another configuration: " in str(refusal.value)
+    assert difference in str(refusal.value)
 
 
 def test_a_damaged_file_is_refused_and_the_one_before_named(tmp_path: Path):

@@ -104,7 +104,7 @@ def test_cohorts_reach_the_accuracy_of_clients_one_by_one(job_file: Path) -> Non
 
 def test_another_configuration_is_not_resumed(job_file: Path) -> None:
     in_process(job_file)
-    with pytest.raises(UserError, match="another configuration"):
+    with pytest.raises(UserError, match=r"another configuration: learning_rate was \S+ and is 0.01;"):
         in_process(job_file, resume=True, learning_rate=0.01)
 
 

@@ -1,0 +1,37 @@
+"""A data folder read and decoded, for all who need no tensors: its csv files and the samples that they name."""
+
+import os
+from dataclasses import dataclass
+
+from fedscale_ext.data.cache import Cached, Progress, open_cache
+from fedscale_ext.data.layout import Description, describe, read_layout
+from fedscale_ext.data.mapping import Mapping, data_folder
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a folder is, the rows of its csv files (``test`` None where there is none), and their samples in order."""
+
+    about: Description
+    train: Mapping
+    test: Mapping | None
+    samples: Cached
+
+
+def open_decoded(
+    data_dir: str | os.PathLike[str],
+    data_set: str,
+    data_map_file: str | os.PathLike[str] | None = None,
+    input_shape: tuple[int, int, int] | None = None,
+    progress: Progress | None = None,
+) -> Decoded:
+    """Open a data folder in FedScale's layout; the first time, decode its images into the cache.
+
+    ``data_map_file`` takes the place of train.csv, ``input_shape`` (C, H, W) resizes. Raises UserError for
+    anything that is missing or broken, naming the file (and line) and what to do.
+    """
+    folder = data_folder(data_dir)
+    about = describe(folder, data_set, input_shape)
+    train, test = read_layout(folder, data_set, about.classes, data_map_file)
+    samples = open_cache(folder, [train] if test is None else [train, test], about.shape, progress)
+    return Decoded(about, train, test, samples)
