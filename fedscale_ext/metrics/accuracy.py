@@ -1,6 +1,7 @@
 """Accuracy over clients: the mean, its spread, and who is worst off."""
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 
@@ -35,13 +36,13 @@ class Accuracy:
 
 def client_accuracy(evaluation: Evaluation) -> np.ndarray:
     """float64[clients]: accuracy of each client, NaN for one without test samples."""
-    result = np.full(len(evaluation.count), np.nan)
-    np.divide(evaluation.correct, evaluation.count, out=result, where=np.asarray(evaluation.count) > 0)
-    return result
+    correct, count = np.asarray(evaluation.correct), np.asarray(evaluation.count)
+    return np.divide(correct, count, out=np.full(len(count), np.nan), where=count > 0)
 
 
+@singledispatch
 def accuracy(evaluation: Evaluation) -> Accuracy:
-    """The figures of one evaluation."""
+    """The figures of one evaluation; those of one that is stored are known."""
     of_client = client_accuracy(evaluation)
     tested = ~np.isnan(of_client)
     untested = int(len(tested) - tested.sum())

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+_READY = {bool, int, str, type(None)}  # JSON values as they are
+
 
 def plain(value: Any) -> Any:
     """``value`` as JSON values: numpy, torch, tuples, sets, paths, dataclasses and objects with ``to_json``.
@@ -30,8 +32,14 @@ def plain(value: Any) -> Any:
             value = value.detach().to(torch.float64)  # NumPy has no bfloat16
         return plain(value.detach().cpu().numpy())
     if isinstance(value, np.ndarray):
-        whole = value.dtype.kind in "iub" or (value.dtype.kind == "f" and bool(np.isfinite(value).all()))
-        return value.tolist() if whole else plain(value.tolist())  # the first is 20 times faster
+        finite = np.isfinite(value) if value.dtype.kind == "f" else None
+        if value.dtype.kind in "iub" or (finite is not None and finite.all()):
+            return value.tolist()  # twenty times as fast as number by number
+        if finite is not None and value.ndim:
+            objects = value.astype(object)
+            objects[~finite] = [_number(float(number)) for number in value[~finite]]
+            return objects.tolist()
+        return plain(value.tolist())
     if hasattr(value, "to_json"):
         return plain(value.to_json())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -42,6 +50,9 @@ def plain(value: Any) -> Any:
             raise ValueError(f"two keys of {sorted(map(repr, value))[:6]} have the same text")
         return result
     if isinstance(value, list | tuple):
+        kinds = set(map(type, value))  # thousands of one kind are common
+        if kinds <= _READY or (kinds == {float} and all(map(math.isfinite, value))):
+            return list(value)
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return [plain(item) for item in sorted(value)]

@@ -1,4 +1,4 @@
-"""What a job writes while it runs: header.json, metrics.jsonl, internals.jsonl and TensorBoard."""
+"""What a job writes while it runs: header.json, metrics.jsonl, evaluations, internals.jsonl and TensorBoard."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fedscale_ext.metrics.cost import Spent, spent
+from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import line, plain
 from fedscale_ext.metrics.records import read_lines, read_records, record_to_json
@@ -36,15 +37,17 @@ class Recorder:
         self.spent = Spent()
         write_atomic(log_dir / HEADER, json.dumps(plain(header), indent=2, ensure_ascii=False) + "\n")
 
-    def round(self, record: RoundRecord) -> None:
-        """Write a finished round; rounds come in rising order."""
+    def round(self, record: RoundRecord) -> StoredEvaluation | None:
+        """Write a finished round; rounds come in rising order. Returns its evaluation as the one on disk."""
         if not self._known:
             self._go_on_from(read_records(self.log_dir / METRICS))
         if record.round <= self.last_round:
             raise ValueError(f"round {record.round} after round {self.last_round}: call truncate_after first")
-        self._append(METRICS, record_to_json(record))
+        said, stored = (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
+        self._append(METRICS, record_to_json(record, said))
         self.last_round = record.round
         self.spent = self.spent.plus(record)
+        return stored
 
     def internals(self, round: int, values: Mapping[str, Any]) -> None:
         """Write what a method's equations used and gave in this round; nothing unless enabled."""
@@ -56,7 +59,7 @@ class Recorder:
         write_round(writer, record, self.spent)
 
     def truncate_after(self, round: int, writer: "SummaryWriter | None" = None) -> list[RoundRecord]:
-        """Forget all rounds after ``round`` in both files and return the kept records.
+        """Forget all rounds after ``round`` in all files and return the kept records.
 
         UserError where a file is damaged, unless ``round`` is 0, which empties both unread. With a
         ``writer`` the kept rounds are also written to TensorBoard; clear its folder before it is opened
@@ -68,6 +71,7 @@ class Recorder:
             if path.exists():
                 kept = [data for data in read_lines(path) if data["round"] <= round] if round > 0 else []
                 write_atomic(path, "".join(line(data) + "\n" for data in kept))
+        drop_evaluations(self.log_dir, round)
         records = read_records(self.log_dir / METRICS)
         self._go_on_from(records)
         if writer is not None:

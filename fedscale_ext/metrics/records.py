@@ -6,30 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedscale_ext.errors import UserError
-from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.evaluations import evaluation_from_json, read_number
 from fedscale_ext.metrics.jsonable import plain
-from fedscale_ext.runtime.work import Evaluation, RoundRecord
-
-_ARRAYS = {"correct": np.float64, "top5": np.float64, "loss": np.float64, "count": np.int64}
+from fedscale_ext.runtime.work import RoundRecord
 
 
-def record_to_json(record: RoundRecord) -> dict[str, Any]:
-    """The record's fields, and below ``evaluation`` also its figures as ``accuracy`` (for readers of the file)."""
-    data = plain(record)
-    if record.evaluation is not None:
-        data["evaluation"]["accuracy"] = plain(accuracy(record.evaluation))
-    return data
+def record_to_json(record: RoundRecord, evaluation: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The record's fields; ``evaluation`` is what :func:`fedscale_ext.metrics.evaluations.write_evaluation` says."""
+    names = [field.name for field in dataclasses.fields(RoundRecord) if field.name != "evaluation"]
+    return {name: plain(getattr(record, name)) for name in names} | {"evaluation": evaluation}
 
 
-def record_from_json(data: Mapping[str, Any]) -> RoundRecord:
-    """The record of a line; floats are exact, counts of correct answers come back as float64."""
+def record_from_json(data: Mapping[str, Any], log_dir: Path) -> RoundRecord:
+    """The record of a line of ``log_dir/metrics.jsonl``; floats are exact."""
     fields = {field.name: data[field.name] for field in dataclasses.fields(RoundRecord)}
-    fields["train_loss"] = _float(fields["train_loss"])
+    fields["train_loss"] = read_number(fields["train_loss"])
     if fields["evaluation"] is not None:
-        fields["evaluation"] = _evaluation(fields["evaluation"])
+        fields["evaluation"] = evaluation_from_json(log_dir, fields["evaluation"])
     return RoundRecord(**fields)
 
 
@@ -58,16 +52,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def read_records(path: Path) -> list[RoundRecord]:
     """All round records of a metrics.jsonl, in its order; UserError where a line is damaged."""
     try:
-        return [record_from_json(data) for data in read_lines(path)]
+        return [record_from_json(data, path.parent) for data in read_lines(path)]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a metrics.jsonl of this version: {error!r}") from None
-
-
-def _evaluation(data: Mapping[str, Any]) -> Evaluation:
-    arrays = {name: np.array([_float(value) for value in data[name]]).astype(dtype) for name, dtype in _ARRAYS.items()}
-    named = {title: (_float(top1), _float(loss)) for title, (top1, loss) in data["named"].items()}
-    return Evaluation(round=data["round"], serve=tuple(data["serve"]), named=named, **arrays)
-
-
-def _float(value: Any) -> float:
-    return float("nan") if value is None else float(value)

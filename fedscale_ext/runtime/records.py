@@ -1,6 +1,7 @@
 """What a job writes down while it runs and when it ends; the one place where results leave the runtime."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.metrics.accuracy import accuracy
@@ -43,8 +44,8 @@ class JobRecords:
         return self.recorder.truncate_after(after_round, self._job.log_writer)
 
     def round(self, record: RoundRecord, internals: dict[str, Any]) -> None:
-        """Write and announce a finished round."""
-        self.recorder.round(record)
+        """Write and announce a finished round; its clients' figures are on disk from then on, not in memory."""
+        record.evaluation = self.recorder.round(record)
         self.recorder.internals(record.round, internals)
         self.recorder.tensorboard(self._job.log_writer, record)
         self._job.emit(
@@ -80,9 +81,15 @@ class JobRecords:
         job.emit(
             {
                 "event": "summary",
-                "summary": {name: value for name, value in summary.items() if name not in ("config", "models")},
+                "summary": _without(summary, "config", "models")
+                | {"accuracy": _without(summary["accuracy"], "per_client", "served")},
                 "table": summary_table(summary),
                 "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
             }
         )
         return {**summary, "log_dir": str(job.log_dir)}
+
+
+def _without(data: Mapping[str, Any] | None, *names: str) -> dict[str, Any]:
+    """A copy of what there is of ``data`` but for the entries ``names``."""
+    return {name: value for name, value in (data or {}).items() if name not in names}

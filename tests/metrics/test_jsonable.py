@@ -56,6 +56,19 @@ def test_everything_a_method_may_record_becomes_json():
 def test_numbers_that_json_lacks():
     text = line([float("nan"), np.float64("inf"), torch.tensor(-float("inf")), np.array([np.nan])])
     assert text == '[null,"inf","-inf",[null]]'
+    assert line([float("nan"), 1.5]) == "[null,1.5]" and line(np.array(np.nan)) == "null"
+
+
+numbers = st.floats(width=32) | st.sampled_from([float("nan"), float("inf"), -float("inf")])
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.lists(numbers, min_size=1, max_size=8), st.booleans())
+def test_arrays_and_lists_are_written_number_by_number(values, wide):
+    expected = [plain(value) for value in values]
+    array = np.array(values, dtype=np.float64 if wide else np.float32)
+    assert plain(values) == plain(array) == expected
+    assert plain(np.stack([array, array])) == [expected, expected]
 
 
 @settings(deadline=None, derandomize=True, max_examples=300)

@@ -1,0 +1,119 @@
+"""Evaluations on disk: their figures in metrics.jsonl, and a file with a column per figure of the clients.
+
+``evaluations/round-000050.safetensors`` holds, index client - 1, ``correct``, ``top5`` and ``count`` (in the
+smallest type that holds them), ``loss`` (float64) and ``served``, the place of the client's model among the keys that
+the metadata calls ``models``. As text, 500,000 clients would cost seconds and 10 MB each time, and the evaluations of
+a long job would take more memory than all else.
+"""
+
+import dataclasses
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.accuracy import Accuracy, accuracy
+from fedscale_ext.metrics.files import read_tensors, write_tensors
+from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.runtime.work import Evaluation
+
+FOLDER = "evaluations"
+_NAME = re.compile(r"round-(\d+)\.safetensors")
+_TYPES = {"correct": np.float64, "top5": np.float64, "loss": np.float64, "count": np.int64}
+
+
+class StoredEvaluation(Evaluation):
+    """An evaluation that was written: its ``figures`` are at hand, ``path`` holds the columns of its clients.
+
+    The columns and ``serve`` are read anew each time they are asked for; UserError where the file is
+    missing or damaged.
+    """
+
+    figures: Accuracy
+    path: Path
+
+    def __init__(self, round: int, named: Mapping[str, tuple[float, float]], figures: Accuracy, path: Path) -> None:
+        vars(self).update(round=round, named=named, figures=figures, path=path)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _TYPES and name != "serve":
+            raise AttributeError(name)
+        return getattr(self.whole(), name)
+
+    def whole(self) -> Evaluation:
+        """All of it in memory; counts of correct answers are float64."""
+        tensors, metadata = read_tensors(self.path)
+        try:
+            keys = json.loads(metadata["models"])
+            serve = tuple(keys[place] for place in tensors["served"].tolist())
+            columns = {name: tensors[name].numpy().astype(dtype) for name, dtype in _TYPES.items()}
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise UserError(f"{self.path} is not an evaluation of this version") from None
+        return Evaluation(round=self.round, serve=serve, named=self.named, **columns)
+
+
+@accuracy.register
+def _(evaluation: StoredEvaluation) -> Accuracy:
+    return evaluation.figures
+
+
+def write_evaluation(log_dir: Path, evaluation: Evaluation) -> tuple[dict[str, Any], StoredEvaluation]:
+    """Write the file of an evaluation below ``log_dir``.
+
+    Returns what its line of metrics.jsonl says, as JSON values, and the evaluation as one that is stored.
+    """
+    served = Counter(evaluation.serve)
+    places = {key: place for place, key in enumerate(served)}
+    columns = {name: np.asarray(getattr(evaluation, name)) for name in _TYPES}
+    columns["served"] = np.fromiter(map(places.__getitem__, evaluation.serve), np.int64, len(evaluation.serve))
+    tensors = {name: torch.from_numpy(column if name == "loss" else _small(column)) for name, column in columns.items()}
+    path = log_dir / FOLDER / f"round-{evaluation.round:06d}.safetensors"
+    write_tensors(path, tensors, {"models": json.dumps(list(places))})
+    stored = StoredEvaluation(evaluation.round, evaluation.named, accuracy(evaluation), path)
+    line = {
+        "round": evaluation.round,
+        "accuracy": plain(stored.figures),
+        "named": plain(evaluation.named),
+        "served": dict(served),
+        "clients": path.relative_to(log_dir).as_posix(),
+    }
+    return line, stored
+
+
+def evaluation_from_json(log_dir: Path, data: Mapping[str, Any]) -> StoredEvaluation:
+    """The evaluation that a line of metrics.jsonl tells of. KeyError and ValueError for anything else."""
+    figures: dict[str, Any] = {name: math.nan if value is None else value for name, value in data["accuracy"].items()}
+    figures["worst_client"] = data["accuracy"]["worst_client"]
+    known = Accuracy(**{field.name: figures[field.name] for field in dataclasses.fields(Accuracy)})
+    named = {title: (read_number(top1), read_number(loss)) for title, (top1, loss) in data["named"].items()}
+    path = log_dir / data["clients"]
+    if path.parent != log_dir / FOLDER or not _NAME.fullmatch(path.name):
+        raise ValueError(f"clients: {data['clients']!r}")
+    return StoredEvaluation(data["round"], named, known, path)
+
+
+def drop_evaluations(log_dir: Path, after_round: int) -> None:
+    """Delete the files of later rounds, which belong to a course of the job that was left."""
+    for path in (log_dir / FOLDER).glob("*"):
+        found = _NAME.fullmatch(path.name)
+        if found and int(found[1]) > after_round:
+            path.unlink()
+
+
+def read_number(value: Any) -> float:
+    """A float as :func:`fedscale_ext.metrics.jsonable.plain` writes it, read back."""
+    return math.nan if value is None else float(value)
+
+
+def _small(counts: np.ndarray) -> np.ndarray:
+    """Whole numbers from 0 on in the smallest type that holds them all."""
+    most = counts.max(initial=0)
+    fitting = (dtype for dtype in (np.uint8, np.int16, np.int32) if most <= np.iinfo(dtype).max)
+    return counts.astype(next(fitting, np.int64))
