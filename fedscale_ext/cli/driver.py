@@ -47,17 +47,16 @@ def start(conf: str, overrides: list[str], resume: bool, display: Display) -> in
         if shell:
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
         with jobs.output_log(name).open("a" if resume else "w", encoding="utf-8") as log:
-            return _Run(job, Processes(log), display, use_cuda=config.fedscale.use_cuda).run(plain, ranks)
+            return _Run(job, Processes(log), display).run(plain, ranks)
 
 
 class _Run:
     """One job under supervision; everything that happens to it arrives in ``processes.next``."""
 
-    def __init__(self, job: jobs.Job, processes: Processes, display: Display, *, use_cuda: bool):
+    def __init__(self, job: jobs.Job, processes: Processes, display: Display):
         self.job = job
         self.processes = processes
         self.display = display
-        self.use_cuda = use_cuda
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
         self.failed = ""  # the process that the failure is about
@@ -93,7 +92,7 @@ class _Run:
 
     def _train(self, ranks: dict[str, list[str]]) -> Outcome:
         for name, argv in ranks.items():
-            self._start(name, argv, preparation.environment(one_thread=name != AGGREGATOR and not self.use_cuda))
+            self._start(name, argv, preparation.environment())
         while self.processes.running():
             message = self.processes.next(self.deadline)
             if isinstance(message, Interrupt):

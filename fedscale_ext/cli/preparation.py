@@ -88,11 +88,23 @@ def _run_to_resume(last: Job) -> str:
     return max(found)[1] if found else last.time_stamp
 
 
-def environment(*, one_thread: bool) -> dict[str, str]:
-    """Environment of a job's process: it reports events, ends with the driver and finds this package."""
+# Each training step allocates and frees the same large tensors. By default glibc hands such memory back to
+# the system and gets it again page by page; a process that keeps up to 256 MiB, in huge pages, trains some
+# 5 % faster (evals/speed/README.md). Other C libraries ignore the variable.
+_MALLOC = ":".join(
+    f"glibc.malloc.{name}"
+    for name in ("hugetlb=1", "mmap_threshold=67108864", "trim_threshold=268435456", "top_pad=16777216")
+)
+
+
+def environment() -> dict[str, str]:
+    """Environment of a job's process: it reports events, ends with the driver and finds this package.
+
+    One thread each: there are as many executors as cores, and the aggregator works between them.
+    """
     result = {**os.environ, EVENTS_VARIABLE: "1", PIPE_VARIABLE: "1", "PYTHONUNBUFFERED": "1"}
-    if one_thread:
-        result["OMP_NUM_THREADS"] = "1"
+    result["OMP_NUM_THREADS"] = "1"
+    result.setdefault("GLIBC_TUNABLES", _MALLOC)
     package_parent = str(Path(fedscale_ext.__file__).resolve().parents[1])
     if package_parent not in [*site.getsitepackages(), site.getusersitepackages()]:
         # run from a checkout: a script sees its own folder, not the one that this command was run from

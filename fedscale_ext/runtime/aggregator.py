@@ -155,6 +155,7 @@ class MultiModelAggregator(Coordinator):
                 done += 1
                 stopped = self._run_round(done)
             self._report_dropped()
+            self.board.close()  # executors end while the results are written
             return self.records.finish(stopped)
         except SystemExit:
             self.farewell_s = 0.0  # told to stop now: so are the executors

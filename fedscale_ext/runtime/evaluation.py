@@ -1,6 +1,7 @@
 """Each client tested on its own model: grouped by model, in large batches, reduced per client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -19,24 +20,31 @@ def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]
 
     A client's samples run once per model, also where the model it is served is a named one too.
     """
-    tested = [int(client) for client in np.flatnonzero(task.test_sizes > 0) + 1]
-    wanted: dict[str, list[int]] = dict.fromkeys(plan.named.values(), tested)
-    for client in tested:
-        key = plan.serve[client - 1]
-        if key not in plan.named.values():
-            wanted.setdefault(key, []).append(client)
-    pieces: list[tuple[str, list[int]]] = []
-    for key, clients in wanted.items():
-        piece: list[int] = []
-        samples = 0
-        for client in clients:
-            if piece and samples + task.test_sizes[client - 1] > _UNIT_SAMPLES:
-                pieces.append((key, piece))
-                piece, samples = [], 0
-            piece.append(client)
-            samples += int(task.test_sizes[client - 1])
-        pieces.append((key, piece))
-    return [piece for piece in pieces if piece[1]]
+    named = list(dict.fromkeys(plan.named.values()))
+    tested = np.flatnonzero(task.test_sizes > 0)
+    keys, places = _served(plan)
+    own = places[tested]
+    present, first = np.unique(own, return_index=True)
+    wanted = [(key, tested) for key in named]
+    wanted += [(keys[k], tested[own == k]) for k in present[np.argsort(first)] if keys[k] not in named]
+    return [(key, piece.tolist()) for key, rows in wanted for piece in _pieces(rows + 1, task.test_sizes[rows])]
+
+
+def _pieces(clients: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
+    """Clients in their order, cut so that a piece has at most _UNIT_SAMPLES test samples, or one client."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(clients):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + _UNIT_SAMPLES, side="right")))
+        yield clients[start:stop]
+        start = stop
+
+
+def _served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
+    """The keys of the models that are served, and the place of each client's among them, int64 [clients]."""
+    place = {key: place for place, key in enumerate(dict.fromkeys(plan.serve))}
+    return list(place), np.fromiter(map(place.__getitem__, plan.serve), np.int64, len(plan.serve))
 
 
 @torch.no_grad()
@@ -59,16 +67,38 @@ def test_clients(
     return sums.numpy()
 
 
+class Gathered:
+    """Reduces what units report to what each client is served and to the named models, without keeping it."""
+
+    def __init__(self, plan: EvaluationPlan, task: Task) -> None:
+        self._plan, self._task = plan, task
+        keys, self._served = _served(plan)
+        self._place = {key: place for place, key in enumerate(keys)}
+        self._columns = np.zeros((task.num_clients, len(COLUMNS)))
+        self._named = {key: np.zeros(len(COLUMNS)) for key in plan.named.values()}
+
+    def add(self, key: str, clients: Sequence[int], figures: np.ndarray) -> None:
+        """Take in the figures [clients, 3] of a model on the test samples of these clients."""
+        rows = np.asarray(clients) - 1
+        mine = self._served[rows] == self._place.get(key, -1)
+        self._columns[rows[mine]] = figures[mine]
+        if key in self._named:
+            self._named[key] += figures.sum(axis=0)
+
+    def evaluation(self, round: int) -> Evaluation:
+        """The evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
+        total = max(1, int(self._task.test_sizes.sum()))
+        sums = {title: self._named[key] for title, key in self._plan.named.items()}
+        named = {title: (float(correct) / total, float(loss) / total) for title, (correct, _, loss) in sums.items()}
+        correct, top5, loss = self._columns.T
+        serve, count = tuple(self._plan.serve), self._task.test_sizes.copy()
+        return Evaluation(round, serve, correct, top5, loss, count, named)
+
+
 def gather(round: int, plan: EvaluationPlan, task: Task, figures: Mapping[tuple[str, int], np.ndarray]) -> Evaluation:
     """Reduce figures per (model key, client) to what each client is served and to the named models."""
-    columns = np.zeros((task.num_clients, len(COLUMNS)))
-    tested = np.flatnonzero(task.test_sizes > 0) + 1
-    for client in tested:
-        columns[client - 1] = figures[plan.serve[client - 1], int(client)]
-    total = max(1, int(task.test_sizes.sum()))
-    named = {}
-    for title, key in plan.named.items():
-        correct, _, loss = sum((figures[key, int(client)] for client in tested), np.zeros(len(COLUMNS)))
-        named[title] = (float(correct) / total, float(loss) / total)
-    correct, top5, loss = columns.T
-    return Evaluation(round, tuple(plan.serve), correct, top5, loss, task.test_sizes.copy(), named)
+    gathered = Gathered(plan, task)
+    for key, entries in groupby(figures.items(), key=lambda entry: entry[0][0]):
+        pairs, rows = zip(*entries, strict=True)
+        gathered.add(key, [client for _, client in pairs], np.stack(rows))
+    return gathered.evaluation(round)

@@ -43,7 +43,8 @@ def schedule_round(
     """
     items = sorted(items, key=lambda item: item.client)
     place = np.array([item.client - 1 for item in items], dtype=np.int64)
-    costs = [pool[item.model].cost for item in items]
+    known = {key: pool[key].cost for key in {item.model for item in items}}
+    costs = [known[item.model] for item in items]
     size = np.array([cost.bytes for cost in costs], dtype=np.float64)
     computation, communication = completion_times(
         population.computation_ms[place],
@@ -59,12 +60,13 @@ def schedule_round(
     there = np.ones(len(items), dtype=bool)
     if population.availability is not None:
         there = population.availability.online_at(place, clock_s + durations)
-    order = [i for i in np.argsort(durations, kind="stable") if there[i]]
-    kept = sorted(order[:collect])
+    order = np.argsort(durations, kind="stable")
+    order = order[there[order]]
+    kept = np.sort(order[:collect])
     return Schedule(
-        items=[items[i] for i in kept],
+        items=[items[i] for i in kept.tolist()],
         durations_s=durations[kept],
-        duration_s=float((durations[kept] if kept else durations).max(initial=0.0)),
+        duration_s=float((durations[kept] if len(kept) else durations).max(initial=0.0)),
         stragglers=len(order) - len(kept),
         offline=int((~there).sum()),
     )
