@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedscale_ext import models
 from fedscale_ext.population.population import Population
@@ -52,3 +54,16 @@ def test_the_clock_moves_on_when_all_go_offline() -> None:
 
 def test_small_clients_compute_less() -> None:
     assert schedule([100.0], 1, sizes=5).duration_s == pytest.approx(schedule([100.0], 1).duration_s / 2, rel=1e-3)
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(data=st.data())
+def test_the_choice_is_that_of_the_plain_loop(data: st.DataObject) -> None:
+    latencies = data.draw(st.lists(st.sampled_from([100.0, 200.0, 300.0]), min_size=1, max_size=12))
+    there = data.draw(st.lists(st.booleans(), min_size=len(latencies), max_size=len(latencies)))
+    collect = data.draw(st.integers(1, 12))
+    found = schedule(latencies, collect, there)
+    online = sorted((seconds, client) for client, seconds in enumerate(latencies, 1) if there[client - 1])
+    assert [item.client for item in found.items] == sorted(client for _, client in online[:collect])
+    assert found.stragglers == max(0, len(online) - collect)
+    assert found.offline == there.count(False)
