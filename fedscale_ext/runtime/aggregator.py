@@ -361,28 +361,33 @@ class MultiModelAggregator(Coordinator):
         selected: int,
         offered: int,
     ) -> RoundRecord:
-        costs = [(update, self.pool[update.item.model].cost) for update in updates]
-        weight = sum(update.trained for update in updates)
+        cost = {model.key: model.cost for model in self.pool}
+        handed_out = Counter(item.model for item in schedule.items)
+        assignments = Counter(update.item.model for update in updates)
+        trained: Counter[str] = Counter()
+        for update in updates:
+            trained[update.item.model] += update.trained
+        weight = trained.total()
         loss = math.fsum(update.loss * update.trained for update in updates) / weight if weight else math.nan
         return RoundRecord(
             round=number,
             virtual_clock_s=self.global_virtual_clock,
             round_duration_s=schedule.duration_s,
-            client_durations_s=[float(duration) for duration in schedule.durations_s],
+            client_durations_s=schedule.durations_s.tolist(),
             wall_s=0.0,
             selected=selected,
             participants=[update.client for update in updates],
-            assignments=dict(Counter(update.item.model for update in updates)),
+            assignments=dict(assignments),
             offline=schedule.offline + int(self.eligible.sum()) - offered,
             stragglers=schedule.stragglers,
             failed=dict(failed),
             train_loss=loss,
             learning_rate=self.learning_rate(number),
             models=len(self.pool),
-            forward_macs=float(sum(update.trained * cost.forward_macs for update, cost in costs)),
-            training_macs=float(sum(update.trained * cost.training_macs for update, cost in costs)),
-            download_bytes=sum(self.pool[item.model].cost.bytes for item in schedule.items),
-            upload_bytes=sum(cost.bytes for _, cost in costs),
+            forward_macs=float(sum(samples * cost[key].forward_macs for key, samples in trained.items())),
+            training_macs=float(sum(samples * cost[key].training_macs for key, samples in trained.items())),
+            download_bytes=sum(clients * cost[key].bytes for key, clients in handed_out.items()),
+            upload_bytes=sum(clients * cost[key].bytes for key, clients in assignments.items()),
         )
 
     def _task(self, data: dict[str, Any], train_sizes: np.ndarray, test_sizes: np.ndarray) -> Task:

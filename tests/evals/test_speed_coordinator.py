@@ -50,3 +50,16 @@ def test_a_line_and_the_summary_are_json(log_dir: Path) -> None:
     line = json.loads((log_dir / "metrics.jsonl").read_text(encoding="utf-8"))
     assert line["evaluation"]["accuracy"]["tested"] == int((stub_data(CLIENTS).test_sizes > 0).sum())
     assert json.loads((log_dir / "summary.json").read_text(encoding="utf-8"))["num_clients"] == CLIENTS
+
+
+def test_bytes_and_macs_are_those_of_each_participants_model(log_dir: Path) -> None:
+    (record,) = read_records(log_dir / "metrics.jsonl")
+    models = json.loads((log_dir / "summary.json").read_text(encoding="utf-8"))["models"]
+    cost = {model["key"]: model["cost"] for model in models}
+    sizes = stub_data(CLIENTS).train_sizes
+    most = max(20 * min(10, int(sizes[client - 1])) for client in record.participants)
+    assert record.upload_bytes == sum(cost[key]["bytes"] * clients for key, clients in record.assignments.items())
+    assert record.download_bytes == record.upload_bytes  # nobody failed
+    whole = sum(cost[key]["forward_macs"] * clients * most for key, clients in record.assignments.items())
+    assert 0.95 * whole < record.forward_macs < whole  # some have less than a batch
+    assert record.training_macs > 2 * record.forward_macs
