@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -172,9 +173,10 @@ def memory_mb(field: str) -> float:
     return int(next(line for line in lines if line.startswith(field)).split()[1]) / 1024
 
 
-def measure(arguments: argparse.Namespace, participants: int) -> dict[str, Any]:
+def measure(arguments: argparse.Namespace, participants: int, cohort: int) -> dict[str, Any]:
     """Medians over the plain rounds of one job, and what its evaluation and checkpoint cost."""
     torch.set_num_threads(1)
+    sys.setswitchinterval(1e-4)  # two threads here stand for two processes: neither may hold the interpreter for long
     resident: list[float] = []
     spent: list[float] = []
 
@@ -187,7 +189,7 @@ def measure(arguments: argparse.Namespace, participants: int) -> dict[str, Any]:
         folder = Path(name)
         # one round that evaluates, the timed ones, one with a checkpoint, and one more that evaluates
         rounds = arguments.rounds + 3
-        keys = {"checkpoint_interval": rounds - 1, "seed": arguments.seed}
+        keys = {"checkpoint_interval": rounds - 1, "seed": arguments.seed, "cohort_size": cohort}
         config = configuration(folder, arguments.method, participants, rounds, **keys)
         before = memory_mb("VmHWM")
         profile = cProfile.Profile()
@@ -213,6 +215,7 @@ def measure(arguments: argparse.Namespace, participants: int) -> dict[str, Any]:
     walls = [lines[place]["wall_s"] + seconds(place, "record") for place in plain]
     return {
         "participants": len(lines[1]["participants"]),
+        "cohort": cohort,
         "models": lines[-1]["models"],
         "seconds": phases,
         "round_s": float(np.median(walls)),
@@ -248,26 +251,32 @@ ROWS = {
 def table(results: list[dict[str, Any]]) -> str:
     """Markdown, a column per number of participants."""
     head = ["participants", *(f"{one['participants']:,}" for one in results)]
-    rows = [head, ["---"] * len(head)]
+    rows = [head, ["---", *["---:"] * len(results)]]
+    rows += [["side by side on an executor", *(str(one["cohort"]) for one in results)]]
     rows += [[name, *(f"{figure(one):.4g}" for one in results)] for name, figure in ROWS.items()]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def page(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> str:
     """The recorded result: command, machine, load, table."""
-    command = " ".join(["python evals/speed/coordinator.py", *sys.argv[1:]])
-    return (
-        f"# The coordinator alone\n\n`{command}`, {date.today()}: {arguments.method}, "
-        f"{results[0]['models']} models, {arguments.population:,} clients, median of {arguments.rounds} rounds; "
-        f"training and data are stubs that answer at once. {os.cpu_count()} cores of {model_name()}, "
-        f"load average {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}, torch {torch.__version__}, "
-        f"numpy {np.__version__}.\n\n{table(results)}\n"
-    )
+    return f"""# The coordinator alone
+
+`{" ".join(["python evals/speed/coordinator.py", *sys.argv[1:]])}`, {date.today()}: {arguments.method},
+{results[0]["models"]} models, {arguments.population:,} clients, median of {arguments.rounds} rounds. Training and data
+are stubs; `train` is the wait for the stub executor, whose own work and side of the wire it holds.
+{os.cpu_count()} cores of {model_name()}, load average {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]},
+torch {torch.__version__}, numpy {np.__version__}.
+
+{table(results)}
+"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--participants", type=int, nargs="+", default=[100, 1000, 10_000])
+    parser.add_argument(
+        "--cohort", type=int, nargs="+", default=[1, 16], help="clients side by side; 1 makes most units"
+    )
     parser.add_argument("--population", type=int, default=500_000)
     parser.add_argument("--models", type=int, default=8, help="models in FedTrans's pool")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds")
@@ -275,14 +284,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--profile", action="store_true", help="print where the aggregator's time goes")
     parser.add_argument("--print", action="store_true", help="print the table instead of writing coordinator.md")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
-        print(json.dumps(measure(arguments, arguments.one)))
+        print(json.dumps(measure(arguments, *arguments.one)))
         return
     results = []
-    for participants in arguments.participants:
-        command = [sys.executable, __file__, *sys.argv[1:], "--one", str(participants)]
+    for cohort, participants in product(arguments.cohort, arguments.participants):
+        command = [sys.executable, __file__, *sys.argv[1:], "--one", str(participants), str(cohort)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         results.append(json.loads(done.stdout.splitlines()[-1]))
         print(json.dumps(results[-1]), file=sys.stderr)

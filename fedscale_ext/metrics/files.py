@@ -21,13 +21,13 @@ _DIGEST = "sha256"
 _ZEROS = "0" * 64
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write ``content`` to a temporary name beside ``path``, fsync and rename; makes the folder."""
+def write_atomic(path: Path, *parts: bytes | memoryview | str) -> None:
+    """Write the parts, one after the other, to a temporary name beside ``path``, fsync and rename; makes the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.writelines(part.encode() if isinstance(part, str) else part for part in parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -41,15 +41,13 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
     Tensors may share memory or be strided views; each is stored whole.
     """
-    # a copy, because safetensors refuses tensors that share memory (tied weights)
-    own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    blob = safetensors.torch.save(own)
+    blob = safetensors.torch.save(_apart(tensors))
     header, body = _split(blob)
     # safetensors writes metadata in hash order, which would differ from run to run
     header["__metadata__"] = dict(sorted({**metadata, _DIGEST: _ZEROS}.items()))
     head = _head(header)
     digest = _digest(head, body)
-    write_atomic(path, head.replace(f'"{_DIGEST}":"{_ZEROS}"'.encode(), f'"{_DIGEST}":"{digest}"'.encode()) + body)
+    write_atomic(path, head.replace(f'"{_DIGEST}":"{_ZEROS}"'.encode(), f'"{_DIGEST}":"{digest}"'.encode()), body)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -70,6 +68,17 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
         reason = f"its header lacks {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{path} is damaged or no file of this program: {reason}") from None
     return tensors, metadata
+
+
+def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors on the CPU, contiguous; those that share memory (tied weights) copied, which safetensors refuses."""
+    result, seen = {}, set()
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        memory = own.untyped_storage().data_ptr()
+        result[name] = own.clone() if memory in seen or own.untyped_storage().nbytes() != own.nbytes else own
+        seen.add(memory)
+    return result
 
 
 def _split(blob: bytes) -> tuple[dict, memoryview]:
