@@ -45,12 +45,13 @@ from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.runtime import wire  # noqa: E402
 from fedscale_ext.runtime.collect import SUM  # noqa: E402
 from fedscale_ext.runtime.evaluation import COLUMNS  # noqa: E402
-from fedscale_ext.runtime.executor import MultiModelExecutor, UnitResult  # noqa: E402
+from fedscale_ext.runtime.executor import MultiModelExecutor  # noqa: E402
 from fedscale_ext.runtime.in_process import run_in_process  # noqa: E402
 from fedscale_ext.runtime.reduction import template  # noqa: E402
 from fedscale_ext.runtime.work import Task  # noqa: E402
 from fedscale_ext.streams import stream  # noqa: E402
 
+Answer = tuple[dict[str, Any], dict[str, bytes]]  # header and sections of a unit's result
 PAGE = Path(__file__).with_suffix(".md")
 PHASES = ("select", "assign", "schedule", "train", "collect", "aggregate", "evolve", "record")
 STEP = 1e-3  # what each client adds to every weight
@@ -78,7 +79,7 @@ class StubWork:
     def __init__(self, executor: "StubExecutor", data: SimpleNamespace) -> None:
         self.executor, self.data = executor, data
 
-    def train(self, header: dict[str, Any]) -> UnitResult:
+    def train(self, header: dict[str, Any]) -> Answer:
         """Every client adds STEP to every weight."""
         args = self.executor.args
         results = []
@@ -99,7 +100,7 @@ class StubWork:
         change = {name: torch.full_like(tensor, STEP * weight) for name, tensor in template(start).items()}
         return {"results": results, "weight": weight}, {SUM: wire.tensors_to_bytes(change)}
 
-    def test(self, header: dict[str, Any], batch: int) -> UnitResult:
+    def test(self, header: dict[str, Any], batch: int) -> Answer:
         """Every client has half of its test samples right."""
         count = torch.from_numpy(self.data.test_sizes[np.asarray(header["clients"]) - 1]).double()
         figures = dict(zip(COLUMNS, ((count / 2).floor(), count, 2.0 * count), strict=True))
