@@ -93,7 +93,7 @@ def _run_to_resume(last: Job) -> str:
 # 5 % faster (evals/speed/README.md). Other C libraries ignore the variable.
 _MALLOC = ":".join(
     f"glibc.malloc.{name}"
-    for name in ("hugetlb=1", "mmap_threshold=67108864", "trim_threshold=268435456", "top_pad=16777216")
+    for name in ("hugetlb=1", "mmap_threshold=16777216", "trim_threshold=268435456", "top_pad=16777216")
 )
 
 

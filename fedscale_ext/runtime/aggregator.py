@@ -272,16 +272,14 @@ class MultiModelAggregator(Coordinator):
         units = [self._train_unit(items, sizes[items[0].model]) for items in planned]
         keep = None if self.reduces else partial(self.collect, number)
         collector = Collector(number, schedule.items, self.pool, self.task, self.weight, keep)
-        results = zip(planned, self.run_units(units), strict=True)
-        while True:
+        results = self.run_units(units)
+        for items in planned:
             with self.watch("train"):  # the wait for the next unit's result
-                taken = next(results, None)
-            if taken is None:
-                break
-            items, (header, sections) = taken
-            self._note_seconds(header)
+                header, sections = next(results)
             with self.watch("collect"):
+                self._note_seconds(header)
                 collector.take(items, header, sections)
+            del sections  # views of a message that may be large
         updates, means = collector.close()
         if schedule.items and not updates:
             first = next(iter(collector.failed))
@@ -312,16 +310,16 @@ class MultiModelAggregator(Coordinator):
         fixed = self.config.job.cohort_size
         if fixed != "auto":
             return dict.fromkeys(keys, fixed)
-        new = [key for key in keys if self.cohort_sizes.size(self.pool[key].spec) is None]
+        new = {}
+        for key in keys:
+            possible = candidates(self.device_type, self.args.num_participants, self.pool[key].cost.bytes)
+            if len(possible) > 1 and self.cohort_sizes.size(self.pool[key].spec) is None:
+                new[key] = possible
         units = [
             self.make_unit(
-                calibration.EVENT,
-                [key],
-                model=key,
-                sizes=candidates(self.device_type, self.args.num_participants, self.pool[key].cost.bytes),
-                learning_rate=self.learning_rate(self.round),
+                calibration.EVENT, [key], model=key, sizes=sizes, learning_rate=self.learning_rate(self.round)
             )
-            for key in new
+            for key, sizes in new.items()
         ]
         for key, (header, _) in zip(new, self.run_units(units), strict=True):
             size = self.cohort_sizes.choose(self.pool[key].spec, dict(header["seconds_by_size"]))

@@ -4,6 +4,7 @@ import platform
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import fedscale.cloud.logger.executor_logging as executor_logging
@@ -24,7 +25,7 @@ from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.unit_work import UnitWork
 from fedscale_ext.runtime.workbench import Workbench
 
-UnitResult = tuple[dict[str, Any], dict[str, bytes]]
+Do = Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, bytes]]]  # a unit -> its result, with sections
 
 _REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
 _CONNECT_PAUSE_S = 0.2  # between two attempts to reach an aggregator that is still starting
@@ -124,9 +125,10 @@ class MultiModelExecutor(Executor):
     @overrides
     def client_ping(self) -> Any:
         """Ask for work; the aggregator answers when it has some or after a bounded wait."""
-        return self.aggregator_communicator.stub.CLIENT_PING(
-            job_api_pb2.PingRequest(client_id=self.executor_id, executor_id=self.executor_id), timeout=_REPLY_S
-        )
+        with self.watch("waiting"):
+            return self.aggregator_communicator.stub.CLIENT_PING(
+                job_api_pb2.PingRequest(client_id=self.executor_id, executor_id=self.executor_id), timeout=_REPLY_S
+            )
 
     @overrides
     def event_monitor(self) -> None:
@@ -138,44 +140,48 @@ class MultiModelExecutor(Executor):
             raise ConnectionError(f"the aggregator does not answer any more: {error.details()}") from None
 
     def _work(self) -> None:
-        reply = self._ask()
+        kinds: dict[str, tuple[str, Do]] = {
+            commons.CLIENT_TRAIN: (commons.UPLOAD_MODEL, self.work.train),
+            commons.MODEL_TEST: (commons.MODEL_TEST, partial(self.work.test, batch=self.args.test_bsz)),
+            calibration.EVENT: (calibration.EVENT, self.work.calibrate),
+        }
+        event, header = self._exchange(self.client_ping)
         while not self.received_stop_request:
-            if reply.event == commons.CLIENT_TRAIN:
-                reply = self._answer(reply, commons.UPLOAD_MODEL, self.work.train)
-            elif reply.event == commons.MODEL_TEST:
-                reply = self._answer(reply, commons.MODEL_TEST, lambda unit: self.work.test(unit, self.args.test_bsz))
-            elif reply.event == calibration.EVENT:
-                reply = self._answer(reply, calibration.EVENT, self.work.calibrate)
-            elif reply.event == commons.SHUT_DOWN:
+            if event in kinds:
+                event, header = self._exchange(partial(self._hand_in, *kinds[event], header))
+            elif event == commons.SHUT_DOWN:
                 self.Stop()
             else:
-                reply = self._ask()
+                event, header = self._exchange(self.client_ping)
 
-    def _ask(self) -> Any:
-        with self.watch("waiting"):
-            return self.client_ping()
-
-    def _answer(self, reply: Any, event: str, do: Callable[[dict[str, Any]], UnitResult]) -> Any:
-        """Do the unit in a reply and hand in its result; the answer to that brings the next one."""
+    def _exchange(self, call: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
+        """Event and header of the reply to a call. The message itself ends here: it may be large."""
+        reply = call()
+        if not reply.data:
+            return reply.event, {}
         with self.watch("wire"):
             header, sections = wire.unpack(reply.data)
             self.bench.keep(header, sections)
+        return reply.event, header
+
+    def _hand_in(self, event: str, do: Do, header: dict[str, Any]) -> Any:
+        """Do a unit and hand in its result; the reply brings the next one."""
         self.round = header["round"]
+        request = job_api_pb2.CompleteRequest(
+            client_id=self.executor_id,
+            executor_id=self.executor_id,
+            event=event,
+            status=True,
+            data_result=self._result(header, do),
+        )
+        with self.watch("waiting"):
+            return self.aggregator_communicator.stub.CLIENT_EXECUTE_COMPLETION(request, timeout=_REPLY_S)
+
+    def _result(self, header: dict[str, Any], do: Do) -> bytes:
         result, parts = do(header)
         with self.watch("wire"):
             own = {name: header[name] for name in ("unit", "round", "attempt")}
-            message = wire.pack({**own, **result, "seconds": self.watch.read()}, parts)
-        with self.watch("waiting"):
-            return self.aggregator_communicator.stub.CLIENT_EXECUTE_COMPLETION(
-                job_api_pb2.CompleteRequest(
-                    client_id=self.executor_id,
-                    executor_id=self.executor_id,
-                    event=event,
-                    status=True,
-                    data_result=message,
-                ),
-                timeout=_REPLY_S,
-            )
+            return wire.pack({**own, **result, "seconds": self.watch.read()}, parts)
 
     @overrides
     def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedscale_ext.runtime.work import State
 
+_BLOCK = 1 << 20  # entries that are converted to float64 at once
 _WHOLE = 1 << 22  # entries of all clients up to which a tensor is added at once, by way of float64
 
 
@@ -56,7 +57,8 @@ class UnitSum:
         change = {}
         for name, start in self._start.items():
             total = self._total.pop(name)  # the largest tensors live here: one at a time
-            change[name] = total.add_(start, alpha=-self.weight).to(_dtype(start)).cpu()
+            _add_scaled(total, start, -self.weight)
+            change[name] = total.to(_dtype(start)).cpu()
         return change
 
 
@@ -64,11 +66,19 @@ def _add(total: Tensor, rows: Tensor, good: Sequence[tuple[int, float]]) -> None
     """total += sum of weight * rows[place], in float64."""
     if rows.numel() > _WHOLE or len(good) == 1:
         for place, weight in good:
-            total.add_(rows[place], alpha=weight)
+            _add_scaled(total, rows[place], weight)
     elif good:
         chosen = rows if len(good) == len(rows) else rows[[place for place, _ in good]]
         scale = torch.tensor([weight for _, weight in good], dtype=torch.float64, device=rows.device)
         total.add_((chosen.double() * scale.view(-1, *[1] * total.dim())).sum(0))
+
+
+def _add_scaled(total: Tensor, value: Tensor, weight: float) -> None:
+    """total += weight * value, in blocks: torch converts a block of another dtype as a whole."""
+    block = max(1, _BLOCK * max(1, len(total)) // max(1, total.numel())) if total.dim() else 1
+    parts = zip(total.split(block), value.split(block), strict=True) if total.dim() else [(total, value)]
+    for part, own in parts:
+        part.add_(own, alpha=weight)
 
 
 class ModelMean:
@@ -82,7 +92,7 @@ class ModelMean:
     def add(self, change: State, weight: float) -> None:
         """Add a unit's sum of changes and the weight of its clients."""
         for name, total in self._total.items():
-            total.add_(change[name])
+            _add_scaled(total, change[name], 1.0)
         self._weight += weight
 
     def state(self) -> State:

@@ -175,18 +175,14 @@ def test_13_an_update_that_nobody_asked_for_is_counted_and_dropped(
 def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedscale_ext.runtime.in_process import run_in_process
 
-    plain = MultiModelExecutor._answer
+    plain = MultiModelExecutor._hand_in
 
-    def twice(self: Any, reply: Any, event: str, do: Any) -> Any:
-        def unheard(header: dict[str, Any]) -> Any:
-            header["unit"] = 9
-            return do(header)
-
+    def twice(self: Any, event: str, do: Any, header: dict[str, Any]) -> Any:
         if event == "upload_model":
-            plain(self, reply, event, unheard)
-        return plain(self, reply, event, do)
+            plain(self, event, do, {**header, "unit": 9})
+        return plain(self, event, do, header)
 
-    monkeypatch.setattr(MultiModelExecutor, "_answer", twice)
+    monkeypatch.setattr(MultiModelExecutor, "_hand_in", twice)
     monkeypatch.setattr("fedscale_ext.runtime.coordinator._PING_WAIT_S", 0.1)
     said: list[dict[str, Any]] = []
     run_in_process(load_config(job_file, ["rounds=1", "num_participants=2"]), said.append)
