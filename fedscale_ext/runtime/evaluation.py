@@ -100,5 +100,5 @@ def gather(round: int, plan: EvaluationPlan, task: Task, figures: Mapping[tuple[
     gathered = Gathered(plan, task)
     for key, entries in groupby(figures.items(), key=lambda entry: entry[0][0]):
         pairs, rows = zip(*entries, strict=True)
-        gathered.add(key, [client for _, client in pairs], np.stack(rows))
+        gathered.add(key, [client for _, client in pairs], np.concatenate(rows).reshape(-1, len(COLUMNS)))
     return gathered.evaluation(round)
