@@ -48,6 +48,7 @@ from fedscale_ext.runtime.evaluation import COLUMNS  # noqa: E402
 from fedscale_ext.runtime.executor import MultiModelExecutor  # noqa: E402
 from fedscale_ext.runtime.in_process import run_in_process  # noqa: E402
 from fedscale_ext.runtime.reduction import template  # noqa: E402
+from fedscale_ext.runtime.unit_work import UnitWork  # noqa: E402
 from fedscale_ext.runtime.work import Task  # noqa: E402
 from fedscale_ext.streams import stream  # noqa: E402
 
@@ -73,15 +74,14 @@ def loss_of(client: int, round: int) -> float:
     return 0.5 + (client * 7919 + round * 104729) % 1000 / 1000
 
 
-class StubWork:
-    """Stands for an executor's UnitWork: answers at once."""
+class StubWork(UnitWork):
+    """Answers each unit at once."""
 
-    def __init__(self, executor: "StubExecutor", data: SimpleNamespace) -> None:
-        self.executor, self.data = executor, data
+    args: argparse.Namespace
 
     def train(self, header: dict[str, Any]) -> Answer:
         """Every client adds STEP to every weight."""
-        args = self.executor.args
+        args = self.args
         results = []
         for item in header["items"]:
             samples = int(self.data.train_sizes[item["client"] - 1])
@@ -96,7 +96,7 @@ class StubWork:
                 }
             )
         weight = sum(item["weight"] for item in header["items"])
-        start = self.executor.bench.state(header["items"][0]["model"])
+        start = self.bench.state(header["items"][0]["model"])
         change = {name: torch.full_like(tensor, STEP * weight) for name, tensor in template(start).items()}
         return {"results": results, "weight": weight}, {SUM: wire.tensors_to_bytes(change)}
 
@@ -113,8 +113,11 @@ class StubExecutor(MultiModelExecutor):
     clients: ClassVar[int]
 
     def init_data(self) -> Any:
-        data = stub_data(self.clients)
-        self.work: Any = StubWork(self, data)
+        data: Any = stub_data(self.clients)
+        self.work = StubWork(
+            data, self.bench, self.get_client_trainer, self._client_conf, self.training_handler, self.watch
+        )
+        self.work.args = self.args
         return data, data
 
 

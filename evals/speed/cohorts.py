@@ -1,0 +1,160 @@
+"""Clients side by side against clients one after another, on one device, without anything around them.
+
+    python -m evals.speed.cohorts                          # on the GPU, if there is one, else on one CPU thread
+    python -m evals.speed.cohorts --device cpu --clients 16 --sizes 4 8 16
+    python -m evals.speed.cohorts --precision bfloat16 --sizes 32 100
+
+Rows: `loop` is the plain PyTorch loop (a module, torch.optim.SGD, a client's weights loaded by load_state_dict);
+`resident` the executor's one-by-one path; a number the executor's cohort of that size. The table goes to the
+terminal, with --out also to a file.
+"""
+
+import argparse
+import platform
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from evals.speed.small_resnet import SmallResNet18
+from fedscale_ext import models
+from fedscale_ext.models.stacked import stacked
+from fedscale_ext.runtime.resident import Cohort, Resident, channels_last_helps
+from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.training import MultiModelClient
+
+SHAPE, CLASSES, BATCH, SAMPLES = (1, 28, 28), 62, 10, 200
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "nasbench201_base": lambda: models.build(models.named_spec("nasbench201_base", SHAPE, CLASSES)),
+    "small_resnet18": lambda: SmallResNet18(SHAPE[0], CLASSES),
+}
+
+
+def conf(client: int, asked: Namespace) -> Namespace:
+    """FedScale's defaults for a client's steps."""
+    return Namespace(
+        use_cuda=False, task="cv", seed=1, round=1, client_id=client, local_steps=asked.steps, batch_size=BATCH,
+        learning_rate=0.05, client_momentum=0.9, client_weight_decay=5e-4, prox_mu=0.0, clip_norm=None,
+        loss_decay=0.2, precision=asked.precision,
+    )  # fmt: skip
+
+
+def clients(asked: Namespace, device: torch.device) -> list[ClientSamples]:
+    """Random samples, on the device."""
+    torch.manual_seed(0)
+    return [
+        ClientSamples(torch.randn(SAMPLES, *SHAPE, device=device), torch.randint(CLASSES, (SAMPLES,), device=device))
+        for _ in range(asked.clients)
+    ]
+
+
+def loop(module: nn.Module, data: list[ClientSamples], asked: Namespace) -> None:
+    """What a per-client simulator does."""
+    start = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    trainer = MultiModelClient(conf(0, asked))
+    for number, own in enumerate(data):
+        module.load_state_dict(start)
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+        for rows in torch.from_numpy(trainer.batches(len(own), conf(number, asked))).to(own.y.device):
+            optimizer.zero_grad()
+            with torch.autocast(own.x.device.type, torch.bfloat16, enabled=asked.precision == "bfloat16"):
+                output = module(own.x[rows])
+            functional.cross_entropy(output.float(), own.y[rows]).backward()
+            optimizer.step()
+    module.load_state_dict(start)
+
+
+def resident(module: nn.Module, data: list[ClientSamples], asked: Namespace, keep: dict[str, Resident]) -> None:
+    """The executor's one-by-one path."""
+    device = data[0].x.device
+    here = keep.setdefault("", Resident(module, device, channels_last=channels_last_helps(device, asked.precision)))
+    start = here.start({name: tensor.clone() for name, tensor in module.state_dict().items()})
+    for number, own in enumerate(data):
+        here.restore(start)
+        MultiModelClient(conf(number, asked)).train(own, here.module, conf(number, asked))
+    here.restore(start)
+
+
+def together(cohort: Cohort, start: dict[str, torch.Tensor], data: list[ClientSamples], asked: Namespace) -> None:
+    """The executor's cohorts."""
+    trainer = MultiModelClient(conf(0, asked))
+    for begin in range(0, len(data), cohort.clients):
+        part = data[begin : begin + cohort.clients]
+        cohort.restore(start)
+        trainer.train_cohort(part, cohort, [conf(begin + number, asked) for number in range(len(part))])
+
+
+def seconds(run: Callable[[], None], device: torch.device, repetitions: int) -> list[float]:
+    """Wall seconds of each repetition, after one that does not count."""
+    times = []
+    for _ in range(repetitions + 1):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        began = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - began)
+    return times[1:]
+
+
+def table(name: str, asked: Namespace, device: torch.device) -> list[str]:
+    """Markdown rows of one model."""
+    data = clients(asked, device)
+    runs: dict[str, Callable[[], None]] = {}
+    plain, kept, keep = MODELS[name]().to(device), MODELS[name]().to(device), {}
+    runs["loop"] = lambda: loop(plain, data, asked)
+    runs["resident"] = lambda: resident(kept, data, asked, keep)
+    layout = {"channels_last": channels_last_helps(device, asked.precision)}
+    for size in asked.sizes:
+        module = MODELS[name]().to(device)
+        network = stacked(module, SHAPE)
+        assert network is not None
+        cohort = Cohort(network, module, SHAPE, min(size, asked.clients), device, **layout)
+        start = {key: tensor.clone() for key, tensor in module.state_dict().items()}
+        runs[str(size)] = lambda cohort=cohort, start=start: together(cohort, start, data, asked)
+    best = {row: seconds(run, device, asked.repetitions) for row, run in runs.items()}
+    return [
+        f"| {name} | {row} | {min(times):.3f} | {max(times):.3f} | {min(best['loop']) / min(times):.2f}x |"
+        for row, times in best.items()
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--models", nargs="+", choices=sorted(MODELS), default=sorted(MODELS))
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[8, 32, 100])
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="markdown file to write")
+    asked = parser.parse_args()
+    device = torch.device(asked.device)
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    else:
+        torch.backends.cudnn.benchmark = True
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()}, one thread"
+    lines = [
+        f"{asked.clients} clients, {asked.steps} steps, batch {BATCH}, {asked.precision}, {name}, torch "
+        f"{torch.__version__}; {asked.repetitions} repetitions; random data",
+        "",
+        "| model | clients at once | best s | worst s | against the loop |",
+        "|---|---|---|---|---|",
+    ]
+    for model in asked.models:
+        lines += table(model, asked, device)
+    print("\n".join(lines))
+    if asked.out is not None:
+        asked.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
