@@ -5,15 +5,13 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import fedscale.cloud.logger.aggregator_logging as aggregator_logging
 import numpy as np
 import torch
-from fedscale.cloud import commons
 from overrides import overrides
 
 from fedscale_ext import models
@@ -25,17 +23,13 @@ from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population, load_population
 from fedscale_ext.population.selection import select
-from fedscale_ext.runtime import calibration, events, resume, wire
-from fedscale_ext.runtime.board import Unit
-from fedscale_ext.runtime.calibration import CohortSizes, candidates
-from fedscale_ext.runtime.collect import Collector
+from fedscale_ext.runtime import events, resume
 from fedscale_ext.runtime.coordinator import Coordinator
-from fedscale_ext.runtime.evaluation import COLUMNS, gather, pairs_to_test
 from fedscale_ext.runtime.records import JobRecords
 from fedscale_ext.runtime.schedule import Schedule, schedule_round
 from fedscale_ext.runtime.stopwatch import Stopwatch
-from fedscale_ext.runtime.units import plan_units
-from fedscale_ext.runtime.work import Evaluation, EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
+from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
+from fedscale_ext.runtime.workforce import Workforce
 from fedscale_ext.streams import stream
 
 
@@ -135,16 +129,7 @@ class MultiModelAggregator(Coordinator):
             info = self.wait_for_executors()
             self.task = self._task(info.data, info.train_sizes, info.test_sizes)
             self.data_info = {**info.data, "digest": info.digest}
-            self.device_type = info.device
-            self.cohort_sizes = CohortSizes(
-                {
-                    "device": info.device_name,
-                    "torch": info.versions["torch"],
-                    "batch": self.args.batch_size,
-                    "precision": self.config.job.precision,
-                    "participants": self.args.num_participants,
-                }
-            )
+            self.workforce = Workforce(self, info)
             self.init_model()
             self.records = JobRecords(self)
             done = resume.load_job(self) if self.config.job.resume else 0
@@ -208,7 +193,6 @@ class MultiModelAggregator(Coordinator):
         self.round = number
         began = time.monotonic()
         self._internals = {}
-        self._executor_seconds: Counter[str] = Counter()
         with self.watch("select"):
             selected, offered = self._select(number)
         with self.watch("assign"):
@@ -223,7 +207,7 @@ class MultiModelAggregator(Coordinator):
                 collect=self.args.num_participants,
                 reference_macs=self.config.job.reference_macs,
             )
-        updates, means, failed = self._train(number, schedule)
+        updates, means, failed = self.workforce.train(number, schedule.items)
         self.round_duration = schedule.duration_s
         self.global_virtual_clock += schedule.duration_s
         record = self._round_record(number, schedule, updates, failed, len(selected), offered)
@@ -236,11 +220,11 @@ class MultiModelAggregator(Coordinator):
         last = number == self.args.rounds or reason is not None
         if last or number == 1 or number % self.args.eval_interval == 0:
             with self.watch("evaluate"):
-                record.evaluation = self._evaluate(number)
+                record.evaluation = self.workforce.evaluate(number)
         record.models = len(self.pool)
         record.wall_s = time.monotonic() - began
         record.seconds = self.watch.read()
-        record.executor_seconds = dict(self._executor_seconds)
+        record.executor_seconds = self.workforce.seconds()
         self.history.append(record)
         with self.watch("record"):
             self.records.round(record, self._internals)
@@ -266,89 +250,10 @@ class MultiModelAggregator(Coordinator):
         rng = stream(self.seed, self.args.sample_seed, number, "select")
         return select(online, wanted, rng), int(online.sum())
 
-    def _train(self, number: int, schedule: Schedule) -> tuple[list[Update], dict[str, State], Counter[str]]:
-        sizes = self._cohort_sizes(schedule.items)
-        planned = plan_units(schedule.items, self.pool, self.task, sizes.__getitem__, self.config.job.unit_size)
-        units = [self._train_unit(items, sizes[items[0].model]) for items in planned]
-        keep = None if self.reduces else partial(self.collect, number)
-        collector = Collector(number, schedule.items, self.pool, self.task, self.weight, keep)
-        results = self.run_units(units)
-        for items in planned:
-            with self.watch("train"):  # the wait for the next unit's result
-                header, sections = next(results)
-            with self.watch("collect"):
-                self._note_seconds(header)
-                collector.take(items, header, sections)
-            del sections  # views of a message that may be large
-        updates, means = collector.close()
-        if schedule.items and not updates:
-            first = next(iter(collector.failed))
-            raise UserError(f"round {number}: every client failed, first: {first}; see the executors' log")
-        return updates, means, collector.failed
-
-    def _train_unit(self, items: Sequence[WorkItem], cohort: int) -> Unit:
-        return self.make_unit(
-            commons.CLIENT_TRAIN,
-            [items[0].model],
-            learning_rate=self.learning_rate(self.round),
-            cohort=cohort,
-            sum=self.reduces,
-            items=[
-                {
-                    "client": item.client,
-                    "model": item.model,
-                    "objective": dict(item.objective),
-                    "weight": self.weight(item),
-                }
-                for item in items
-            ],
-        )
-
-    def _cohort_sizes(self, items: Sequence[WorkItem]) -> dict[str, int]:
-        """How many clients train side by side, by model key; measured for a model that is new here."""
-        keys = sorted({item.model for item in items})
-        fixed = self.config.job.cohort_size
-        if fixed != "auto":
-            return dict.fromkeys(keys, fixed)
-        new = {}
-        for key in keys:
-            possible = candidates(self.device_type, self.args.num_participants, self.pool[key].cost.bytes)
-            if len(possible) > 1 and self.cohort_sizes.size(self.pool[key].spec) is None:
-                new[key] = possible
-        units = [
-            self.make_unit(
-                calibration.EVENT, [key], model=key, sizes=sizes, learning_rate=self.learning_rate(self.round)
-            )
-            for key, sizes in new.items()
-        ]
-        for key, (header, _) in zip(new, self.run_units(units), strict=True):
-            size = self.cohort_sizes.choose(self.pool[key].spec, dict(header["seconds_by_size"]))
-            logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
-        return {key: self.cohort_sizes.size(self.pool[key].spec) or 1 for key in keys}
-
-    def _note_seconds(self, header: Mapping[str, Any]) -> None:
-        """Where an executor's time went, as it says itself: for the profile, nothing depends on it."""
-        seconds = header.get("seconds")
-        if isinstance(seconds, dict):
-            own = {kind: spent for kind, spent in seconds.items() if isinstance(spent, int | float)}
-            self._executor_seconds.update(own)
-
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
         args = self.args
         return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
-
-    def _evaluate(self, number: int) -> Evaluation:
-        plan = self.evaluation_plan()
-        pieces = pairs_to_test(plan, self.task)
-        units = [self.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
-        figures: dict[tuple[str, int], np.ndarray] = {}
-        for (key, clients), (header, sections) in zip(pieces, self.run_units(units), strict=True):
-            self._note_seconds(header)
-            columns = wire.bytes_to_tensors(sections["figures"])
-            rows = np.stack([columns[name].numpy() for name in COLUMNS], axis=1)
-            figures.update({(key, client): row for client, row in zip(clients, rows, strict=True)})
-        return gather(number, plan, self.task, figures)
 
     def _round_record(
         self,

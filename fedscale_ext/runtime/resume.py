@@ -24,7 +24,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "clock_s": job.global_virtual_clock,
         "pool": pool,
         "method": data,
-        "cohort_sizes": job.cohort_sizes.chosen,
+        "cohort_sizes": job.workforce.cohort_sizes.chosen,
     }
     checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.decisive())
 
@@ -43,7 +43,7 @@ def load_job(job: "MultiModelAggregator") -> int:
         job.pool.add(entry["key"], ModelSpec.from_json(entry["spec"]), state).version = entry["version"]
     job.load_state(_below(found.tensors, "method/"), found.data["method"])
     job.global_virtual_clock = found.data["clock_s"]
-    job.cohort_sizes.chosen.update(found.data["cohort_sizes"])
+    job.workforce.cohort_sizes.chosen.update(found.data["cohort_sizes"])
     job.notice(f"resumed after round {found.round}")
     return found.round
 

@@ -1,0 +1,106 @@
+"""How long FedTrans on FEMNIST at the paper's size takes on this machine, from 60 measured rounds.
+
+    fedscale dataset synthesize femnist --writers 3400 -o data/femnist3400
+    python evals/speed/headline.py data/femnist3400
+
+The job is benchmark_configs/fedtrans_femnist.yml (100 participants, 20 steps, batch 10, 2,000 rounds, each
+client tested on its own model every 50), but grows as fast as it can instead of when its loss has levelled
+out, so that a few rounds of every stage of growth are measured. A stage is a number of models. The whole job
+is put together from its stages at the fastest pace that the paper's values allow: a stage lasts gamma + delta
+rounds at least, and growth ends where no client could train a larger model. That is an upper bound: a job
+that grows later trains small models for longer.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CONF = HERE.parents[1] / "benchmark_configs" / "fedtrans_femnist.yml"
+ROUNDS, EVALUATE, STAGE = 2000, 50, 40  # STAGE: gamma 10 + delta 30 rounds until a model's convergence is known
+HURRY = {"fedtrans.gamma": 1, "fedtrans.delta": 2, "fedtrans.beta": 1e9}
+
+
+def measure(data: Path, work: Path, rounds: int) -> Path:
+    """Log folder of the measured job, run now or before."""
+    folder = work / "logs" / "headline" / "run"
+    if not (folder / "summary.json").is_file():
+        keys = {"data_dir": data, "log_path": work, "job_name": "headline", "time_stamp": "run", "rounds": rounds,
+                "eval_interval": 20, "ps_port": 0, **HURRY}  # fmt: skip
+        settings = [f"--set={key}={value}" for key, value in keys.items()]
+        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", str(CONF), *settings]
+        subprocess.run(command, check=True)
+    return folder
+
+
+def stages(records: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
+    """Per number of models that a round trained: rounds, median seconds without evaluation, training GMACs, and
+    the seconds of an evaluation where one was due."""
+    found: dict[int, dict[str, float]] = {}
+    before = 1
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(before, []).append(record)
+        before = record["models"]
+    for models, rounds in groups.items():
+        spent = [record["wall_s"] - record["seconds"].get("evaluate", 0.0) for record in rounds]
+        tests = [record["seconds"]["evaluate"] for record in rounds if "evaluate" in record["seconds"]]
+        found[models] = {
+            "rounds": len(rounds),
+            # the first round of a stage also measures how its new model trains
+            "seconds": statistics.median(spent[1:] or spent),
+            "GMACs": statistics.median(record["training_macs"] / 1e9 for record in rounds),
+            "test_s": max(tests, default=float("nan")),
+        }
+    return found
+
+
+def whole(found: dict[int, dict[str, float]]) -> float:
+    """Seconds of the paper's job: every stage for its shortest time, the last one to the end."""
+    order = sorted(found)
+    lengths = [STAGE] * (len(order) - 1)
+    lengths.append(ROUNDS - sum(lengths))
+    training = sum(length * found[models]["seconds"] for models, length in zip(order, lengths, strict=True))
+    slowest = max(stage["test_s"] for stage in found.values() if stage["test_s"] == stage["test_s"])
+    return training + (1 + ROUNDS // EVALUATE) * slowest
+
+
+def main() -> None:
+    """Measure, then print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder of 3,400 generated writers")
+    parser.add_argument("--work", type=Path, default=HERE / "work", help="where the job writes")
+    parser.add_argument("--rounds", type=int, default=60, help="measured rounds")
+    asked = parser.parse_args()
+    folder = measure(asked.data, asked.work, asked.rounds)
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = stages(records)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    kind = "generated" if summary["data"]["generated"] else "real"
+    lines = [
+        f"`python evals/speed/headline.py`: {summary['num_clients']} clients ({kind} data), {asked.rounds} measured "
+        f"rounds, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[1]:.1f} over the last five minutes.",
+        "",
+        "| models | measured rounds | s per round | training GMACs per round | s per evaluation of all clients |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {models} | {stage['rounds']:.0f} | {stage['seconds']:.2f} | {stage['GMACs']:.0f} "
+            f"| {'' if stage['test_s'] != stage['test_s'] else format(stage['test_s'], '.1f')} |"
+            for models, stage in sorted(found.items())
+        ),
+        "",
+        f"2,000 rounds with {1 + ROUNDS // EVALUATE} evaluations, growing at the fastest pace that the paper's values "
+        f"allow: {whole(found) / 3600:.2f} hours. Without growth: "
+        f"{ROUNDS * found[1]['seconds'] / 3600:.2f} hours.",
+    ]
+    print("\n".join(lines))
+    (HERE / "headline.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What a round hands to the executors, and what comes back of it."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fedscale.cloud import commons
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime.board import Unit
+from fedscale_ext.runtime.calibration import CohortSizes, candidates
+from fedscale_ext.runtime.collect import Collector
+from fedscale_ext.runtime.coordinator import ExecutorInfo
+from fedscale_ext.runtime.evaluation import COLUMNS, gather, pairs_to_test
+from fedscale_ext.runtime.units import plan_units
+from fedscale_ext.runtime.work import Evaluation, State, Update, WorkItem
+
+if TYPE_CHECKING:
+    from fedscale_ext.runtime.aggregator import MultiModelAggregator
+
+
+class Workforce:
+    """The executors as the aggregator sees them: clients to train, models to test, sizes of cohorts to measure."""
+
+    def __init__(self, job: "MultiModelAggregator", executor: ExecutorInfo) -> None:
+        self._job = job
+        self._device = executor.device
+        self._seconds: dict[str, float] = {}
+        self.cohort_sizes = CohortSizes(
+            {
+                "device": executor.device_name,
+                "torch": executor.versions["torch"],
+                "batch": job.args.batch_size,
+                "precision": job.config.job.precision,
+                "participants": job.args.num_participants,
+            }
+        )
+
+    def train(self, number: int, items: Sequence[WorkItem]) -> tuple[list[Update], dict[str, State], Counter[str]]:
+        """Have the items trained: the updates sorted by client, each model's mean state, and failures by reason."""
+        sizes = self._cohort_sizes(items)
+        planned = plan_units(items, self._job.pool, self._job.task, sizes.__getitem__, self._job.config.job.unit_size)
+        units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
+        keep = None if self._job.reduces else partial(self._job.collect, number)
+        collector = Collector(number, items, self._job.pool, self._job.task, self._job.weight, keep)
+        results = self._job.run_units(units)
+        for unit in planned:
+            with self._job.watch("train"):  # the wait for the next unit's result
+                header, sections = next(results)
+            with self._job.watch("collect"):
+                self._note_seconds(header)
+                collector.take(unit, header, sections)
+            del sections  # views of a message that may be large
+        updates, means = collector.close()
+        if items and not updates:
+            first = next(iter(collector.failed))
+            raise UserError(f"round {number}: every client failed, first: {first}; see the executors' log")
+        return updates, means, collector.failed
+
+    def _train_unit(self, items: Sequence[WorkItem], cohort: int) -> Unit:
+        return self._job.make_unit(
+            commons.CLIENT_TRAIN,
+            [items[0].model],
+            learning_rate=self._job.learning_rate(self._job.round),
+            cohort=cohort,
+            sum=self._job.reduces,
+            items=[
+                {
+                    "client": item.client,
+                    "model": item.model,
+                    "objective": dict(item.objective),
+                    "weight": self._job.weight(item),
+                }
+                for item in items
+            ],
+        )
+
+    def _cohort_sizes(self, items: Sequence[WorkItem]) -> dict[str, int]:
+        """How many clients train side by side, by model key; measured for a model that is new here."""
+        keys = sorted({item.model for item in items})
+        fixed = self._job.config.job.cohort_size
+        if fixed != "auto":
+            return dict.fromkeys(keys, fixed)
+        new = {}
+        for key in keys:
+            possible = candidates(self._device, self._job.args.num_participants, self._job.pool[key].cost.bytes)
+            if len(possible) > 1 and self.cohort_sizes.size(self._job.pool[key].spec) is None:
+                new[key] = possible
+        units = [
+            self._job.make_unit(
+                calibration.EVENT, [key], model=key, sizes=sizes, learning_rate=self._job.learning_rate(self._job.round)
+            )
+            for key, sizes in new.items()
+        ]
+        for key, (header, _) in zip(new, self._job.run_units(units), strict=True):
+            size = self.cohort_sizes.choose(self._job.pool[key].spec, dict(header["seconds_by_size"]))
+            logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
+        return {key: self.cohort_sizes.size(self._job.pool[key].spec) or 1 for key in keys}
+
+    def _note_seconds(self, header: Mapping[str, Any]) -> None:
+        """Where an executor's time went, as it says itself: for the profile, nothing depends on it."""
+        seconds = header.get("seconds")
+        if isinstance(seconds, dict):
+            for kind, spent in seconds.items():
+                if isinstance(spent, int | float):
+                    self._seconds[kind] = self._seconds.get(kind, 0.0) + spent
+
+    def evaluate(self, number: int) -> Evaluation:
+        """Have the method's models tested on the clients that they serve."""
+        plan = self._job.evaluation_plan()
+        pieces = pairs_to_test(plan, self._job.task)
+        units = [self._job.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
+        figures: dict[tuple[str, int], np.ndarray] = {}
+        for (key, clients), (header, sections) in zip(pieces, self._job.run_units(units), strict=True):
+            self._note_seconds(header)
+            columns = wire.bytes_to_tensors(sections["figures"])
+            rows = np.stack([columns[name].numpy() for name in COLUMNS], axis=1)
+            figures.update({(key, client): row for client, row in zip(clients, rows, strict=True)})
+        return gather(number, plan, self._job.task, figures)
+
+    def seconds(self) -> dict[str, float]:
+        """Where the executors' time went since this was last asked, summed over them, by kind of work."""
+        seconds, self._seconds = self._seconds, {}
+        return seconds
