@@ -107,7 +107,7 @@ def test_gradients_are_clipped_to_the_norm() -> None:
     model = linear()
     before = model.weight.detach().clone(), model.bias.detach().clone()
     train(model, samples(5), conf(local_steps=1, clip_norm=0.01, client_weight_decay=0.0, learning_rate=1.0))
-    moved = math.hypot(float((model.weight - before[0]).norm()), float((model.bias - before[1]).norm()))
+    moved = math.hypot(*(float((p.detach() - q).norm()) for p, q in zip(model.parameters(), before, strict=True)))
     assert moved == pytest.approx(0.01, rel=1e-4)
 
 
