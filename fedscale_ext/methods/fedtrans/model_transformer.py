@@ -22,6 +22,7 @@ Departures from the text, which leaves these open or contradicts itself:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -289,12 +290,17 @@ def _dtype(state: State) -> torch.dtype:
     return next(tensor.dtype for tensor in state.values() if tensor.is_floating_point())
 
 
+@lru_cache(maxsize=256)
+def _shapes(spec: ModelSpec) -> Mapping[str, torch.Size]:
+    """Shape of each tensor of a spec's state, in order; soft aggregation asks for the same ones every round."""
+    return {name: tensor.shape for name, tensor in skeleton(spec).state_dict().items()}
+
+
 def _with_adapters(spec: ModelSpec, state: State) -> State:
     """The state with identity matrices for the adapters that the spec has and the state lacks."""
-    shapes = {name: tensor.shape for name, tensor in skeleton(spec).state_dict().items()}
     return {
         name: state[name] if name in state else torch.eye(*shape[:2], dtype=_dtype(state)).view(shape)
-        for name, shape in shapes.items()
+        for name, shape in _shapes(spec).items()
     }
 
 
@@ -331,14 +337,20 @@ def _noisy(name: str, tensor: Tensor, old: int, step: Transformation) -> Tensor:
 
 def _deepen(spec: ModelSpec, state: State, step: Transformation) -> tuple[ModelSpec, State]:
     """Insert cells that are exact identities; their other weights are drawn like a new model's."""
+    child, born = _inserted(spec, step)
+    result: State = {}
+    for name in _shapes(child):
+        value = born[name] if name in born else state[name]
+        result[name] = value.to(_dtype(state)) if name in born and value.is_floating_point() else value
+    return child, result
+
+
+@lru_cache(maxsize=256)
+def _inserted(spec: ModelSpec, step: Transformation) -> tuple[ModelSpec, State]:
+    """The spec after a deepening, and the tensors that the parent lacks; kept, for they are the same every round."""
     cells = cell_family(spec)
     child = cells.deepened(spec, step.cell_id, step.inserted)
     zeros = {name for cell in step.inserted for name in cells.identity_zeros(child, cell)}
-    result: State = {}
-    for name, fresh in models.initial_state(child, step.seed).items():
-        if name in state:
-            result[name] = state[name]
-        else:
-            value = torch.zeros_like(fresh) if name in zeros else fresh
-            result[name] = value.to(_dtype(state)) if value.is_floating_point() else value
-    return child, result
+    fresh = models.initial_state(child, step.seed)
+    born = fresh.keys() - _shapes(spec).keys()
+    return child, {name: torch.zeros_like(fresh[name]) if name in zeros else fresh[name] for name in born}

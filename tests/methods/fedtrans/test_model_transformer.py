@@ -12,6 +12,8 @@ from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedtrans.model_transformer import (
     Transformation,
+    _inserted,
+    _shapes,
     activeness,
     apply,
     cap,
@@ -257,6 +259,23 @@ def test_the_child_shares_no_memory_with_its_parent():
     state = random_state(BASE, 8)
     _, child, _ = transform(BASE, state, ["c1"], {}, generator=np.random.default_rng(8), next_cell_id=2)
     assert not {t.data_ptr() for t in state.values()} & {t.data_ptr() for t in child.values()}
+
+
+def test_what_is_kept_between_lifts_is_what_a_first_lift_draws():
+    state = random_state(BASE, 1)
+    child, first, steps = transform(
+        BASE, state, ["c0"], {"c0": "widen"}, generator=np.random.default_rng(2), next_cell_id=3
+    )
+    again, _ = lift(BASE, state, steps)
+    for tensor in first.values():
+        tensor.mul_(0)  # as a round's training would change the child
+    _inserted.cache_clear()
+    _shapes.cache_clear()
+    anew, _ = lift(BASE, state, steps)
+    assert steps[0].op == "deepen" and again.keys() == anew.keys() == models.initial_state(child, 1).keys()
+    assert list(again) == list(anew) and all(torch.equal(again[name], anew[name]) for name in anew)
+    kept, _ = lift(BASE, state, steps)
+    assert all(torch.equal(kept[name], anew[name]) for name in anew)
 
 
 def test_cells_alternate_beginning_with_widen():
