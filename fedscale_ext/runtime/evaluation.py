@@ -1,7 +1,6 @@
 """Each client tested on its own model: grouped by model, in large batches, reduced per client."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -93,12 +92,3 @@ class Gathered:
         correct, top5, loss = self._columns.T
         serve, count = tuple(self._plan.serve), self._task.test_sizes.copy()
         return Evaluation(round, serve, correct, top5, loss, count, named)
-
-
-def gather(round: int, plan: EvaluationPlan, task: Task, figures: Mapping[tuple[str, int], np.ndarray]) -> Evaluation:
-    """Reduce figures per (model key, client) to what each client is served and to the named models."""
-    gathered = Gathered(plan, task)
-    for key, entries in groupby(figures.items(), key=lambda entry: entry[0][0]):
-        pairs, rows = zip(*entries, strict=True)
-        gathered.add(key, [client for _, client in pairs], np.concatenate(rows).reshape(-1, len(COLUMNS)))
-    return gathered.evaluation(round)

@@ -15,7 +15,7 @@ from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.calibration import CohortSizes, candidates
 from fedscale_ext.runtime.collect import Collector
 from fedscale_ext.runtime.coordinator import ExecutorInfo
-from fedscale_ext.runtime.evaluation import COLUMNS, gather, pairs_to_test
+from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test
 from fedscale_ext.runtime.units import plan_units
 from fedscale_ext.runtime.work import Evaluation, State, Update, WorkItem
 
@@ -114,13 +114,12 @@ class Workforce:
         plan = self._job.evaluation_plan()
         pieces = pairs_to_test(plan, self._job.task)
         units = [self._job.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
-        figures: dict[tuple[str, int], np.ndarray] = {}
+        gathered = Gathered(plan, self._job.task)
         for (key, clients), (header, sections) in zip(pieces, self._job.run_units(units), strict=True):
             self._note_seconds(header)
             columns = wire.bytes_to_tensors(sections["figures"])
-            rows = np.stack([columns[name].numpy() for name in COLUMNS], axis=1)
-            figures.update({(key, client): row for client, row in zip(clients, rows, strict=True)})
-        return gather(number, plan, self._job.task, figures)
+            gathered.add(key, clients, np.stack([columns[name].numpy() for name in COLUMNS], axis=1))
+        return gathered.evaluation(number)
 
     def seconds(self) -> dict[str, float]:
         """Where the executors' time went since this was last asked, summed over them, by kind of work."""

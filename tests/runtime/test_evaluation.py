@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext.runtime import evaluation
-from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, gather, pairs_to_test
+from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test
 from fedscale_ext.runtime.work import EvaluationPlan, Task
 
 
@@ -64,15 +64,15 @@ def test_figures_are_those_of_the_plain_sums(job: tuple[EvaluationPlan, Task], s
         figures |= {(key, client): row for client, row in zip(clients, rows, strict=True)}
     tested = [client for client in range(1, task.num_clients + 1) if task.test_sizes[client - 1]]
     total = max(1, task.test_sizes.sum())
-    for result in (gathered.evaluation(3), gather(3, plan, task, figures)):
-        assert result.round == 3 and result.serve == tuple(plan.serve)
-        assert result.count.tolist() == task.test_sizes.tolist()
-        for column, name in enumerate(COLUMNS):
-            expected = np.zeros(task.num_clients)
-            for client in tested:
-                expected[client - 1] = figures[plan.serve[client - 1], client][column]
-            assert getattr(result, name).tolist() == expected.tolist()
-        assert result.named.keys() == plan.named.keys()
-        for title, key in plan.named.items():
-            sums = np.sum([figures[key, client] for client in tested], axis=0) if tested else np.zeros(3)
-            assert result.named[title] == pytest.approx((sums[0] / total, sums[2] / total), rel=1e-12)
+    result = gathered.evaluation(3)
+    assert result.round == 3 and result.serve == tuple(plan.serve)
+    assert result.count.tolist() == task.test_sizes.tolist()
+    for column, name in enumerate(COLUMNS):
+        expected = np.zeros(task.num_clients)
+        for client in tested:
+            expected[client - 1] = figures[plan.serve[client - 1], client][column]
+        assert getattr(result, name).tolist() == expected.tolist()
+    assert result.named.keys() == plan.named.keys()
+    for title, key in plan.named.items():
+        sums = np.sum([figures[key, client] for client in tested], axis=0) if tested else np.zeros(3)
+        assert result.named[title] == pytest.approx((sums[0] / total, sums[2] / total), rel=1e-12)
