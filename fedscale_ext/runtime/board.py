@@ -30,6 +30,7 @@ class Board:
         self._open: deque[Unit] = deque()
         self._taken: dict[int, tuple[str, Unit]] = {}
         self._results: dict[int, Any] = {}
+        self._accepted = 0  # results so far: whoever waits sees that something happened
         self._closed = False
         self.dropped = 0  # results that were late, repeated or never asked for
 
@@ -46,16 +47,15 @@ class Board:
             yield self._await(unit.id, missing, timeout_s)
 
     def _await(self, unit: int, missing: set[int], timeout_s: float) -> Any:
-        """The result of ``unit``; any other one of ``missing`` that comes in starts the wait anew."""
+        """The result of ``unit``; any other one that comes in starts the wait anew."""
         with self._changed:
-            left = len(missing - self._results.keys())
+            seen = self._accepted
             deadline = time.monotonic() + timeout_s
             while unit not in self._results:
                 if self._closed:
                     raise BoardTimeout("the board was closed while units were missing")
-                now = len(missing - self._results.keys())
-                if now < left:
-                    left, deadline = now, time.monotonic() + timeout_s
+                if self._accepted > seen:
+                    seen, deadline = self._accepted, time.monotonic() + timeout_s
                 if not self._changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
                     raise BoardTimeout(self._awaited(timeout_s, missing))
             missing.discard(unit)
@@ -79,6 +79,7 @@ class Board:
                 return False
             del self._taken[unit_id]
             self._results[unit_id] = result
+            self._accepted += 1
             self._changed.notify_all()
             return True
 
