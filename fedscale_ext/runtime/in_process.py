@@ -64,6 +64,7 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
     threads = torch.get_num_threads()
     _log_to_file_only()
     aggregator = _without_port(method_class(config.job.method))(config, emit)
+    aggregator.executors = [0]  # before the executor registers
     failure: list[BaseException] = []
 
     def execute() -> None:
@@ -102,6 +103,6 @@ def _without_port(aggregator_class: type) -> type:
 
     class InProcessAggregator(aggregator_class):  # type: ignore[misc, valid-type]
         def init_control_communication(self) -> None:
-            self.executors = [0]
+            """Nothing to open."""
 
     return InProcessAggregator

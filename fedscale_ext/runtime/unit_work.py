@@ -1,6 +1,7 @@
 """What an executor does with a unit: train its clients, test a model, or measure how to train."""
 
 import logging
+import math
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,9 +15,11 @@ from fedscale_ext.runtime.collect import SUM
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
 from fedscale_ext.runtime.reduction import UnitSum
+from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.runtime.units import in_parts
 from fedscale_ext.runtime.work import State
 from fedscale_ext.runtime.workbench import Workbench
 from fedscale_ext.streams import stream
@@ -90,33 +93,38 @@ class UnitWork:
 
     def _trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
         """The items' results in order, some at a time; their states are overwritten when more are asked for."""
-        items = header["items"]
-        model = items[0]["model"]
+        model = header["items"][0]["model"]
         trainer = self._client_of(confs[0])
-        cohort = None
-        if len(items) > 1 and header["cohort"] > 1 and trainer.in_cohorts:
-            with self.watch("training"):
-                cohort = self.bench.cohort(model, len(items))
-        if cohort is None:
-            for conf in confs:
-                result = self._alone(model, conf)
-                state = self.bench.state(model) if isinstance(result, Exception) else result["update_weight"]
-                yield [result], {name: tensor[None] for name, tensor in state.items()}
-            return
-        data = [self._samples(item["client"]) for item in items]
-        together: Sequence[dict[str, Any] | Exception]
-        try:
-            with self.watch("training"):
-                together = trainer.train_cohort(data, cohort, confs)
-        except Exception as error:
-            together = [error] * len(items)
-        yield together, cohort.trained([conf.local_steps for conf in confs])
+        size = header["cohort"] if trainer.in_cohorts else 1
+        for part in in_parts(confs, math.ceil(len(confs) / max(size, 1))):
+            cohort = None
+            if len(part) > 1 and size > 1:
+                with self.watch("training"):
+                    cohort = self.bench.cohort(model, len(part))
+            if cohort is None:
+                for conf in part:
+                    yield self._alone(model, conf)
+            else:
+                yield self._together(trainer, cohort, part)
 
-    def _alone(self, model: str, conf: Namespace) -> dict[str, Any] | Exception:
+    def _together(self, trainer: MultiModelClient, cohort: Cohort, confs: Sequence[Namespace]) -> Trained:
+        data = [self._samples(conf.client_id) for conf in confs]
+        results: Sequence[dict[str, Any] | Exception]
         try:
-            return self._handler(conf.client_id, conf, model)
+            with self.watch("training"):
+                results = trainer.train_cohort(data, cohort, confs)
         except Exception as error:
-            return error
+            results = [error] * len(confs)
+        return results, cohort.trained([conf.local_steps for conf in confs])
+
+    def _alone(self, model: str, conf: Namespace) -> Trained:
+        result: dict[str, Any] | Exception
+        try:
+            result = self._handler(conf.client_id, conf, model)
+            state = result["update_weight"]
+        except Exception as error:
+            result, state = error, self.bench.state(model)
+        return [result], {name: tensor[None] for name, tensor in state.items()}
 
     def train_client(self, model: str, client: MultiModelClient, conf: Namespace) -> dict[str, Any]:
         """One client on the resident module of pool key ``model``."""

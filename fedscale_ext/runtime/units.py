@@ -4,32 +4,41 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.work import Task, WorkItem
 
+T = TypeVar("T")
+
 _EVEN = 4  # units come in multiples of it, so that one, two or four executors end together
+_MOST = 64  # units of one model and objective: each costs the aggregator a message and a sum
 OWN_STEPS = "local_steps"  # the one part of an objective in which clients of a cohort may differ
 
 
 def plan_units(
     items: Sequence[WorkItem], pool: ModelPool, task: Task, cohort: Callable[[str], int], unit_size: int
-) -> list[list[WorkItem]]:
+) -> list[Sequence[WorkItem]]:
     """Units of clients of one model and objective, the costliest first.
 
-    ``cohort``: clients that train side by side on the model of a key; 1 makes units of ``unit_size``
-    clients who train one after another. Clients with fewer steps, or less than a batch, come last
-    among their likes, so that few cohorts are ragged.
+    ``cohort``: clients that train side by side on the model of a key; 1: one after another, ``unit_size``
+    in a unit. A unit holds one cohort, or several in a large round, so that the number of units stays
+    bounded. Clients with fewer steps, or less than a batch, come last among their likes, so that few
+    cohorts are ragged.
     """
     groups: dict[tuple[str, str], list[WorkItem]] = {}
     for item in items:
         shared = {name: value for name, value in item.objective.items() if name != OWN_STEPS}
         groups.setdefault((item.model, json.dumps(shared, sort_keys=True)), []).append(item)
-    units = []
+    units: list[Sequence[WorkItem]] = []
     for (model, _), group in groups.items():
         group.sort(key=lambda item: _place(item, task))
         size = cohort(model)
-        units += _even_parts(group, size if size > 1 else unit_size)
+        most = size if size > 1 else unit_size
+        parts = math.ceil(len(group) / (most * math.ceil(len(group) / (most * _MOST))))
+        if parts > _EVEN // 2:
+            parts = min(len(group), _EVEN * math.ceil(parts / _EVEN))
+        units += in_parts(group, parts)
     units.sort(key=lambda unit: -pool[unit[0].model].cost.forward_macs * len(unit))
     return units
 
@@ -40,9 +49,7 @@ def _place(item: WorkItem, task: Task) -> tuple[int, int, int]:
     return -steps, -min(task.batch_size, int(task.train_sizes[item.client - 1])), item.client
 
 
-def _even_parts(group: list[WorkItem], most: int) -> list[list[WorkItem]]:
-    parts = math.ceil(len(group) / most)
-    if parts > _EVEN // 2:
-        parts = min(len(group), _EVEN * math.ceil(parts / _EVEN))
+def in_parts(group: Sequence[T], parts: int) -> list[Sequence[T]]:
+    """A group cut into ``parts`` that differ in length by one at most."""
     bounds = [len(group) * part // parts for part in range(parts + 1)]
     return [group[begin:end] for begin, end in pairwise(bounds)]
