@@ -4,6 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext.models.genotype import EDGES, KERNEL, Genotype
+from fedscale_ext.models.pooling import SpatialMean
 
 
 def edge_name(source: int, target: int) -> str:
@@ -97,10 +98,11 @@ class Head(nn.Module):
     def __init__(self, width: int, num_classes: int) -> None:
         super().__init__()
         self.bn = nn.BatchNorm2d(width)
+        self.mean = SpatialMean()
         self.linear = nn.Linear(width, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        return self.linear(functional.relu(self.bn(x)).mean(dim=(2, 3)))
+        return self.linear(self.mean(functional.relu(self.bn(x))))
 
 
 class Network(nn.Module):

@@ -16,6 +16,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
 from fedscale_ext.models import stacked_layers as layers
+from fedscale_ext.models.pooling import SpatialMean
 
 _ELEMENTWISE_MODULES = (
     nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
@@ -97,9 +98,17 @@ def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped
     return mapped
 
 
+class _Tracer(fx.Tracer):
+    """torch's layers and this package's stay whole."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, SpatialMean) or super().is_leaf_module(m, module_qualified_name)
+
+
 def _stacked_graph(module: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
     try:
-        traced = fx.symbolic_trace(module)
+        tracer = _Tracer()
+        traced = fx.GraphModule(module, tracer.trace(module))
     except Exception as error:  # fx raises whatever the module's Python does with a proxy
         raise NoStackedForm(f"it cannot be traced: {error}") from None
     example = next(iter(module.parameters()))
@@ -152,6 +161,8 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
             return layers.GroupNorm(name, module)
         case nn.Linear() if dimensions == 2:
             return layers.Linear(name)
+        case SpatialMean():
+            return layers.SpatialMean()
         case nn.Flatten(start_dim=1, end_dim=-1):
             return layers.Flatten() if dimensions == 4 else None
     if isinstance(module, _ELEMENTWISE_MODULES) or (isinstance(module, _POOLING_MODULES) and dimensions == 4):

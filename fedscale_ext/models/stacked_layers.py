@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedscale_ext.models import pooling
+
 
 def to_features(x: Tensor, clients: int) -> Tensor:
     """[B, K * C] -> [K, B, C]."""
@@ -138,8 +140,12 @@ class Flatten(Layer):
 class SpatialMean(Layer):
     """The mean over height and width as features [K, B, C]."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = pooling.SpatialMean()
+
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        return to_features(x.mean((2, 3)), self.clients)
+        return to_features(self.mean(x), self.clients)
 
 
 class Concatenate(Layer):
