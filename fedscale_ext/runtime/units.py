@@ -12,7 +12,7 @@ from fedscale_ext.runtime.work import Task, WorkItem
 T = TypeVar("T")
 
 _EVEN = 4  # units come in multiples of it, so that one, two or four executors end together
-_MOST = 64  # units of one model and objective: each costs the aggregator a message and a sum
+_MOST = 64  # units of a round, about: each costs the aggregator a message and a sum
 OWN_STEPS = "local_steps"  # the one part of an objective in which clients of a cohort may differ
 
 
@@ -35,7 +35,7 @@ def plan_units(
         group.sort(key=lambda item: _place(item, task))
         size = cohort(model)
         most = size if size > 1 else unit_size
-        parts = math.ceil(len(group) / (most * math.ceil(len(group) / (most * _MOST))))
+        parts = math.ceil(len(group) / (most * math.ceil(len(items) / (most * _MOST))))
         if parts > _EVEN // 2:
             parts = min(len(group), _EVEN * math.ceil(parts / _EVEN))
         units += in_parts(group, parts)
