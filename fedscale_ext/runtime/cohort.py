@@ -128,9 +128,11 @@ def _rows(samples: Sequence[int], batches: Sequence[np.ndarray]) -> tuple[Tensor
     """Row numbers in the clients' samples laid end to end, int64 [steps, B, K], and which rows are
     samples, bool [B, K]."""
     width, steps = max(own.shape[1] for own in batches), max(map(len, batches))
-    rows = np.zeros((steps, width, len(batches)), dtype=np.int64)
+    begins = np.cumsum([0, *samples[:-1]])
+    # a row that is no sample repeats one of its own client: what it holds cannot reach another
+    rows = np.broadcast_to(begins, (steps, width, len(batches))).copy()
     mask = np.zeros((width, len(batches)), dtype=bool)
-    for place, (begin, own) in enumerate(zip(np.cumsum([0, *samples]), batches, strict=False)):
+    for place, (begin, own) in enumerate(zip(begins, batches, strict=True)):
         rows[: len(own), : own.shape[1], place] = own + begin
         mask[: own.shape[1], place] = True
     return torch.from_numpy(rows), torch.from_numpy(mask)

@@ -111,6 +111,10 @@ class Cohort:
         for name, tensor in self.tensors.items():
             tensor.copy_(start[name].expand_as(tensor))
 
+    def takes(self, batches: Sequence[int]) -> bool:
+        """Whether clients with batches of these sizes can train in it together."""
+        return isinstance(self.network, Stacked) or len(set(batches)) == 1
+
     def restart(self) -> None:
         """Back to the start that was restored last."""
         self.restore(self._start)

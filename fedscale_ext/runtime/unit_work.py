@@ -101,11 +101,14 @@ class UnitWork:
             if len(part) > 1 and size > 1:
                 with self.watch("training"):
                     cohort = self.bench.cohort(model, len(part))
-            if cohort is None:
+            if cohort is None or not cohort.takes([self._batch(conf) for conf in part]):
                 for conf in part:
                     yield self._alone(model, conf)
             else:
                 yield self._together(trainer, cohort, part)
+
+    def _batch(self, conf: Namespace) -> int:
+        return min(conf.batch_size, int(self.data.train_sizes[conf.client_id - 1]))
 
     def _together(self, trainer: MultiModelClient, cohort: Cohort, confs: Sequence[Namespace]) -> Trained:
         data = [self._samples(conf.client_id) for conf in confs]

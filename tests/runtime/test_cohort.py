@@ -182,15 +182,17 @@ def test_a_network_that_draws_has_no_cohort_form() -> None:
     assert stacked(nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(64, 4)), SHAPE) is not None
 
 
-def test_a_client_whose_loss_is_not_finite_fails_alone() -> None:
+@pytest.mark.parametrize("count", [10, 3])
+def test_a_client_whose_loss_is_not_finite_fails_alone(count: int) -> None:
+    # with 3 samples the last client's batch has rows that are no samples
     module = FAMILIES["nasbench201"]()
     network = stacked(FAMILIES["nasbench201"](), SHAPE)
     assert network is not None
-    data = [samples(client, 10, torch.float32) for client in range(3)]
-    data[1].x[0] = float("nan")
+    data = [samples(0, 10, torch.float32), samples(1, 10, torch.float32), samples(2, count, torch.float32)]
+    data[0].x[:] = float("nan")
     cohort = Cohort(network, module, SHAPE, 3, CPU, channels_last=True)
     cohort.restore(module.state_dict())
-    first, second, third = MultiModelClient(conf(0)).train_cohort(data, cohort, [conf(c) for c in range(3)])
+    second, first, third = MultiModelClient(conf(0)).train_cohort(data, cohort, [conf(c) for c in range(3)])
     assert isinstance(second, FloatingPointError)
     for good in (first, third):
         assert isinstance(good, dict)
@@ -212,3 +214,12 @@ def test_what_recording_a_graph_trains_is_undone(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("fedscale_ext.runtime.cuda_graph.RecordedStep", Recorded)
     assert both_ways(FAMILIES["nasbench201"], [20, 9], records=True, **changes) < 1e-9
+
+
+def test_ragged_batches_are_left_to_networks_that_can_mask_them() -> None:
+    for family, takes in (("cnn", True), ("odd", False)):
+        module = FAMILIES[family]()
+        network = stacked(module, SHAPE)
+        assert network is not None
+        cohort = Cohort(network, module, SHAPE, 2, CPU, channels_last=True)
+        assert cohort.takes([5, 5]) and cohort.takes([3, 5]) == takes
