@@ -46,7 +46,9 @@ def main(role: str, arguments: list[str]) -> None:
         return MiddleOfOneChannel(module(name))
 
     setattr(torchvision.models, name, zoo_model)
-    del sys.modules["fedscale.cloud.config_parser"]  # it parses the command line when it is imported
+    # its config_parser parses the command line when it is imported, and others keep what it found
+    for known in [known for known in sys.modules if known.partition(".")[0] == "fedscale"]:
+        del sys.modules[known]
     sys.argv = [FILES[role], *arguments]
     runpy.run_module(FILES[role], run_name="__main__", alter_sys=True)
 
