@@ -47,8 +47,9 @@ def main(role: str, arguments: list[str]) -> None:
 
     setattr(torchvision.models, name, zoo_model)
     # its config_parser parses the command line when it is imported, and others keep what it found
-    for known in [known for known in sys.modules if known.partition(".")[0] == "fedscale"]:
-        del sys.modules[known]
+    for known, loaded in list(sys.modules.items()):
+        if known.startswith("fedscale.cloud") and getattr(loaded, "__file__", None):  # not the stand-ins
+            del sys.modules[known]
     sys.argv = [FILES[role], *arguments]
     runpy.run_module(FILES[role], run_name="__main__", alter_sys=True)
 
