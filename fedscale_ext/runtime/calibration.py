@@ -1,12 +1,13 @@
 """How many clients of a model train side by side: measured once per (spec, device), then kept.
 
 The executor measures (:func:`measure`), the aggregator decides (:class:`CohortSizes`). The choice
-changes a result's rounding, so it is part of the job: kept in its checkpoints, and in a file beside the
-jobs' states, so that the same configuration on the same machine chooses the same again.
+changes a result's rounding, so it is part of the job: kept in its checkpoints, and in a folder of the
+user's cache, so that the same configuration on the same machine chooses the same again.
 """
 
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -65,28 +66,34 @@ def fastest(seconds: Mapping[int, float]) -> int:
 
 
 class CohortSizes:
-    """The chosen sizes of a job, by spec. ``about`` is what else decides them: device, precision, batch."""
+    """The chosen sizes of a job, by spec. ``about`` is what else decides them: device, precision, batch.
 
-    def __init__(self, about: Mapping[str, Any], file: Path | None = None) -> None:
+    ``folder`` holds one small file per choice, for later jobs on the machine.
+    """
+
+    def __init__(self, about: Mapping[str, Any], folder: Path | None = None) -> None:
         self._about = dict(about)
-        self._file = file or _default_file()
+        self._folder = folder or _default_folder()
         self.chosen: dict[str, int] = {}
 
     def size(self, spec: ModelSpec) -> int | None:
         """The size for a spec, None where it must be measured first."""
         key = self.key(spec)
-        if key not in self.chosen:
-            known = self._read().get(key)
-            if isinstance(known, int) and known >= 1:
-                self.chosen[key] = known
-        return self.chosen.get(key)
+        known = self.chosen.get(key) or self._read(key)
+        if known is not None:
+            self.chosen[key] = known
+        return known
 
     def choose(self, spec: ModelSpec, seconds: Mapping[int, float]) -> int:
-        """Decide by measured seconds and keep it, for this job and the machine's later ones."""
+        """Decide by measured seconds and keep it; what another job chose in the meantime stands."""
         key = self.key(spec)
-        self.chosen[key] = fastest(seconds)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._file, json.dumps({**self._read(), key: self.chosen[key]}, indent=1))
+        self.chosen[key] = self._read(key) or fastest(seconds)
+        kept = {"size": self.chosen[key], "seconds": {str(size): spent for size, spent in seconds.items()}}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(self._path(key), json.dumps({**kept, "spec": spec.to_json(), **self._about}, indent=1))
+        except OSError as error:
+            logging.warning(f"the size of cohorts is not kept for later jobs: {error}")
         return self.chosen[key]
 
     def key(self, spec: ModelSpec) -> str:
@@ -94,14 +101,17 @@ class CohortSizes:
         text = json.dumps([spec.to_json(), self._about], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
-    def _read(self) -> dict[str, Any]:
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _read(self, key: str) -> int | None:
         try:
-            known = json.loads(self._file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # none yet, or spoilt: it is measured anew
-            return {}
-        return known if isinstance(known, dict) else {}
+            size = json.loads(self._path(key).read_text(encoding="utf-8"))["size"]
+        except (OSError, ValueError, KeyError, TypeError):  # none yet, or spoilt: it is measured anew
+            return None
+        return size if isinstance(size, int) and size >= 1 else None
 
 
-def _default_file() -> Path:
+def _default_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "fedscale_ext" / "cohorts.json"
+    return Path(home).expanduser() / "fedscale_ext" / "cohorts"

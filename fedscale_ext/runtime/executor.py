@@ -59,6 +59,7 @@ class MultiModelExecutor(Executor):
         if self.device.type == "cpu":
             torch.set_num_threads(1)
         else:
+            torch.cuda.set_device(self.device)  # where graphs and streams are made
             torch.backends.cudnn.benchmark = True  # shapes recur: the search pays
 
     @overrides

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -46,23 +45,35 @@ def test_the_budget_holds(per_client: float) -> None:
 
 
 def test_a_choice_is_kept_for_later_jobs_and_depends_on_what_decides_it(tmp_path: Path) -> None:
-    file = tmp_path / "cohorts.json"
-    one = CohortSizes({"device": "a"}, file)
+    one = CohortSizes({"device": "a"}, tmp_path)
     assert one.size(SPEC) is None
     assert one.choose(SPEC, {1: 2.0, 4: 1.0}) == 4
     assert one.size(SPEC) == 4 and one.size(OTHER) is None
-    assert CohortSizes({"device": "a"}, file).size(SPEC) == 4
-    assert CohortSizes({"device": "b"}, file).size(SPEC) is None
+    assert CohortSizes({"device": "a"}, tmp_path).size(SPEC) == 4
+    assert CohortSizes({"device": "b"}, tmp_path).size(SPEC) is None
 
 
-def test_a_spoilt_file_is_measured_anew(tmp_path: Path) -> None:
-    file = tmp_path / "cohorts.json"
-    for content in ("", "[]", "{", json.dumps({CohortSizes({}, file).key(SPEC): "four"})):
-        file.write_text(content, encoding="utf-8")
-        sizes = CohortSizes({}, file)
-        assert sizes.size(SPEC) is None
-        sizes.choose(SPEC, {1: 1.0})
-        assert CohortSizes({}, file).size(SPEC) == 1
+def test_two_jobs_that_measure_at_once_choose_the_same(tmp_path: Path) -> None:
+    one, other = CohortSizes({}, tmp_path), CohortSizes({}, tmp_path)
+    assert one.size(SPEC) is None and other.size(SPEC) is None
+    assert one.choose(SPEC, {1: 1.0, 4: 2.0}) == 1
+    assert other.choose(SPEC, {1: 2.0, 4: 1.0}) == 1
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"size": "four"}', '{"size": 0}', '{"size": null}'])
+def test_a_spoilt_file_is_measured_anew(tmp_path: Path, content: str) -> None:
+    (tmp_path / f"{CohortSizes({}, tmp_path).key(SPEC)}.json").write_text(content, encoding="utf-8")
+    sizes = CohortSizes({}, tmp_path)
+    assert sizes.size(SPEC) is None
+    sizes.choose(SPEC, {1: 1.0})
+    assert CohortSizes({}, tmp_path).size(SPEC) == 1
+
+
+def test_a_cache_that_cannot_be_written_does_not_end_the_job(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where a folder should be", encoding="utf-8")
+    sizes = CohortSizes({}, tmp_path / "cache")
+    assert sizes.choose(SPEC, {1: 2.0, 4: 1.0}) == 4
+    assert sizes.size(SPEC) == 4
 
 
 def test_no_cohort_is_larger_than_a_round() -> None:
