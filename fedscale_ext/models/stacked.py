@@ -152,6 +152,8 @@ def _replacement(node: fx.Node, traced: fx.GraphModule) -> layers.Layer | None:
 
 def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Layer | None:
     dimensions = _dimensions(node.args[0])
+    if not isinstance(module, SpatialMean) and getattr(nn, type(module).__name__, None) is not type(module):
+        raise NoStackedForm(f"{type(module).__name__} is not torch's own")  # a subclass may compute anything
     match module:
         case nn.Conv2d(padding_mode="zeros"):
             return layers.Convolution(name, module)

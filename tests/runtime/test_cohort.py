@@ -75,12 +75,24 @@ class Mixed(nn.Module):
         return self.linear(self.flatten(self.pool(x)))
 
 
+class Halved(nn.Conv2d):
+    """A layer that looks like torch's and is not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / 2
+
+
+def odd_layers() -> nn.Module:
+    return nn.Sequential(Halved(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4))
+
+
 FAMILIES: dict[str, Callable[[], nn.Module]] = {
     "cnn": lambda: models.build(models.named_spec("cnn_small", SHAPE, 4)),
     "nasbench201": nasbench("|nor_conv_3x3~0|+|avg_pool_3x3~0|nor_conv_1x1~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"),
     "nasbench201 without a way": nasbench("|none~0|+|none~0|none~1|+|skip_connect~0|none~1|nor_conv_3x3~2|"),
     "mixed": Mixed,
     "odd": Odd,
+    "odd layers": odd_layers,
 }
 
 
