@@ -29,7 +29,9 @@ class JobKeys(BaseModel):
     test_split: float = Field(
         0.2, ge=0, lt=1, description="share of a client's samples held out where the data has no test.csv"
     )
-    unit_size: int = Field(5, ge=1, description="clients handed to an executor at once, where they train one by one")
+    unit_size: int = Field(
+        16, ge=1, description="most clients handed to an executor at once, where they train one by one"
+    )
     cohort_size: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
         "auto",
         description="clients of one model that train side by side; 1: one by one; auto: what is measured fastest",

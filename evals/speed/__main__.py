@@ -91,7 +91,7 @@ def compare(given: argparse.Namespace, out: Console, command: str) -> None:
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
     lines = results.read(path)
-    wanted = [line for line in lines if line.get("rounds") == given.rounds]
+    wanted = [line for line in lines if "row" in line]
     start = next(line for line in lines if "machine" in line)
     table.show(out, wanted, given.models, given.rows)
     page = table.markdown(wanted, given.models, given.rows, start["machine"], start["command"])

@@ -11,20 +11,25 @@ from fedscale_ext.runtime.work import Task, WorkItem
 
 T = TypeVar("T")
 
-_EVEN = 4  # units come in multiples of it, so that one, two or four executors end together
+SPREAD = {"cpu": 4, "cuda": 1}  # one, two or four executors on a CPU; on a GPU, the whole round at once
 _MOST = 64  # units of a round, about: each costs the aggregator a message and a sum
 OWN_STEPS = "local_steps"  # the one part of an objective in which clients of a cohort may differ
 
 
 def plan_units(
-    items: Sequence[WorkItem], pool: ModelPool, task: Task, cohort: Callable[[str], int], unit_size: int
+    items: Sequence[WorkItem],
+    pool: ModelPool,
+    task: Task,
+    cohort: Callable[[str], int],
+    unit_size: int,
+    spread: int = SPREAD["cpu"],
 ) -> list[Sequence[WorkItem]]:
     """Units of clients of one model and objective, the costliest first.
 
     ``cohort``: clients that train side by side on the model of a key; 1: one after another, ``unit_size``
     in a unit. A unit holds one cohort, or several in a large round, so that the number of units stays
-    bounded. Clients with fewer steps, or less than a batch, come last among their likes, so that few
-    cohorts are ragged.
+    bounded. ``spread``: executors that shall all have work, and end together. Clients with fewer steps,
+    or less than a batch, come last among their likes, so that few cohorts are ragged.
     """
     groups: dict[tuple[str, str], list[WorkItem]] = {}
     for item in items:
@@ -34,10 +39,10 @@ def plan_units(
     for (model, _), group in groups.items():
         group.sort(key=lambda item: _place(item, task))
         size = cohort(model)
-        most = size if size > 1 else unit_size
+        most = min(size if size > 1 else unit_size, math.ceil(len(items) / spread))
         parts = math.ceil(len(group) / (most * math.ceil(len(items) / (most * _MOST))))
-        if parts > _EVEN // 2:
-            parts = min(len(group), _EVEN * math.ceil(parts / _EVEN))
+        if parts > spread // 2:
+            parts = min(len(group), spread * math.ceil(parts / spread))
         units += in_parts(group, parts)
     units.sort(key=lambda unit: -pool[unit[0].model].cost.forward_macs * len(unit))
     return units

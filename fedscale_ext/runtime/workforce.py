@@ -16,7 +16,7 @@ from fedscale_ext.runtime.calibration import CohortSizes, candidates
 from fedscale_ext.runtime.collect import Collector
 from fedscale_ext.runtime.coordinator import ExecutorInfo
 from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test
-from fedscale_ext.runtime.units import plan_units
+from fedscale_ext.runtime.units import SPREAD, plan_units
 from fedscale_ext.runtime.work import Evaluation, State, Update, WorkItem
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class Workforce:
     def train(self, number: int, items: Sequence[WorkItem]) -> tuple[list[Update], dict[str, State], Counter[str]]:
         """Have the items trained: the updates sorted by client, each model's mean state, and failures by reason."""
         sizes = self._cohort_sizes(items)
-        planned = plan_units(items, self._job.pool, self._job.task, sizes.__getitem__, self._job.config.job.unit_size)
+        unit_size, spread = self._job.config.job.unit_size, SPREAD[self._device.partition(":")[0]]
+        planned = plan_units(items, self._job.pool, self._job.task, sizes.__getitem__, unit_size, spread)
         units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
         keep = None if self._job.reduces else partial(self._job.collect, number)
         collector = Collector(number, items, self._job.pool, self._job.task, self._job.weight, keep)

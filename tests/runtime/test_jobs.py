@@ -63,7 +63,7 @@ def command(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
 
 
 def test_executors_processes_and_channel_play_no_part_in_the_result(job_file: Path) -> None:
-    cohorts = {**FEDTRANS, "cohort_size": 3}
+    cohorts = {**FEDTRANS, "cohort_size": 3, "num_participants": 7}
     here = in_process(job_file, **cohorts)
     assert len(here["models"]) > 2
     for slots in (1, 4):
@@ -86,7 +86,7 @@ def test_a_measured_cohort_size_is_chosen_once_and_replayed(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kept = tmp_path / "fedscale_ext" / "cohorts"
-    auto = {"cohort_size": "auto", "batch_size": 4}
+    auto = {"cohort_size": "auto", "batch_size": 4, "num_participants": 7}
     first = in_process(job_file, **auto)
     (choice,) = kept.iterdir()
     size = json.loads(choice.read_text())["size"]
@@ -104,7 +104,9 @@ def test_a_measured_cohort_size_is_chosen_once_and_replayed(
 def test_cohorts_reach_the_accuracy_of_clients_one_by_one(job_file: Path) -> None:
     ends = {}
     for size in (1, 4):
-        run = in_process(job_file, cohort_size=size, rounds=8, local_steps=5, job_name=f"cohort{size}")
+        run = in_process(
+            job_file, cohort_size=size, rounds=8, local_steps=5, num_participants=7, job_name=f"cohort{size}"
+        )
         ends[size] = run["rounds"][-1]["train_loss"]
         assert run["rounds"][-1]["train_loss"] < 0.7 * run["rounds"][0]["train_loss"]
     assert ends[1] == pytest.approx(ends[4], rel=0.05)

@@ -49,9 +49,17 @@ def test_every_client_is_in_one_unit_of_its_model(clients: int, cohort: int, uni
 def test_units_are_alike_and_end_together_on_two_or_four_executors() -> None:
     items = [WorkItem(client, "small") for client in range(1, 101)]
     sizes = np.full(100, 50)
-    for cohort, expected in ((16, {12, 13}), (1, {5}), (40, {25})):
+    for cohort, expected in ((16, {12, 13}), (1, {5}), (40, {25}), (200, {25})):
         units = plan_units(items, POOL, task(sizes), lambda _, size=cohort: size, 5)
         assert {len(unit) for unit in units} == expected and len(units) % 4 == 0
+
+
+def test_a_small_round_has_work_for_every_executor() -> None:
+    items = [WorkItem(client, "small") for client in range(1, 13)]
+    for cohort in (1, 16):
+        units = plan_units(items, POOL, task(np.full(12, 50)), lambda _, size=cohort: size, 16)
+        assert [len(unit) for unit in units] == [3, 3, 3, 3]
+    assert len(plan_units(items, POOL, task(np.full(12, 50)), lambda _: 16, 16, spread=1)) == 1
 
 
 def test_a_large_round_has_larger_units_not_more() -> None:
@@ -67,7 +75,7 @@ def test_different_objectives_do_not_share_a_unit_but_different_steps_do() -> No
         WorkItem(2, "small", {"prox_mu": 0.1}),
         WorkItem(3, "small", {"prox_mu": 0.2}),
     ]
-    units = plan_units(items, POOL, task(np.full(3, 50)), lambda _: 4, 5)
+    units = plan_units(items, POOL, task(np.full(3, 50)), lambda _: 4, 5, spread=1)
     # falling steps: client 2 trains the job's 20
     assert [[item.client for item in unit] for unit in units] == [[2, 1], [3]]
 

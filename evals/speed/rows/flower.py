@@ -41,7 +41,7 @@ def client_app(model: str, data: Path) -> ClientApp:
     @app.train()
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)
-        network = module(model)
+        network = module(model, usual=True)
         network.load_state_dict(message.content["arrays"].to_torch_state_dict())
         x, y = (array[context.node_config["partition-id"]] for array in samples(data, mapped=True))
         optimizer = torch.optim.SGD(network.parameters(), lr=RATE)
@@ -64,7 +64,7 @@ def server_app(asked: Task) -> ServerApp:
         spans = Spans()
         result = TimedFedAvg(spans).start(
             grid=grid,
-            initial_arrays=ArrayRecord(module(asked.model).state_dict()),
+            initial_arrays=ArrayRecord(module(asked.model, usual=True).state_dict()),
             num_rounds=asked.rounds + WARM_UP,
         )
         spans.write(asked.out, warm_up=WARM_UP, checksum=checksum(result.arrays.to_torch_state_dict().values()))

@@ -56,7 +56,7 @@ def main() -> None:
     asked = task()
     torch.set_num_threads(1)
     x, y = map(torch.from_numpy, samples(asked.data))
-    network = module(asked.model)
+    network = module(asked.model, usual=True)
     network.loss, network.metrics = MethodType(loss, network), MethodType(metrics, network)
     spans = Spans()
     users = FederatedDataset(

@@ -50,7 +50,12 @@ def main() -> None:
     asked = task()
     x, y = map(torch.from_numpy, samples(asked.data))
     final, spans = loops.run(
-        lambda: Tight(module(asked.model)), loops.flat(module(asked.model)), x, y, asked.rounds + WARM_UP, PROCESSES
+        lambda: Tight(module(asked.model, usual=True)),
+        loops.flat(module(asked.model)),
+        x,
+        y,
+        asked.rounds + WARM_UP,
+        PROCESSES,
     )
     spans.write(asked.out, warm_up=WARM_UP, checksum=checksum([final]))
 

@@ -43,7 +43,7 @@ def main(role: str, arguments: list[str]) -> None:
     def zoo_model(num_classes: int) -> nn.Module:
         if num_classes != CLASSES:
             raise ValueError(f"asked for {num_classes} classes instead of {CLASSES}")
-        return MiddleOfOneChannel(module(name))
+        return MiddleOfOneChannel(module(name, usual=True))
 
     setattr(torchvision.models, name, zoo_model)
     # its config_parser parses the command line when it is imported, and others keep what it found
