@@ -163,13 +163,13 @@ def test_13_an_update_that_nobody_asked_for_is_counted_and_dropped(
 
     monkeypatch.setattr(UnitWork, "train", renamed)
     with caplog.at_level(logging.WARNING):
-        summary = fedscale_ext.run(job_file, rounds=1)
+        summary = fedscale_ext.run(job_file, rounds=1, num_participants=7)  # units of 2, 2, 2 and 1
     failed = summary["clients"]["failed"]
     assert failed.pop("not asked for") == 1
     assert failed.pop("missing from its unit") == 1
     # the unit's sum holds the client that nobody asked for: its other client cannot count either
     assert [(reason[:14], clients) for reason, clients in failed.items()] == [("its sum weighs", 1)]
-    assert summary["clients"]["participations"] == 2
+    assert summary["clients"]["participations"] == 5
 
 
 def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
