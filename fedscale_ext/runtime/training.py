@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext.runtime.cohort import train_together
+from fedscale_ext.runtime.fused_linear import counted_calls, fused, split
 from fedscale_ext.runtime.outcome import result
 from fedscale_ext.runtime.resident import Cohort, autocast
 from fedscale_ext.runtime.samples import ClientSamples, batches
@@ -51,19 +52,27 @@ class MultiModelClient(TorchClient):
         model.train()
         rows = torch.from_numpy(self.batches(len(client_data), conf)).to(client_data.y.device)
         parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        steps = None
-        losses: list[Tensor] = []
-        for picked in rows:
+
+        def backward(picked: Tensor, unused: bool = False) -> tuple[Tensor, list[Tensor | None]]:
             x, y = client_data.x.index_select(0, picked), client_data.y.index_select(0, picked)
             with autocast(x.device, conf.precision):
                 output = model(x)
             loss = self.losses(output.to(x.dtype), y)
-            gradients = torch.autograd.grad(loss.mean(), parameters, allow_unused=steps is None)
-            if steps is None:  # parameters that the network does not use are left alone from here on
-                parameters = [p for p, gradient in zip(parameters, gradients, strict=True) if gradient is not None]
-                steps = Sgd.of(conf).begin(parameters)
-            steps.step(parameters, [gradient for gradient in gradients if gradient is not None])
-            losses.append(loss.detach())
+            return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=unused))
+
+        # the first step tells which parameters the network uses, and how often it calls its large layers
+        with counted_calls(model) as calls:
+            loss, found = backward(rows[0], unused=True)
+        parameters = [p for p, gradient in zip(parameters, found, strict=True) if gradient is not None]
+        steps = Sgd.of(conf).begin(parameters)
+        steps.step(parameters, [gradient for gradient in found if gradient is not None])
+        losses = [loss]
+        parameters, steps, alone = split(parameters, steps, calls if conf.precision == "float32" else {})
+        with fused(alone):
+            for picked in rows[1:]:
+                loss, found = backward(picked)
+                steps.step(parameters, [gradient for gradient in found if gradient is not None])
+                losses.append(loss)
         return result(conf, len(client_data), torch.stack(losses), model.state_dict())
 
     def train_cohort(
