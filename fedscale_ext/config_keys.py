@@ -1,8 +1,17 @@
 """The configuration keys that this package adds to FedScale's, in one place."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic_core import PydanticCustomError
+
+
+def _cohort_size(value: Any) -> int | str:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    if isinstance(value, str) and value.isdigit() and int(value) >= 1:
+        return int(value)
+    raise PydanticCustomError("cohort_size", "it should be auto, or a whole number from 1")
 
 
 class JobKeys(BaseModel):
@@ -32,9 +41,10 @@ class JobKeys(BaseModel):
     unit_size: int = Field(
         16, ge=1, description="most clients handed to an executor at once, where they train one by one"
     )
-    cohort_size: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
+    cohort_size: Annotated[int | str, PlainValidator(_cohort_size)] = Field(
         "auto",
-        description="clients of one model that train side by side; 1: one by one; auto: what is measured fastest",
+        description="most clients of one model that train side by side; 1: one by one; auto: what is measured fastest "
+        "on this machine. Sizes differ in rounding: a number gives the same result everywhere",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="of the clients' forward passes; bfloat16 by autocast, weights stay float32"

@@ -222,6 +222,7 @@ class MultiModelAggregator(Coordinator):
             with self.watch("evaluate"):
                 record.evaluation = self.workforce.evaluate(number)
         record.models = len(self.pool)
+        record.cohort_sizes = self.workforce.sizes
         record.wall_s = time.monotonic() - began
         record.seconds = self.watch.read()
         record.executor_seconds = self.workforce.seconds()

@@ -135,5 +135,6 @@ class RoundRecord:
     download_bytes: int
     upload_bytes: int
     evaluation: Evaluation | None = None
+    cohort_sizes: dict[str, int] = field(default_factory=dict)  # model key -> clients that may train side by side
     seconds: dict[str, float] = field(default_factory=dict)  # the aggregator's wall time by phase
     executor_seconds: dict[str, float] = field(default_factory=dict)  # summed over executors, by kind of work

@@ -30,6 +30,7 @@ class Workforce:
         self._job = job
         self._device = executor.device
         self._seconds: dict[str, float] = {}
+        self.sizes: dict[str, int] = {}  # of this round's cohorts, by model key
         self.cohort_sizes = CohortSizes(
             {
                 "device": executor.device_name,
@@ -42,7 +43,7 @@ class Workforce:
 
     def train(self, number: int, items: Sequence[WorkItem]) -> tuple[list[Update], dict[str, State], Counter[str]]:
         """Have the items trained: the updates sorted by client, each model's mean state, and failures by reason."""
-        sizes = self._cohort_sizes(items)
+        sizes = self.sizes = self._cohort_sizes(items)
         unit_size, spread = self._job.config.job.unit_size, SPREAD[self._device.partition(":")[0]]
         planned = plan_units(items, self._job.pool, self._job.task, sizes.__getitem__, unit_size, spread)
         units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
@@ -84,7 +85,7 @@ class Workforce:
         """How many clients train side by side, by model key; measured for a model that is new here."""
         keys = sorted({item.model for item in items})
         fixed = self._job.config.job.cohort_size
-        if fixed != "auto":
+        if isinstance(fixed, int):
             return dict.fromkeys(keys, fixed)
         new = {}
         for key in keys:
