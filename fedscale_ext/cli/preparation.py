@@ -89,8 +89,8 @@ def _run_to_resume(last: Job) -> str:
 
 
 # Each training step allocates and frees the same large tensors. By default glibc hands such memory back to
-# the system and gets it again page by page; a process that keeps up to 256 MiB, in huge pages, trains some
-# 5 % faster (evals/speed/README.md). Other C libraries ignore the variable.
+# the system and gets it again page by page; a process that keeps up to 256 MiB, in huge pages, trains
+# cohorts faster (evals/speed/README.md). Other C libraries ignore the variable.
 _MALLOC = ":".join(
     f"glibc.malloc.{name}"
     for name in ("hugetlb=1", "mmap_threshold=16777216", "trim_threshold=268435456", "top_pad=16777216")
