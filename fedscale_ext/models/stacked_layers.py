@@ -30,7 +30,7 @@ class Layer(nn.Module):
         super().__init__()
         self.state_name = name
         self.clients = 0
-        self.counts: Tensor | None = None
+        self.mask: Tensor | None = None
         self.bound: dict[str, Tensor] = {}
 
     def bind(self, tensors: Mapping[str, Tensor], clients: int, mask: Tensor | None) -> None:

@@ -80,12 +80,17 @@ def _apply(layer: nn.Linear, weight: FusedWeight, x: Tensor) -> Tensor:
 
 @contextmanager
 def counted_calls(model: nn.Module) -> Iterator[dict[nn.Linear, int]]:
-    """How often each large linear layer is called on a matrix in the block."""
+    """How often each large linear layer is called in the block.
+
+    A call that cannot step by itself counts as more than one: on more than a matrix, or with neither an
+    input nor a bias that takes a gradient, so that no backward pass would reach it.
+    """
     calls: dict[nn.Linear, int] = {}
 
     def count(layer: nn.Module, inputs: Sequence[Tensor]) -> None:
         assert isinstance(layer, nn.Linear)
-        calls[layer] = calls.get(layer, 0) + (1 if inputs[0].dim() == 2 else 2)
+        reached = inputs[0].requires_grad or (layer.bias is not None and layer.bias.requires_grad)
+        calls[layer] = calls.get(layer, 0) + (1 if inputs[0].dim() == 2 and reached else 2)
 
     large = [part for part in model.modules() if type(part) is nn.Linear and part.weight.numel() >= LARGE]
     hooks = [layer.register_forward_pre_hook(count) for layer in large]
@@ -103,7 +108,11 @@ def split(
 
     The latter are called once in a step, and no norm of all gradients must be known first (clipping).
     """
-    once = {id(layer.weight): layer for layer, count in calls.items() if count == 1 and steps.sgd.clip_norm is None}
+    uses: dict[int, int] = {}  # of a weight, which several layers may share
+    for called, count in calls.items():
+        uses[id(called.weight)] = uses.get(id(called.weight), 0) + count
+    unclipped = steps.sgd.clip_norm is None
+    once = {id(one.weight): one for one in calls if uses[id(one.weight)] == 1 and unclipped}
     rest: list[int] = []
     layers: dict[nn.Linear, FusedWeight] = {}
     for place, parameter in enumerate(parameters):

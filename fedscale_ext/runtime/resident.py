@@ -5,7 +5,7 @@ clients at once. Both start from a :data:`State` and know what the trained state
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,11 +153,6 @@ def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor
 def channels_last_helps(device: torch.device, precision: str) -> bool:
     """CPU kernels and tensor cores want channels last; float32 kernels of a GPU do not."""
     return device.type == "cpu" or precision == "bfloat16"
-
-
-def on_device(state: Mapping[str, Tensor], device: torch.device) -> State:
-    """A state on the training device."""
-    return {name: tensor.to(device) for name, tensor in state.items()}
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[None]:

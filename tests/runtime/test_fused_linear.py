@@ -12,24 +12,33 @@ from .test_cohort import conf
 
 
 class Net(nn.Module):
-    """``twice``: one layer is called twice in a step, and must not step by itself."""
+    """``odd``: what one of its layers does that must keep it from stepping by itself."""
 
-    def __init__(self, twice: bool = False) -> None:
+    def __init__(self, odd: str = "") -> None:
         super().__init__()
         self.a, self.b, self.c = nn.Linear(12, 30), nn.Linear(30, 30, bias=False), nn.Linear(30, 4)
-        self.twice = twice
+        self.odd = odd
         self.unused = nn.Linear(12, 30)
+        if odd == "first without bias":
+            self.a = nn.Linear(12, 30, bias=False)
+        if odd == "shared weight":
+            self.again = nn.Linear(30, 30, bias=False)
+            self.again.weight = self.b.weight
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.b(torch.relu(self.a(x)))
-        return self.c(torch.relu(self.b(x) if self.twice else x))
+        if self.odd == "called twice":
+            x = self.b(x)
+        if self.odd == "shared weight":
+            x = self.again(x)
+        return self.c(torch.relu(x))
 
 
-def trained(monkeypatch: pytest.MonkeyPatch, large: int, twice: bool = False, **changes: object) -> dict[str, Tensor]:
+def trained(monkeypatch: pytest.MonkeyPatch, large: int, odd: str = "", **changes: object) -> dict[str, Tensor]:
     monkeypatch.setattr(fused_linear, "LARGE", large)
     monkeypatch.setattr(fused_linear, "_BLOCK", 100)  # several blocks, the last one smaller
     torch.manual_seed(3)
-    model = Net(twice).double()
+    model = Net(odd).double()
     generator = torch.Generator().manual_seed(1)
     data = ClientSamples(
         torch.randn(20, 12, generator=generator, dtype=torch.float64), torch.randint(0, 4, (20,), generator=generator)
@@ -67,9 +76,13 @@ def test_fused_steps_equal_plain_ones(monkeypatch: pytest.MonkeyPatch, changes: 
         assert float((tensor - fused[name]).abs().max()) < 1e-12, name
 
 
-def test_clipping_and_repeated_layers_step_as_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_clipping_no_layer_steps_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(trained(monkeypatch, 1, clip_norm=0.1)["stepped"]) == 0
-    fused, plain = trained(monkeypatch, 1, twice=True), trained(monkeypatch, 10**9, twice=True)
+
+
+@pytest.mark.parametrize("odd", ["called twice", "shared weight", "first without bias"])
+def test_a_layer_that_cannot_step_by_itself_steps_as_others_do(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    fused, plain = trained(monkeypatch, 1, odd), trained(monkeypatch, 10**9, odd)
     assert int(fused.pop("stepped")) == 2 * 19
     for name in plain.keys() - {"stepped"}:
         assert float((plain[name] - fused[name]).abs().max()) < 1e-12, name
