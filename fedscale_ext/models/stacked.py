@@ -45,10 +45,22 @@ class Stacked(nn.Module):
         self.graph = graph
         self._layers = [layer for layer in graph.modules() if isinstance(layer, layers.Layer)]
 
-    def bind(self, tensors: Mapping[str, Tensor], clients: int, mask: Tensor | None = None) -> None:
-        """Train with ``tensors``: by state name, [K, *shape]. ``mask`` bool [B, K]: which rows are samples."""
+    def bind(
+        self,
+        tensors: Mapping[str, Tensor],
+        clients: int,
+        mask: Tensor | None = None,
+        shared: Mapping[str, layers.SharedWeight] = layers.NOTHING_SHARED,
+    ) -> None:
+        """Train with ``tensors``: by state name, [K, *shape]. ``mask`` bool [B, K]: which rows are samples.
+        ``shared``: by state name, weights of linear layers that are not among the tensors."""
         for layer in self._layers:
-            layer.bind(tensors, clients, mask)
+            layer.bind(tensors, clients, mask, shared)
+
+    def sharable(self) -> list[str]:
+        """State names of linear weights that ``bind`` takes as shared: of layers that are called once, with a bias."""
+        names = [layer.state_name for layer in self._layers if isinstance(layer, layers.Linear) and layer.biased]
+        return [f"{name}.weight" if name else "weight" for name in names if names.count(name) == 1]
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.graph(x.flatten(1, 2))
@@ -61,10 +73,18 @@ class Mapped(nn.Module):
         super().__init__()
         self._module = [module.train()]  # in a list: its tensors are not this module's
 
-    def bind(self, tensors: Mapping[str, Tensor], clients: int, mask: Tensor | None = None) -> None:
-        """As in :meth:`Stacked.bind`; ValueError for a mask."""
+    def bind(
+        self,
+        tensors: Mapping[str, Tensor],
+        clients: int,
+        mask: Tensor | None = None,
+        shared: Mapping[str, layers.SharedWeight] = layers.NOTHING_SHARED,
+    ) -> None:
+        """As in :meth:`Stacked.bind`; ValueError for a mask or shared weights."""
         if mask is not None:
             raise ValueError("clients with batches of different sizes cannot be mapped in one cohort")
+        if shared:
+            raise ValueError("a mapped network's clients each need weights of their own")
         self._tensors = dict(tensors)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
@@ -80,8 +100,10 @@ def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped
     """The cohort form of a module for samples of ``input_shape`` (C, H, W); it holds no tensors of its own.
 
     None for a module that cannot train in cohorts at all: one that draws random numbers (dropout),
-    which each client must draw from its own stream, or one that vmap refuses.
+    which each client must draw from its own stream, one whose layers share a tensor, or one that vmap refuses.
     """
+    if len(list(module.parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
+        return None
     if any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 for part in module.modules()):
         return None
     try:
@@ -162,7 +184,7 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
         case nn.GroupNorm() if dimensions == 4:
             return layers.GroupNorm(name, module)
         case nn.Linear() if dimensions == 2:
-            return layers.Linear(name)
+            return layers.Linear(name, module)
         case SpatialMean():
             return layers.SpatialMean()
         case nn.Flatten(start_dim=1, end_dim=-1):

@@ -7,7 +7,8 @@ a linear layer reads, one batched matrix product for all clients. Every layer ho
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from types import MappingProxyType
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,17 @@ def to_features(x: Tensor, clients: int) -> Tensor:
     return x.unflatten(1, (clients, -1)).transpose(0, 1)
 
 
+class SharedWeight(Protocol):
+    """Weights of a linear layer of which the clients hold no copies each (``runtime/factored.py``)."""
+
+    def linear(self, x: Tensor, bias: Tensor) -> Tensor:
+        """The layer on x [K, B, in] with bias [K, out] -> [K, B, out]."""
+        ...
+
+
+NOTHING_SHARED: Mapping[str, SharedWeight] = MappingProxyType({})
+
+
 class Layer(nn.Module):
     """What all stacked layers share. ``tensors``: local names that it takes from the clients' states."""
 
@@ -32,12 +44,21 @@ class Layer(nn.Module):
         self.clients = 0
         self.mask: Tensor | None = None
         self.bound: dict[str, Tensor] = {}
+        self.shared: SharedWeight | None = None
 
-    def bind(self, tensors: Mapping[str, Tensor], clients: int, mask: Tensor | None) -> None:
-        """Use the first ``clients`` clients' tensors; ``mask`` bool [B, K] where batches are not all full."""
+    def bind(
+        self,
+        tensors: Mapping[str, Tensor],
+        clients: int,
+        mask: Tensor | None,
+        shared: Mapping[str, SharedWeight] = NOTHING_SHARED,
+    ) -> None:
+        """Use the first ``clients`` clients' tensors; ``mask`` bool [B, K] where batches are not all full.
+        ``shared``: by state name, weights that are not among the tensors."""
         self.clients, self.mask = clients, mask
         prefix = f"{self.state_name}." if self.state_name else ""
         self.bound = {name: tensors[prefix + name] for name in self.tensors if prefix + name in tensors}
+        self.shared = shared.get(f"{prefix}weight")
 
 
 class Convolution(Layer):
@@ -124,9 +145,16 @@ class Linear(Layer):
 
     tensors = ("weight", "bias")
 
+    def __init__(self, name: str, linear: nn.Linear) -> None:
+        super().__init__(name)
+        self.biased = linear.bias is not None
+
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        weight = self.bound["weight"].transpose(1, 2)
         bias = self.bound.get("bias")
+        if self.shared is not None:
+            assert bias is not None
+            return self.shared.linear(x, bias)
+        weight = self.bound["weight"].transpose(1, 2)
         return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight)
 
 

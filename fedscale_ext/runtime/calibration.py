@@ -19,21 +19,22 @@ from fedscale_ext.models.spec import ModelSpec
 
 EVENT = "calibrate"  # of a unit that measures, beside FedScale's events
 BUDGET_S = 2.0  # longest calibration of one spec on one device
+_REVISION = 2  # of the ways to train: choices that older ones were measured for do not count
 _STEPS, _REPEATS = 2, 2
 _CANDIDATES = {"cpu": (1, 4, 8, 16), "cuda": (1, 8, 32, 128)}
 _MOST_BYTES = {"cpu": 64 << 20, "cuda": 4 << 30}  # of a cohort's states; gradients and momentum come on top
 _SLACK = 1.03  # a smaller cohort is taken where it is at most this much slower: its units balance better
 
 
-def candidates(device: str, participants: int, model_bytes: int) -> list[int]:
-    """Sizes of cohorts that are worth measuring for a model on a device ("cpu", "cuda:0") with so many
-    clients a round: large models fill the processor alone, and K of them would fill the memory."""
-    kind = device.partition(":")[0]
-    return [
-        size
-        for size in _CANDIDATES[kind]
-        if size == 1 or (size <= participants and size * model_bytes <= _MOST_BYTES[kind])
-    ]
+def candidates(device: str, participants: int) -> list[int]:
+    """Sizes of cohorts that are worth measuring on a device ("cpu", "cuda:0") with so many clients a round."""
+    return [size for size in _CANDIDATES[device.partition(":")[0]] if size == 1 or size <= participants]
+
+
+def fitting(sizes: list[int], device: str, client_bytes: int) -> list[int]:
+    """Those of which the memory is not full: ``client_bytes`` is what a cohort keeps for each client."""
+    most = _MOST_BYTES[device.partition(":")[0]]
+    return [size for size in sizes if size == 1 or size * client_bytes <= most]
 
 
 def measure(
@@ -98,7 +99,7 @@ class CohortSizes:
 
     def key(self, spec: ModelSpec) -> str:
         """Digest of everything that the best size depends on."""
-        text = json.dumps([spec.to_json(), self._about], sort_keys=True)
+        text = json.dumps([_REVISION, spec.to_json(), self._about], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def _path(self, key: str) -> Path:

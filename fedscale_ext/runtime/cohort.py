@@ -32,12 +32,10 @@ def train_together(
     if steps != sorted(steps, reverse=True):
         raise ValueError("the clients of a cohort must stand in the order of falling steps")
     losses = _run(client, data, batches, cohort, confs[0])
-    states = cohort.trained(steps)
     results: list[dict[str, Any] | Exception] = []
     for place, (own, conf) in enumerate(zip(batches, confs, strict=True)):
-        state = {name: tensor[place] for name, tensor in states.items()}
         try:
-            results.append(result(conf, len(data[place]), losses[: len(own), place, : own.shape[1]], state))
+            results.append(result(conf, len(data[place]), losses[: len(own), place, : own.shape[1]]))
         except FloatingPointError as error:
             results.append(error)
     return results
@@ -103,6 +101,7 @@ class CohortStep:
             weighted = torch.where(self._samples, weighted, 0)
         gradients = list(torch.autograd.grad(weighted.sum(), self._parameters))
         self._optimizer.step(self._parameters, gradients, cohort=True)
+        self._cohort.advance()
         return losses.detach()
 
 
@@ -111,6 +110,7 @@ def _first_step(
 ) -> CohortStep | cuda_graph.RecordedStep:
     """The step with which a cohort begins; where its shapes are static, recorded once and kept with the cohort."""
     sgd = Sgd.of(conf)
+    cohort.begin(sgd, conf.local_steps, len(mask))
     if not (cohort.records and record and bool(mask.all())):
         return CohortStep(client, cohort, mask, conf.precision, sgd)
     key = type(client), tuple(mask.shape), x.shape[1:], conf.precision, sgd

@@ -15,8 +15,8 @@ def moving_loss(losses: list[float], first_epoch: int, decay: float) -> float:
     return average
 
 
-def result(conf: Namespace, samples: int, losses: Tensor, state: dict[str, Tensor]) -> dict[str, Any]:
-    """FedScale's result from the losses [steps, batch] that a client's steps saw."""
+def result(conf: Namespace, samples: int, losses: Tensor) -> dict[str, Any]:
+    """FedScale's result, but for the trained state, from the losses [steps, batch] that a client's steps saw."""
     means = losses.mean(1).tolist()
     if not all(map(math.isfinite, means)):
         raise FloatingPointError(f"the loss is not finite from step {list(map(math.isfinite, means)).index(False)}")
@@ -27,6 +27,5 @@ def result(conf: Namespace, samples: int, losses: Tensor, state: dict[str, Tenso
         "trained_size": losses.numel(),
         "success": len(losses) == conf.local_steps,
         "utility": math.sqrt(losses[-1].square().mean().item()) * unique,
-        "update_weight": state,
         "wall_duration": 0,
     }

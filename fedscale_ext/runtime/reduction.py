@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedscale_ext.runtime.factored import FactoredWeights
+from fedscale_ext.runtime.resident import CohortState
 from fedscale_ext.runtime.work import State
 
 _BLOCK = 1 << 20  # entries that are converted to float64 at once
@@ -22,20 +24,16 @@ class UnitSum:
     def __init__(self, start: State) -> None:
         self._start = start
         self._total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in start.items()}
+        self._states = dict.fromkeys(start, 0.0)  # weight of the clients whose state, not change, is in a total
         self.weight = 0.0
 
-    def add(self, states: State, weights: Sequence[float | None]) -> list[str | None]:
+    def add(self, states: CohortState, weights: Sequence[float | None]) -> list[str | None]:
         """Add trained states [clients, *shape]; a client whose weight is None is left out.
 
         So is one whose state is not finite: the result names the tensor, for each client.
         """
         names = list(states)
-        sums = torch.stack(
-            [
-                states[name].flatten(1).sum(1).double() if states[name].dim() > 1 else states[name].double()
-                for name in names
-            ]
-        )  # [tensors, clients]
+        sums = torch.stack([_checksums(states[name]) for name in names])  # [tensors, clients]
         finite = sums.isfinite().cpu()
         faults = [
             None if bool(column.all()) else f"tensor {names[int((~column).nonzero()[0])]!r} is not finite"
@@ -46,10 +44,15 @@ class UnitSum:
             for place, (weight, fault) in enumerate(zip(weights, faults, strict=True))
             if weight is not None and fault is None
         ]
+        added = sum(weight for _, weight in good)
         for name, total in self._total.items():
-            _add(total, states[name], good)
-        for _, weight in good:
-            self.weight += weight
+            rows = states[name]
+            if isinstance(rows, FactoredWeights):
+                rows.add_changes(total, good)
+            else:
+                _add(total, rows, good)
+                self._states[name] += added
+        self.weight += added
         return faults
 
     def change(self) -> State:
@@ -57,9 +60,16 @@ class UnitSum:
         change = {}
         for name, start in self._start.items():
             total = self._total.pop(name)  # the largest tensors live here: one at a time
-            _add_scaled(total, start, -self.weight)
+            _add_scaled(total, start, -self._states[name])
             change[name] = total.to(_dtype(start)).cpu()
         return change
+
+
+def _checksums(rows: Tensor | FactoredWeights) -> Tensor:
+    """A figure for each client, float64 [clients], that is finite if all of its entries are."""
+    if isinstance(rows, FactoredWeights):
+        return rows.checksums()
+    return rows.flatten(1).sum(1).double() if rows.dim() > 1 else rows.double()
 
 
 def _add(total: Tensor, rows: Tensor, good: Sequence[tuple[int, float]]) -> None:

@@ -14,7 +14,11 @@ from torch import Tensor, nn
 
 from fedscale_ext.models.stacked import Mapped, Stacked
 from fedscale_ext.runtime.cuda_graph import RecordedStep
+from fedscale_ext.runtime.factored import FactoredWeight, FactoredWeights
+from fedscale_ext.runtime.sgd import Sgd
 from fedscale_ext.runtime.work import State
+
+CohortState = dict[str, Tensor | FactoredWeights]  # by state name, [clients, *shape]
 
 _STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts training steps
 
@@ -70,7 +74,10 @@ class Resident:
 
 
 class Cohort:
-    """Networks of up to ``clients`` clients side by side; tensors by state name, [clients, *shape]."""
+    """Networks of up to ``clients`` clients side by side; tensors by state name, [clients, *shape].
+
+    ``factored``: state names of weights that the clients share (:mod:`factored`) instead.
+    """
 
     def __init__(
         self,
@@ -81,6 +88,7 @@ class Cohort:
         device: torch.device,
         *,
         channels_last: bool,
+        factored: Sequence[str] = (),
     ) -> None:
         self.network = network
         self.clients = clients
@@ -89,21 +97,29 @@ class Cohort:
         self.records = device.type == "cuda"  # steps of static shape become CUDA graphs
         self.recorded: dict[Any, RecordedStep] = {}
         self.tensors: dict[str, Tensor] = {}
+        self.factored = {name: FactoredWeight(clients) for name in factored}
         state = module.state_dict()
         for name, tensor in state.items():
-            if tensor.is_floating_point():
+            if tensor.is_floating_point() and name not in self.factored:
                 memory = torch.empty(clients * tensor.numel(), dtype=tensor.dtype, device=device)
                 self.tensors[name] = _shaped(memory, (clients, *tensor.shape), channels_last)
-        self.trainable = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+        named = module.named_parameters()
+        self.trainable = [name for name, tensor in named if tensor.requires_grad and name in self.tensors]
         self.restore(state)
         self.trainable = self._used(input_shape)
 
     def _used(self, input_shape: Sequence[int]) -> list[str]:
         """Names of the parameters that the network uses: training leaves the others as they are."""
+        self.begin(Sgd(0.0, 0.0, 0.0, 0.0, None), 1, 2)
         parameters = self.bind(1, None)
         x = parameters[0].new_zeros(2, 1, *input_shape)
         gradients = torch.autograd.grad(self.network(x).sum(), parameters, allow_unused=True)
         return [name for name, gradient in zip(self.trainable, gradients, strict=True) if gradient is not None]
+
+    def client_bytes(self, rows: int) -> int:
+        """Memory for the state of one client whose steps see ``rows`` samples in all."""
+        own = sum(tensor.nbytes for tensor in self.tensors.values()) // self.clients
+        return own + sum(rows * sum(self._start[name].shape) * self._start[name].itemsize for name in self.factored)
 
     def restore(self, start: State) -> None:
         """Let every client start from ``start``."""
@@ -119,6 +135,16 @@ class Cohort:
         """Back to the start that was restored last."""
         self.restore(self._start)
 
+    def begin(self, sgd: Sgd, steps: int, batch: int) -> None:
+        """Get ready for ``steps`` steps of ``batch`` samples at most, from the start that was restored last."""
+        for name, weight in self.factored.items():
+            weight.begin(self._start[name], sgd, steps, batch)
+
+    def advance(self) -> None:
+        """A step is taken: weights that are shared count it."""
+        for weight in self.factored.values():
+            weight.advance()
+
     def bind(self, clients: int, mask: Tensor | None) -> list[Tensor]:
         """Let the network serve the first ``clients`` clients; their parameters, ready for gradients.
 
@@ -127,16 +153,21 @@ class Cohort:
         active = {name: tensor[:clients] for name, tensor in self.tensors.items()}
         for name in self.trainable:
             active[name] = active[name].detach().requires_grad_()
-        self.network.bind(active, clients, mask)
+        self.network.bind(active, clients, mask, self.factored)
         return [active[name] for name in self.trainable]
 
-    def trained(self, steps: Sequence[int]) -> State:
+    def trained(self, steps: Sequence[int]) -> CohortState:
         """The first clients' states after their ``steps``, [len(steps), *shape]: overwritten by the next cohort."""
         taken = torch.tensor(steps, device=self.device)
-        return {
-            name: self.tensors[name][: len(steps)] if name in self.tensors else self._counted(name, value, taken)
-            for name, value in self._start.items()
-        }
+        states: CohortState = {}
+        for name, value in self._start.items():
+            if name in self.factored:
+                states[name] = self.factored[name].trained(steps)
+            elif name in self.tensors:
+                states[name] = self.tensors[name][: len(steps)]
+            else:
+                states[name] = self._counted(name, value, taken)
+        return states
 
     def _counted(self, name: str, start: Tensor, steps: Tensor) -> Tensor:
         return start + steps if name.endswith(_STEPS) else start.expand(len(steps), *start.shape)

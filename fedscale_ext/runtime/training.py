@@ -73,12 +73,13 @@ class MultiModelClient(TorchClient):
                 loss, found = backward(picked)
                 steps.step(parameters, [gradient for gradient in found if gradient is not None])
                 losses.append(loss)
-        return result(conf, len(client_data), torch.stack(losses), model.state_dict())
+        return {**result(conf, len(client_data), torch.stack(losses)), "update_weight": model.state_dict()}
 
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
     ) -> list[dict[str, Any] | Exception]:
-        """Train clients side by side, each as :meth:`train` would: their results in order.
+        """Train clients side by side, each as :meth:`train` would: their results in order, without the
+        trained states, which ``cohort.trained`` tells.
 
         ``confs`` may differ in ``client_id`` and ``local_steps`` only. A client whose loss is not
         finite has a FloatingPointError in its place; it cannot disturb the others.

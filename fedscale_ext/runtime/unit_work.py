@@ -4,6 +4,7 @@ import logging
 import math
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,16 @@ from fedscale_ext.runtime.collect import SUM
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
 from fedscale_ext.runtime.reduction import UnitSum
-from fedscale_ext.runtime.resident import Cohort
+from fedscale_ext.runtime.resident import Cohort, CohortState
 from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.units import in_parts
-from fedscale_ext.runtime.work import State
 from fedscale_ext.runtime.workbench import Workbench
 from fedscale_ext.streams import stream
 
 # FedScale's results of some clients, or why there is none, and their states [clients, *shape]
-Trained = tuple[Sequence[dict[str, Any] | Exception], State]
+Trained = tuple[Sequence[dict[str, Any] | Exception], CohortState]
 
 
 class UnitWork:
@@ -95,12 +95,13 @@ class UnitWork:
         """The items' results in order, some at a time; their states are overwritten when more are asked for."""
         model = header["items"][0]["model"]
         trainer = self._client_of(confs[0])
+        factored = header["sum"] and can_factor(confs[0])
         size = header["cohort"] if trainer.in_cohorts else 1
         for part in in_parts(confs, math.ceil(len(confs) / max(size, 1))):
             cohort = None
             if len(part) > 1 and size > 1:
                 with self.watch("training"):
-                    cohort = self.bench.cohort(model, len(part))
+                    cohort = self.bench.cohort(model, len(part), factored=factored)
             if cohort is None or not cohort.takes([self._batch(conf) for conf in part]):
                 for conf in part:
                     yield self._alone(model, conf)
@@ -156,19 +157,29 @@ class UnitWork:
         x = torch.randn(2 * conf.batch_size, *self.data.input_shape, generator=generator).to(self.bench.device)
         y = torch.randint(self.data.num_classes, (len(x),), generator=generator).to(self.bench.device)
         samples = ClientSamples(x, y)
-        sizes = header["sizes"] if trainer.in_cohorts and self.bench.cohort(model, 1) is not None else [1]
+        cohort_of = partial(self.bench.cohort, model, factored=header["sum"] and can_factor(conf))
+        one = cohort_of(1) if trainer.in_cohorts else None
+        sizes = [1]
+        if one is not None:
+            kept = one.client_bytes(conf.local_steps * conf.batch_size)
+            sizes = calibration.fitting(header["sizes"], self.bench.device.type, kept)
 
         def train(size: int, steps: int) -> None:
             own = Namespace(**{**vars(conf), "local_steps": steps})
             if size == 1:
                 train_alone(trainer, samples, self.bench.module(model), own)
                 return
-            cohort = self.bench.cohort(model, size)
+            cohort = cohort_of(size)
             assert cohort is not None
             trainer.train_cohort([samples] * size, cohort, [own] * size)
 
         seconds = calibration.measure(sizes, train)
         return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
+
+
+def can_factor(conf: Namespace) -> bool:
+    """Whether a client's optimiser lets its linear weights be kept as factors (:mod:`factored`)."""
+    return conf.clip_norm is None and conf.precision == "float32"
 
 
 def train_alone(
@@ -179,7 +190,7 @@ def train_alone(
     return client.train(data, module, conf)
 
 
-def _encoded(states: State, results: Sequence[Mapping[str, Any]], begin: int) -> dict[str, bytes]:
+def _encoded(states: CohortState, results: Sequence[Mapping[str, Any]], begin: int) -> dict[str, bytes]:
     """A section for the state of each client that did not fail, by place in the unit."""
     return {
         str(begin + row): wire.tensors_to_bytes({name: tensor[row].cpu() for name, tensor in states.items()})

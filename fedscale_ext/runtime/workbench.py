@@ -9,6 +9,7 @@ from fedscale_ext import models
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.stacked import Mapped, Stacked, stacked
 from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.factored import factorable
 from fedscale_ext.runtime.resident import Cohort, Resident, Start, channels_last_helps
 from fedscale_ext.runtime.work import State
 
@@ -29,7 +30,7 @@ class Workbench:
         self._kept: dict[str, _Kept] = {}
         self._residents: dict[ModelSpec, Resident] = {}
         self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}
-        self._cohorts: dict[ModelSpec, Cohort] = {}
+        self._cohorts: dict[tuple[ModelSpec, bool], Cohort] = {}
 
     def keep(self, header: Mapping[str, Any], sections: Mapping[str, wire.Section]) -> None:
         """Remember the states that came along; an older version of the same model is let go."""
@@ -53,9 +54,10 @@ class Workbench:
         resident.restore(kept.start)
         return resident.module
 
-    def cohort(self, key: str, clients: int) -> Cohort | None:
+    def cohort(self, key: str, clients: int, *, factored: bool) -> Cohort | None:
         """A cohort of a model's spec for at least ``clients`` clients, each at that model's state; None
-        where the model cannot train in cohorts."""
+        where the model cannot train in cohorts. ``factored``: large linear layers keep their steps'
+        factors instead of weights for each client, where that can be."""
         kept = self._kept[key]
         spec = kept.spec
         if spec not in self._networks:
@@ -63,11 +65,15 @@ class Workbench:
         network = self._networks[spec]
         if network is None:
             return None
-        if spec not in self._cohorts or self._cohorts[spec].clients < clients:
+        cohort = self._cohorts.get((spec, factored))
+        if cohort is None or cohort.clients < clients:
             module = models.build(spec).to(self.device)
-            self._cohorts[spec] = Cohort(network, module, spec["input_shape"], clients, self.device, **self._layout)
-        self._cohorts[spec].restore(kept.start.state)
-        return self._cohorts[spec]
+            names = factorable(network, module) if factored and self.device.type == "cpu" else []
+            shape = spec["input_shape"]
+            cohort = Cohort(network, module, shape, clients, self.device, **self._layout, factored=names)
+            self._cohorts[spec, factored] = cohort
+        cohort.restore(kept.start.state)
+        return cohort
 
     def _resident(self, spec: ModelSpec) -> Resident:
         if spec not in self._residents:

@@ -89,12 +89,17 @@ class Workforce:
             return dict.fromkeys(keys, fixed)
         new = {}
         for key in keys:
-            possible = candidates(self._device, self._job.args.num_participants, self._job.pool[key].cost.bytes)
+            possible = candidates(self._device, self._job.args.num_participants)
             if len(possible) > 1 and self.cohort_sizes.size(self._job.pool[key].spec) is None:
                 new[key] = possible
         units = [
             self._job.make_unit(
-                calibration.EVENT, [key], model=key, sizes=sizes, learning_rate=self._job.learning_rate(self._job.round)
+                calibration.EVENT,
+                [key],
+                model=key,
+                sizes=sizes,
+                sum=self._job.reduces,
+                learning_rate=self._job.learning_rate(self._job.round),
             )
             for key, sizes in new.items()
         ]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.runtime.calibration import BUDGET_S, CohortSizes, candidates, fastest, measure
+from fedscale_ext.runtime.calibration import BUDGET_S, CohortSizes, candidates, fastest, fitting, measure
 
 SPEC, OTHER = ModelSpec.make("toy", width=3), ModelSpec.make("toy", width=4)
 
@@ -77,10 +77,10 @@ def test_a_cache_that_cannot_be_written_does_not_end_the_job(tmp_path: Path) -> 
 
 
 def test_no_cohort_is_larger_than_a_round() -> None:
-    assert candidates("cpu", 5, 1000) == [1, 4]
-    assert candidates("cuda:1", 100, 1000) == [1, 8, 32]
+    assert candidates("cpu", 5) == [1, 4]
+    assert candidates("cuda:1", 100) == [1, 8, 32]
 
 
 def test_large_models_do_not_fill_the_memory_many_times() -> None:
-    assert candidates("cpu", 100, 26_000_000) == [1]
-    assert candidates("cpu", 100, 5_000_000) == [1, 4, 8]
+    assert fitting([1, 4, 8, 16], "cpu", 26_000_000) == [1]
+    assert fitting([1, 4, 8, 16], "cpu", 5_000_000) == [1, 4, 8]

@@ -101,6 +101,7 @@ def both_ways(
     counts: list[int],
     dtype: torch.dtype = torch.float64,
     records: bool = False,
+    factored: bool = False,
     **changes: object,
 ) -> float:
     """Largest difference of any tensor or figure between the two ways of training."""
@@ -114,7 +115,9 @@ def both_ways(
         confs = [conf(c, local_steps=steps) for c, steps in enumerate(changes["steps"])]  # type: ignore[arg-type]
     data = [samples(client, count, dtype) for client, count in enumerate(counts)]
     client = MultiModelClient(confs[0])
-    cohort = Cohort(network, module, SHAPE, len(counts), CPU, channels_last=True)
+    names = network.sharable() if factored and isinstance(network, Stacked) else []
+    assert bool(names) == factored
+    cohort = Cohort(network, module, SHAPE, len(counts), CPU, channels_last=True, factored=names)
     cohort.records = records
     for _ in range(2 if records else 1):  # the second time the recording is there already
         cohort.restore(start)
@@ -123,12 +126,13 @@ def both_ways(
     resident = Resident(module, CPU, channels_last=True)
     begin = resident.start(start)
     worst = 0.0
-    for settings, own, other in zip(confs, data, together, strict=True):
+    states = cohort.trained([settings.local_steps for settings in confs])
+    for place, (settings, own, other) in enumerate(zip(confs, data, together, strict=True)):
         resident.restore(begin)
         alone = client.train(own, resident.module, settings)
         assert isinstance(other, dict)
         for name, tensor in alone["update_weight"].items():
-            worst = max(worst, float((tensor - other["update_weight"][name]).abs().max()))
+            worst = max(worst, float((tensor - states[name][place]).abs().max()))
         assert alone["trained_size"] == other["trained_size"] and other["success"]
         worst = max(worst, *(abs(alone[figure] - other[figure]) for figure in ("moving_loss", "utility")))
         moved = max(float((alone["update_weight"][name] - start[name]).abs().max()) for name in start)
@@ -162,6 +166,67 @@ def test_clients_with_less_than_a_batch_are_masked_exactly(family: str) -> None:
 @pytest.mark.parametrize("family", ["nasbench201", "odd"])
 def test_clients_with_fewer_steps_leave_early(family: str) -> None:
     assert both_ways(FAMILIES[family], [20, 20, 20, 20], steps=[20, 20, 7, 3]) < 1e-9
+
+
+class Perceptron(nn.Module):
+    """Linear layers on the input itself, and on what another layer made; the last one has no bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 12)
+        self.second = nn.Linear(12, 7)
+        self.last = nn.Linear(7, 4, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(functional.relu(self.second(functional.relu(self.first(x.flatten(1))))))
+
+
+@pytest.mark.parametrize("family", [FAMILIES["cnn"], Perceptron])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"client_momentum": 0.0, "client_weight_decay": 0.0},
+        {"client_momentum": 0.9, "client_weight_decay": 0.01},
+        {"client_momentum": 0.5, "client_weight_decay": 0.01, "prox_mu": 0.3},
+        {"client_momentum": 0.0, "client_weight_decay": 0.01, "prox_mu": 0.3},
+    ],
+)
+def test_factors_of_a_linear_layer_equal_its_weights(
+    family: Callable[[], nn.Module], changes: dict[str, object]
+) -> None:
+    assert both_ways(family, [20, 31, 5], factored=True, **changes) < 1e-9
+    assert both_ways(family, [2, 20, 3, 1], factored=True, **changes) < 1e-9  # ragged batches
+
+
+def test_factors_of_clients_who_leave_early() -> None:
+    assert both_ways(FAMILIES["cnn"], [20, 20, 20, 20], factored=True, steps=[20, 20, 7, 3]) < 1e-9
+
+
+def test_layers_that_are_called_twice_or_have_no_bias_are_not_factored() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.b(self.a(self.a(x.flatten(1))))
+
+    twice, perceptron = stacked(Twice(), SHAPE), stacked(Perceptron(), SHAPE)
+    assert isinstance(twice, Stacked) and twice.sharable() == ["b.weight"]
+    assert isinstance(perceptron, Stacked) and perceptron.sharable() == ["first.weight", "second.weight"]
+
+
+def test_layers_that_share_a_weight_have_no_cohort_form() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 4)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.c(self.b(self.a(x.flatten(1))))
+
+    assert stacked(Tied(), SHAPE) is None
 
 
 def test_one_step_in_float32_is_equal_to_rounding() -> None:
@@ -206,9 +271,9 @@ def test_a_client_whose_loss_is_not_finite_fails_alone(count: int) -> None:
     cohort.restore(module.state_dict())
     second, first, third = MultiModelClient(conf(0)).train_cohort(data, cohort, [conf(c) for c in range(3)])
     assert isinstance(second, FloatingPointError)
-    for good in (first, third):
-        assert isinstance(good, dict)
-        assert all(bool(tensor.isfinite().all()) for tensor in good["update_weight"].values())
+    assert isinstance(first, dict) and isinstance(third, dict)
+    for tensor in cohort.trained([20, 20, 20]).values():
+        assert bool(tensor[1].isfinite().all()) and bool(tensor[2].isfinite().all())
 
 
 @pytest.mark.parametrize("changes", [{}, {"prox_mu": 0.3}])
