@@ -26,10 +26,10 @@ def plan_units(
 ) -> list[Sequence[WorkItem]]:
     """Units of clients of one model and objective, the costliest first.
 
-    ``cohort``: clients that train side by side on the model of a key; 1: one after another, ``unit_size``
-    in a unit. A unit holds one cohort, or several in a large round, so that the number of units stays
-    bounded. ``spread``: executors that shall all have work, and end together. Clients with fewer steps,
-    or less than a batch, come last among their likes, so that few cohorts are ragged.
+    A unit holds about ``unit_size`` clients, a whole cohort at least, and more in a large round, so that the
+    number of units stays bounded. ``cohort``: clients that train side by side on the model of a key.
+    ``spread``: executors that shall all have work, and end together. Clients with fewer steps, or less than
+    a batch, come last among their likes, so that few cohorts are ragged.
     """
     groups: dict[tuple[str, str], list[WorkItem]] = {}
     for item in items:
@@ -39,7 +39,7 @@ def plan_units(
     for (model, _), group in groups.items():
         group.sort(key=lambda item: _place(item, task))
         size = cohort(model)
-        most = min(size if size > 1 else unit_size, math.ceil(len(items) / spread))
+        most = min(max(size, unit_size), math.ceil(len(items) / spread))
         parts = math.ceil(len(group) / (most * math.ceil(len(items) / (most * _MOST))))
         if parts > spread // 2:
             parts = min(len(group), spread * math.ceil(parts / spread))
