@@ -39,7 +39,7 @@ class JobKeys(BaseModel):
         0.2, ge=0, lt=1, description="share of a client's samples held out where the data has no test.csv"
     )
     unit_size: int = Field(
-        16, ge=1, description="most clients handed to an executor at once, where they train one by one"
+        16, ge=1, description="about how many clients are handed to an executor at once; a whole cohort at least"
     )
     cohort_size: Annotated[int | str, PlainValidator(_cohort_size)] = Field(
         "auto",

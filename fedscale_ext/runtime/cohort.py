@@ -110,7 +110,7 @@ def _first_step(
 ) -> CohortStep | cuda_graph.RecordedStep:
     """The step with which a cohort begins; where its shapes are static, recorded once and kept with the cohort."""
     sgd = Sgd.of(conf)
-    cohort.begin(sgd, conf.local_steps, len(mask))
+    cohort.begin(sgd, mask.shape[1], conf.local_steps, len(mask))
     if not (cohort.records and record and bool(mask.all())):
         return CohortStep(client, cohort, mask, conf.precision, sgd)
     key = type(client), tuple(mask.shape), x.shape[1:], conf.precision, sgd

@@ -158,12 +158,14 @@ class MultiModelExecutor(Executor):
     def _exchange(self, call: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
         """Event and header of the reply to a call. The message itself ends here: it may be large."""
         reply = call()
-        if not reply.data:
-            return reply.event, {}
+        event, message = reply.event, reply.data
+        del reply  # holds the message a second time
+        if not message:
+            return event, {}
         with self.watch("wire"):
-            header, sections = wire.unpack(reply.data)
+            header, sections = wire.unpack(message)
             self.bench.keep(header, sections)
-        return reply.event, header
+        return event, header
 
     def _hand_in(self, event: str, do: Do, header: dict[str, Any]) -> Any:
         """Do a unit and hand in its result; the reply brings the next one."""

@@ -56,18 +56,19 @@ class Coefficients:
 
 
 class FactoredWeight:
-    """The weights [out, in] of up to ``clients`` clients that all start from one tensor."""
+    """The weights [out, in] of several clients that all start from one tensor."""
 
-    def __init__(self, clients: int) -> None:
-        self._clients = clients
+    def __init__(self) -> None:
         self._inputs = self._gradients = torch.empty(0)
         self._begun: tuple[Tensor, Coefficients] | None = None
 
-    def begin(self, start: Tensor, sgd: Sgd, steps: int, batch: int) -> None:
-        """Let every client start from ``start``, for at most ``steps`` steps of ``batch`` samples."""
-        rows = self._clients, steps * batch
-        if self._inputs.shape[:2] != rows:
-            self._inputs, self._gradients = (start.new_empty(*rows, size) for size in (start.shape[1], start.shape[0]))
+    def begin(self, start: Tensor, sgd: Sgd, clients: int, steps: int, batch: int) -> None:
+        """Let ``clients`` clients start from ``start``, for at most ``steps`` steps of ``batch`` samples."""
+        rows = steps * batch
+        if len(self._inputs) < clients or self._inputs.shape[1] != rows:
+            self._inputs = self._gradients = start.new_empty(0)  # the old ones go first
+            self._inputs = start.new_empty(clients, rows, start.shape[1])
+            self._gradients = start.new_empty(clients, rows, start.shape[0])
         self._batch = batch
         self._begun = start, Coefficients(sgd)
 
@@ -147,18 +148,15 @@ class FactoredWeights:
         return torch.stack([x.sum().double() + gradient.sum().double() for x, gradient in pairs])
 
     def add_changes(self, total: Tensor, good: Sequence[tuple[int, float]]) -> None:
-        """total += sum of weight * (W_place - W_0) over ``good``, (place, weight); total [out, in] float64."""
-        if not good:
-            return
-        inputs = torch.cat([self._inputs[place] for place, _ in good])
-        gradients = torch.cat([self._gradients[place] * (self._scales[place] * w)[:, None] for place, w in good])
+        """total += sum of weight * (W_place - W_0) over ``good``, (place, weight); total [out, in]."""
         pull = sum(weight * (self._shares[place] - 1.0) for place, weight in good)
         rows = max(1, _BLOCK // total.shape[1])
         for begin in range(0, len(total), rows):
             block = slice(begin, begin + rows)
-            change = gradients[:, block].t() @ inputs
-            if pull:
-                change.add_(self._start[block], alpha=pull)
+            change = self._start[block] * pull
+            for place, weight in good:
+                scaled = self._gradients[place][:, block] * (self._scales[place] * weight)[:, None]
+                change.addmm_(scaled.t(), self._inputs[place])
             total[block].add_(change)
 
 

@@ -23,7 +23,7 @@ class UnitSum:
 
     def __init__(self, start: State) -> None:
         self._start = start
-        self._total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in start.items()}
+        self._total: dict[str, Tensor] = {}
         self._states = dict.fromkeys(start, 0.0)  # weight of the clients whose state, not change, is in a total
         self.weight = 0.0
 
@@ -45,13 +45,16 @@ class UnitSum:
             if weight is not None and fault is None
         ]
         added = sum(weight for _, weight in good)
-        for name, total in self._total.items():
-            rows = states[name]
-            if isinstance(rows, FactoredWeights):
+        for name, rows in states.items():
+            total = self._total.get(name)
+            if isinstance(rows, FactoredWeights):  # a change is small: its own dtype has room for the sum
+                total = torch.zeros_like(self._start[name]) if total is None else total
                 rows.add_changes(total, good)
             else:
+                total = torch.zeros_like(self._start[name], dtype=torch.float64) if total is None else total.double()
                 _add(total, rows, good)
                 self._states[name] += added
+            self._total[name] = total
         self.weight += added
         return faults
 
@@ -59,8 +62,11 @@ class UnitSum:
         """The sum, in the dtypes of the model (whole numbers as float32), on the CPU; ends the adding."""
         change = {}
         for name, start in self._start.items():
-            total = self._total.pop(name)  # the largest tensors live here: one at a time
-            _add_scaled(total, start, -self._states[name])
+            total = self._total.pop(name, None)  # the largest tensors live here: one at a time
+            if total is None:  # no client was added
+                total = torch.zeros_like(start)
+            if self._states[name]:
+                _add_scaled(total, start, -self._states[name])
             change[name] = total.to(_dtype(start)).cpu()
         return change
 

@@ -97,7 +97,7 @@ class Cohort:
         self.records = device.type == "cuda"  # steps of static shape become CUDA graphs
         self.recorded: dict[Any, RecordedStep] = {}
         self.tensors: dict[str, Tensor] = {}
-        self.factored = {name: FactoredWeight(clients) for name in factored}
+        self.factored = {name: FactoredWeight() for name in factored}
         state = module.state_dict()
         for name, tensor in state.items():
             if tensor.is_floating_point() and name not in self.factored:
@@ -110,7 +110,7 @@ class Cohort:
 
     def _used(self, input_shape: Sequence[int]) -> list[str]:
         """Names of the parameters that the network uses: training leaves the others as they are."""
-        self.begin(Sgd(0.0, 0.0, 0.0, 0.0, None), 1, 2)
+        self.begin(Sgd(0.0, 0.0, 0.0, 0.0, None), 1, 1, 2)
         parameters = self.bind(1, None)
         x = parameters[0].new_zeros(2, 1, *input_shape)
         gradients = torch.autograd.grad(self.network(x).sum(), parameters, allow_unused=True)
@@ -135,10 +135,10 @@ class Cohort:
         """Back to the start that was restored last."""
         self.restore(self._start)
 
-    def begin(self, sgd: Sgd, steps: int, batch: int) -> None:
+    def begin(self, sgd: Sgd, clients: int, steps: int, batch: int) -> None:
         """Get ready for ``steps`` steps of ``batch`` samples at most, from the start that was restored last."""
         for name, weight in self.factored.items():
-            weight.begin(self._start[name], sgd, steps, batch)
+            weight.begin(self._start[name], sgd, clients, steps, batch)
 
     def advance(self) -> None:
         """A step is taken: weights that are shared count it."""

@@ -16,8 +16,8 @@ OUT, IN, BATCH = 7, 5, 3
 def trained(clients: int, steps: list[int], dtype: torch.dtype) -> tuple[Tensor, FactoredWeights]:
     generator = torch.Generator().manual_seed(3)
     start = torch.randn(OUT, IN, generator=generator, dtype=dtype)
-    weight = FactoredWeight(clients)
-    weight.begin(start, Sgd(0.1, 0.5, 0.01, 0.2, None), max(steps), BATCH)
+    weight = FactoredWeight()
+    weight.begin(start, Sgd(0.1, 0.5, 0.01, 0.2, None), clients, max(steps), BATCH)
     for step in range(max(steps)):
         active = sum(own > step for own in steps)
         x = torch.randn(active, BATCH, IN, generator=generator, dtype=dtype, requires_grad=True)
