@@ -53,6 +53,9 @@ class JobKeys(BaseModel):
     client_weight_decay: float = Field(5e-4, ge=0, description="weight decay of the clients' SGD")
     prox_mu: float = Field(0.0, ge=0, description="FedProx term added to the objective of any method")
     clip_norm: float | None = Field(None, gt=0, description="gradient clipping norm of the clients")
+    max_update_norm: float | None = Field(
+        None, gt=0, description="largest norm of a client's change of its model; longer ones are refused and counted"
+    )
     record_internals: bool = Field(False, description="write what the method's equations used each round")
     checkpoint_interval: int = Field(10, ge=1, description="rounds between two checkpoints")
     resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")

@@ -11,9 +11,11 @@ import torch
 
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime.checks import Rejected, check_figures
 from fedscale_ext.runtime.collect import SUM
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
+from fedscale_ext.runtime.reasons import one_line
 from fedscale_ext.runtime.reduction import UnitSum
 from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
@@ -52,8 +54,8 @@ class UnitWork:
         otherwise each client's state is a section.
         """
         items = header["items"]
-        total = UnitSum(self.bench.state(items[0]["model"])) if header["sum"] else None
         confs = [self._conf_of(header, item) for item in items]
+        total = UnitSum(self.bench.state(items[0]["model"]), confs[0].max_update_norm) if header["sum"] else None
         results: list[dict[str, Any]] = []
         sections = {}
         for trained, states in self._trained(header, confs):
@@ -81,15 +83,21 @@ class UnitWork:
     def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception) -> dict[str, Any]:
         if isinstance(result, Exception):
             logging.error(f"client {conf.client_id} failed", exc_info=result)
-            return {"client": conf.client_id, "failed": f"{type(result).__name__}: {result}"}
-        return {
+            return {"client": conf.client_id, "failed": one_line(f"{type(result).__name__}: {result}")}
+        samples = int(self.data.train_sizes[conf.client_id - 1])
+        figures = {
             "client": conf.client_id,
-            "samples": int(self.data.train_sizes[conf.client_id - 1]),
+            "samples": samples,
             "trained": result["trained_size"],
             "steps": conf.local_steps,
             "loss": result["moving_loss"],
             "utility": result["utility"],
         }
+        try:  # here as well as where it arrives: a client that does not count must not be in the unit's sum
+            check_figures(figures, samples, conf.local_steps, conf.batch_size)
+        except Rejected as reason:
+            return {"client": conf.client_id, "failed": reason.reason}
+        return figures
 
     def _trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
         """The items' results in order, some at a time; their states are overwritten when more are asked for."""
