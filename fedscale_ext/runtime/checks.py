@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedscale_ext.errors import one_line
 from fedscale_ext.runtime import wire
 from fedscale_ext.runtime.evaluation import COLUMNS
 from fedscale_ext.runtime.norms import TOO_FAR, change_norms, norm
-from fedscale_ext.runtime.reasons import one_line
+from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 
 MOST = float(torch.finfo(torch.float32).max)  # of losses and utilities: they come out of float32
@@ -29,7 +30,7 @@ def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task:
     """The update in a client's result, ``result`` as it came over the wire: raises Rejected for one that
     failed or whose figures cannot be right."""
     if "failed" in result:
-        raise Rejected(one_line(str(result["failed"])))
+        raise Rejected(one_line(str(result["failed"]), LONGEST))
     samples = int(task.train_sizes[item.client - 1])
     steps = int(item.objective.get("local_steps", task.local_steps))
     check_figures(result, samples, steps, int(item.objective.get("batch_size", task.batch_size)))

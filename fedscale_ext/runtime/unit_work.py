@@ -10,12 +10,13 @@ import numpy as np
 import torch
 
 from fedscale_ext.data.store import DataSet
+from fedscale_ext.errors import one_line
 from fedscale_ext.runtime import calibration, wire
 from fedscale_ext.runtime.checks import Rejected, check_figures
 from fedscale_ext.runtime.collect import SUM
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
-from fedscale_ext.runtime.reasons import one_line
+from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.reduction import UnitSum
 from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
@@ -83,7 +84,7 @@ class UnitWork:
     def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception) -> dict[str, Any]:
         if isinstance(result, Exception):
             logging.error(f"client {conf.client_id} failed", exc_info=result)
-            return {"client": conf.client_id, "failed": one_line(f"{type(result).__name__}: {result}")}
+            return {"client": conf.client_id, "failed": one_line(f"{type(result).__name__}: {result}", LONGEST)}
         samples = int(self.data.train_sizes[conf.client_id - 1])
         figures = {
             "client": conf.client_id,
