@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 def _cohort_size(value: Any) -> int | str:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    if isinstance(value, str) and value.isdigit() and int(value) >= 1:
+    if isinstance(value, str) and value.isdecimal() and int(value) >= 1:
         return int(value)
     raise PydanticCustomError("cohort_size", "it should be auto, or a whole number from 1")
 
@@ -21,10 +21,10 @@ class JobKeys(BaseModel):
     for ``device_conf_file``, whose default here is ``resampled``.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     method: str = Field("fedavg", description="method that trains: `fedscale methods` lists them")
-    seed: int = Field(1, ge=0, description="seed of every random draw of the job")
+    seed: int = Field(1, ge=0, lt=2**63, description="seed of every random draw of the job")
     capacity_rule: Literal["deadline", "computation"] = Field(
         "deadline", description="how a device's speed bounds the MACs of its model"
     )
