@@ -31,7 +31,7 @@ from fedscale_ext.reading import MEGA
 # Bounds of what decoding may cost. FedScale's own availability trace has a third of a million containers.
 _MAX_BYTES = 256 * MEGA
 _MAX_CONTAINERS = 8_000_000
-_LONG_NUMBER = 24  # characters of a whole number of more than 64 bits, at least
+_LONG_NUMBER = 22  # characters of a line with the largest number of 64 bits
 _MAX_LONG_NUMBERS = 1000  # thousands of them can be chosen so that a dict needs hours to tell them apart
 _LONGEST_NUMBER = 4000
 _ADVICE = "a trace holds only dicts, lists, numbers and text; convert it to csv or npz where it was made"

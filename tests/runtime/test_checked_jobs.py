@@ -1,5 +1,6 @@
 """Checked updates in whole jobs: one bad client costs itself, and the bound of a change's norm is kept."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import fedscale_ext
 from fedscale_ext.errors import UserError
+from fedscale_ext.metrics import files
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.runtime.norms import TOO_FAR
 from fedscale_ext.runtime.training import MultiModelClient
@@ -58,3 +60,23 @@ def test_figures_of_a_test_that_cannot_be_right_end_the_job_in_a_sentence(
     monkeypatch.setattr(UnitWork, "test", lambda self, header, batch: ({}, {"figures": b"nothing"}))
     with pytest.raises(UserError, match=r"round 1: a test of model 'global' is refused"):
         fedscale_ext.run(job_file)
+
+
+def test_a_full_disk_ends_the_job_in_a_sentence_and_leaves_the_last_checkpoint_whole(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = files.write_atomic
+
+    def full(path: Path, *parts: Any) -> None:
+        if path.name == "checkpoint-000002.safetensors":
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        plain(path, *parts)
+
+    monkeypatch.setattr(files, "write_atomic", full)
+    with pytest.raises(UserError, match=r"cannot be written: No space left on device; make room, then resume"):
+        fedscale_ext.run(job_file, checkpoint_interval=1)
+    monkeypatch.undo()
+    checkpoints = job_file.parent / "logs/tiny/logs/checkpoints"
+    assert [path.name for path in checkpoints.iterdir()] == ["checkpoint-000001.safetensors"]
+    resumed = fedscale_ext.run(job_file, checkpoint_interval=1, resume=True)
+    assert resumed["rounds"] == 2

@@ -57,8 +57,7 @@ class _Trap:
         raise AssertionError(f"pickle.{name} was reached")
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedtrans"])
-def test_a_job_unpickles_nothing(job_file: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_a_job_unpickles_nothing(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def trap(*_: Any, **__: Any) -> NoReturn:
         raise AssertionError("a pickle was read")
 
@@ -68,6 +67,6 @@ def test_a_job_unpickles_nothing(job_file: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(pickle, name, type(name, (), {"__init__": trap}))
     for module in (Aggregator.__module__, Executor.__module__, "fedscale.cloud.client_manager"):
         monkeypatch.setattr(sys.modules[module], "pickle", _Trap())
-    summary = fedscale_ext.run(job_file, method=method, rounds=2, checkpoint_interval=1)
-    assert summary["rounds"] == 2
-    assert fedscale_ext.run(job_file, method=method, rounds=3, checkpoint_interval=1, resume=True)["rounds"] == 3
+    summary = fedscale_ext.run(job_file, rounds=1, checkpoint_interval=1)
+    assert summary["rounds"] == 1
+    assert fedscale_ext.run(job_file, rounds=2, checkpoint_interval=1, resume=True)["rounds"] == 2
