@@ -230,3 +230,19 @@ def test_a_builder_that_is_killed_leaves_no_one_waiting(make_folder):
     waits.join(60)
     assert decoded == len(ROWS)
     assert digest == open_data_set(folder, "femnist").digest
+
+
+def test_a_cache_is_written_and_not_mapped_while_it_is_made(make_folder, monkeypatch):
+    """Where the disk is full, a write is an error, but a store into a mapped file ends the process (SIGBUS)."""
+
+    def mapped(*_, **__):
+        raise AssertionError("a mapping for writing")
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", mapped)
+    plain = np.memmap.__new__
+    modes = []
+    monkeypatch.setattr(
+        np.memmap, "__new__", lambda cls, *args, **more: modes.append(more["mode"]) or plain(cls, *args, **more)
+    )
+    assert len(open_data_set(make_folder(ROWS), "femnist").x) == 12
+    assert set(modes) == {"r"}
