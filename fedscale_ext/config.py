@@ -14,18 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedscale_ext import compat
 from fedscale_ext.config_keys import JobKeys
 from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.reading import read_plain
+from fedscale_ext.yaml_reading import MAX_BYTES, load_yaml
 
 _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
              "learning_rate", "decay_round", "decay_factor", "overcommitment", "connection_timeout")  # fmt: skip
 # FedScale keys of which only one value is built here
 _ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "sample_mode": "random", "test_ratio": 1.0}
+_MAX_EXECUTORS = 1024
 _SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
@@ -100,11 +102,11 @@ def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     """
     path = _find(conf)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        raise UserError(f"{path} is not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
+        data = load_yaml(read_plain(path, MAX_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):
         raise UserError(f"{path} must hold keys such as ps_ip and job_conf, not {type(data).__name__}")
     if data.get("use_container"):
@@ -116,8 +118,8 @@ def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
         if not equals or not key:
             raise UserError(f"--set {override}: write it as key=value")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
+            value = load_yaml(text)
+        except ValueError:
             value = text
         (cluster if key in ClusterKeys.model_fields else flat)[key] = value
     if cluster.get("worker_ips") and not isinstance(cluster["worker_ips"], list):
@@ -200,6 +202,8 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
 
     A host without slots runs one executor per core that this process may use, or one on its first GPU.
     """
+    if sum(sum(counts) for _, counts in _workers(config)) > _MAX_EXECUTORS:
+        raise UserError(f"worker_ips asks for more than {_MAX_EXECUTORS:,} executors; give fewer slots")
     slots = [(host, gpu) for host, counts in _workers(config) for gpu, count in enumerate(counts) for _ in range(count)]
     if not slots:
         raise UserError("worker_ips asks for no executor: give at least one slot, as in localhost:[1]")
@@ -221,7 +225,7 @@ def _workers(config: JobConfig) -> list[tuple[str, list[int]]]:
                 f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU, "
                 "or as host for one executor per core"
             )
-        counts = [int(count) for count in match[2].split(",")] if match[2] else [_default_executors(config)]
+        counts = [int(count[:9]) for count in match[2].split(",")] if match[2] else [_default_executors(config)]
         workers.append((match[1], counts))
     return workers
 
@@ -258,7 +262,10 @@ def _flatten(job_conf: Any, path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: job_conf must be a list of one-key maps, as in '- rounds: 100'")
     flat: dict[str, Any] = {}
     for entry in job_conf:
-        flat.update({str(key): value for key, value in entry.items()})
+        for key, value in entry.items():
+            if str(key) in flat:
+                raise UserError(f"{path}: key {str(key)!r} is listed twice under job_conf; keep one of them")
+            flat[str(key)] = value
     return flat
 
 
@@ -286,9 +293,9 @@ def _fedscale_namespace(
     for key, value in given.items():
         try:
             values[actions[key].dest] = _typed(key, value, actions[key])
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             kind = _kind(key, actions[key])
-            raise UserError(f"{where}: key {key!r} is {value!r}, which is not of type {kind}") from None
+            raise UserError(f"{where}: key {key!r} is {value!r:.100}, which is not of type {kind}") from None
         choices = actions[key].choices
         if choices and values[actions[key].dest] not in choices:
             raise UserError(f"{where}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 def _cohort_size(value: Any) -> int | str:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    if isinstance(value, str) and value.isdigit() and int(value) >= 1:
+    if isinstance(value, str) and value.isdecimal() and int(value) >= 1:
         return int(value)
     raise PydanticCustomError("cohort_size", "it should be auto, or a whole number from 1")
 
@@ -21,10 +21,10 @@ class JobKeys(BaseModel):
     for ``device_conf_file``, whose default here is ``resampled``.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     method: str = Field("fedavg", description="method that trains: `fedscale methods` lists them")
-    seed: int = Field(1, ge=0, description="seed of every random draw of the job")
+    seed: int = Field(1, ge=0, lt=2**63, description="seed of every random draw of the job")
     capacity_rule: Literal["deadline", "computation"] = Field(
         "deadline", description="how a device's speed bounds the MACs of its model"
     )
@@ -53,6 +53,9 @@ class JobKeys(BaseModel):
     client_weight_decay: float = Field(5e-4, ge=0, description="weight decay of the clients' SGD")
     prox_mu: float = Field(0.0, ge=0, description="FedProx term added to the objective of any method")
     clip_norm: float | None = Field(None, gt=0, description="gradient clipping norm of the clients")
+    max_update_norm: float | None = Field(
+        None, gt=0, description="largest norm of a client's change of its model; longer ones are refused and counted"
+    )
     record_internals: bool = Field(False, description="write what the method's equations used each round")
     checkpoint_interval: int = Field(10, ge=1, description="rounds between two checkpoints")
     resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")

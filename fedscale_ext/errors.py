@@ -7,11 +7,21 @@ from collections.abc import Iterable
 class UserError(Exception):
     """Bad input in one sentence: what is wrong, where, and what to do about it.
 
-    Every command turns it into that sentence on stderr and exit code 2, without a traceback.
+    Every command turns it into that sentence on stderr and exit code 2, without a traceback. It may quote
+    what a file holds: whatever that is, the sentence is one printable line.
     """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(one_line(sentence, 2000))
+
+
+def one_line(text: str, longest: int) -> str:
+    """``text`` as one line of printable characters, cut where it is longer than ``longest``."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * longest]).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` when a known word is close to ``word``, else an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -3,11 +3,14 @@
 import contextlib
 import fcntl
 import hashlib
+import io
+import itertools
 import json
+import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from fedscale_ext.data.images import DECODER_VERSION, decode
 from fedscale_ext.data.mapping import Mapping
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.errors import UserError
+from fedscale_ext.reading import open_plain, read_json
 
 FOLDER = ".fedscale_ext_cache"
 _ABANDONED_S = 24 * 3600.0
@@ -36,9 +40,13 @@ class Cached:
 
 
 def _places(data_dir: Path) -> list[Path]:
-    """Where caches may be: beside the data, and in the user's cache folder for data that is read-only."""
+    """Where caches may be: beside the data, and in the user's cache folder for data that is read-only.
+
+    Data may come from anywhere: a link among it must not decide where files are written and cleared away.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return [data_dir / FOLDER, Path(home) / "fedscale_ext"]
+    beside = data_dir / FOLDER
+    return [*([] if beside.is_symlink() else [beside]), Path(home) / "fedscale_ext"]
 
 
 def _key(mappings: Sequence[Mapping], shape: Shape) -> str:
@@ -48,45 +56,73 @@ def _key(mappings: Sequence[Mapping], shape: Shape) -> str:
     return digest.hexdigest()[:32]
 
 
-def _hash_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
+def _head(dtype: type, shape: tuple[int, ...]) -> bytes:
+    """What stands before the values in an npy file of that type and shape."""
+    head = io.BytesIO()
+    about = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(head, about)
+    return head.getvalue()
+
+
+def _mapped(path: Path, dtype: type, shape: tuple[int, ...]) -> tuple[np.ndarray, str]:
+    """The array in an npy file, memory-mapped, and the file's digest; ValueError where it is of another kind."""
+    head, digest = _head(dtype, shape), hashlib.sha256()
+    with open_plain(path, len(head) + math.prod(shape) * np.dtype(dtype).itemsize) as file:
+        begin = file.read(len(head))
+        if begin != head:
+            raise ValueError("another type or shape")
+        digest.update(begin)
         while block := file.read(1 << 22):
             digest.update(block)
-    return digest.hexdigest()
+    return np.memmap(path, dtype, mode="r", offset=len(head), shape=shape), digest.hexdigest()
+
+
+def _of_both(hashes: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
 
 
 def _open(folder: Path, samples: int, shape: Shape) -> Cached | None:
     """The cache in a folder if it is whole, else None."""
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        hashes = {name: _hash_file(folder / name) for name in ("x.npy", "y.npy")}
+        meta = read_json(folder / "meta.json")
+        x, x_hash = _mapped(folder / "x.npy", np.uint8, (samples, *shape))
+        y, y_hash = _mapped(folder / "y.npy", np.int64, (samples,))
+        hashes = {"x.npy": x_hash, "y.npy": y_hash}
         if meta["sha256"] != hashes:
             return None
-        x = np.load(folder / "x.npy", mmap_mode="r", allow_pickle=False)
-        y = np.load(folder / "y.npy", allow_pickle=False)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if x.dtype != np.uint8 or x.shape != (samples, *shape) or y.dtype != np.int64 or y.shape != (samples,):
-        return None
-    return Cached(x, y, hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest())
+    return Cached(x, np.array(y), _of_both(hashes))
 
 
 def _fill(folder: Path, mappings: Sequence[Mapping], shape: Shape, progress: Progress | None) -> None:
+    """Write a cache. Its pixels are written, not mapped: a mapping would end the process on a full disk."""
     samples = sum(map(len, mappings))
-    x = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.uint8, shape=(samples, *shape))
-    done = 0
-    for part in mappings:
-        for row in range(len(part)):
-            x[done] = decode(part.file(row), shape)
-            done += 1
-            if progress is not None and done % 256 == 0:
-                progress(done, samples)
-    x.flush()
-    np.save(folder / "y.npy", np.concatenate([part.labels for part in mappings]))
-    hashes = {name: _hash_file(folder / name) for name in ("x.npy", "y.npy")}
+    images = (decode(part.file(row), shape) for part in mappings for row in range(len(part)))
+    labels = np.concatenate([part.labels for part in mappings])
+    hashes = {
+        "x.npy": _write(folder / "x.npy", np.uint8, (samples, *shape), _told(images, progress, samples)),
+        "y.npy": _write(folder / "y.npy", np.int64, (samples,), [labels]),
+    }
     meta = {"decoder": DECODER_VERSION, "shape": shape, "samples": samples, "sha256": hashes}
     (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+
+
+def _write(path: Path, dtype: type, shape: tuple[int, ...], parts: Iterable[np.ndarray]) -> str:
+    """Write an npy file part by part; its digest."""
+    digest = hashlib.sha256()
+    with open(path, "wb", buffering=1 << 20) as file:
+        for part in itertools.chain([_head(dtype, shape)], map(np.ndarray.tobytes, parts)):
+            file.write(part)
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _told(images: Iterable[np.ndarray], progress: Progress | None, samples: int) -> Iterator[np.ndarray]:
+    for done, image in enumerate(images):
+        if progress is not None and done % 256 == 0 and done:
+            progress(done, samples)
+        yield image
     if progress is not None:
         progress(samples, samples)
 
@@ -166,4 +202,5 @@ def open_cache(data_dir: Path, mappings: Sequence[Mapping], shape: Shape, progre
             ) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    raise UserError(f"no cache can be written in {places[0]} or {places[1]}: set XDG_CACHE_HOME to a writable folder")
+    names = " or ".join(map(str, places))
+    raise UserError(f"no cache can be written in {names}: set XDG_CACHE_HOME to a writable folder")

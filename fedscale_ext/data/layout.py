@@ -1,15 +1,15 @@
 """What a data folder holds: its csv files and ``dataset.json``, and both of its csv files as read."""
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedscale_ext.data.images import check_shape
-from fedscale_ext.data.mapping import WAYS_OUT, Mapping, Problem, data_folder, read_mapping, stop
+from fedscale_ext.data.mapping import MAX_CLASSES, WAYS_OUT, Mapping, Problem, data_folder, read_mapping, stop
 from fedscale_ext.data.registry import KNOWN, Shape, known
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, one_line
+from fedscale_ext.reading import read_json
 
 MAPPING = "client_data_mapping"
 DESCRIPTION = "dataset.json"
@@ -32,12 +32,14 @@ def read_description(folder: Path) -> dict[str, Any]:
     """Content of the folder's dataset.json, {} where there is none; UserError when it is broken."""
     path = folder / DESCRIPTION
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}): import or synthesize the data set again") from error
-    if not isinstance(content, dict) or not isinstance(content.get("settings", {}), dict):
+    kinds = {"settings": dict, "name": str, "data_set": str, "generated": bool}
+    whole = isinstance(content, dict)
+    if not whole or not all(isinstance(content.get(key, kind()), kind) for key, kind in kinds.items()):
         raise UserError(f"{path} is not a description of a data set: import or synthesize the data set again")
     return content
 
@@ -53,13 +55,14 @@ def describe(folder: Path, data_set: str, input_shape: tuple[int, int, int] | No
             f"data_set {data_set!r} is not known ({names}) and {folder} has no {DESCRIPTION}: "
             "correct data_set or import the data with `fedscale dataset import …`"
         )
-    if classes is not None and (isinstance(classes, bool) or not isinstance(classes, int) or classes < 1):
-        raise UserError(f"classes in {folder / DESCRIPTION} must be a number above 0, not {classes!r}")
-    kind = str(written.get("data_set", data_set))
+    if classes is not None and not (type(classes) is int and 1 <= classes <= MAX_CLASSES):
+        limits = f"a number from 1 to {MAX_CLASSES}"
+        raise UserError(f"classes in {folder / DESCRIPTION} must be {limits}, not {classes!s:.40}")
+    kind = written.get("data_set", data_set)
     if kind.lower() != data_set.lower():
         raise UserError(f"{folder} holds data of data_set {kind!r}, not {data_set!r}: correct data_set or data_dir")
-    name = str(written.get("name", data_set))
-    return Description(name, data_set, check_shape(shape), classes, bool(written.get("generated", False)), written)
+    name = one_line(written.get("name", data_set), 200)
+    return Description(name, data_set, check_shape(shape), classes, written.get("generated", False), written)
 
 
 def read_layout(
@@ -78,10 +81,10 @@ def read_layout(
     roots = [folder / split if entry and entry.split_folders else folder for split in ("train", "test")]
     train_csv = Path(data_map_file).expanduser() if data_map_file else folder / MAPPING / "train.csv"
     test_csv = folder / MAPPING / "test.csv"
-    train = read_mapping(train_csv, roots[0], classes, problem)
+    train = read_mapping(train_csv, roots[0], classes, problem, top=folder)
     test = None
     if test_csv.exists():
-        test = read_mapping(test_csv, roots[1], classes, problem, known_clients=train.clients)
+        test = read_mapping(test_csv, roots[1], classes, problem, known_clients=train.clients, top=folder)
         if not len(test):
             problem("row", f"{test_csv} has no usable rows: delete it to hold out a part of each client's samples")
     if not len(train):

@@ -6,6 +6,7 @@ Rows are kept in arrays: half a million samples must not cost half a million Pyt
 
 import csv
 import hashlib
+import io
 import os
 import stat
 from array import array
@@ -16,9 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.errors import UserError
+from fedscale_ext.reading import MEGA, open_plain
 
 WAYS_OUT = "get real data with `fedscale dataset import …` or generated data with `fedscale dataset synthesize femnist`"
 _HEADER = ("client_id", "sample_path", "label_name", "label_id")
+MAX_BYTES = 4096 * MEGA  # of a csv
+MAX_ROWS = 20_000_000
+MAX_CLASSES = 1_000_000  # a label decides how large the models' last layer is
+_LONGEST = 65_536  # characters of a row
 
 Problem = Callable[[str, str], None]
 """Called with the kind of a problem ("missing", "label", "path", "row") and a sentence about it."""
@@ -97,16 +103,39 @@ def _check_header(header: Sequence[str], name: str) -> None:
                 )
 
 
+class _Lines:
+    """Lines of a text file for csv, which give up where one row (``row`` characters so far) is too long."""
+
+    def __init__(self, file: io.TextIOWrapper) -> None:
+        self._file = file
+        self.row = 0
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(_LONGEST + 1)
+        self.row += len(line)
+        if self.row > _LONGEST:
+            raise csv.Error(f"a row has more than {_LONGEST:,} characters")
+        if not line:
+            raise StopIteration
+        return line
+
+
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line number, fields) of each row after the header, blank lines left out."""
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
+        with io.TextIOWrapper(open_plain(path, MAX_BYTES), newline="", encoding="utf-8-sig") as file:
+            lines = _Lines(file)
+            reader = csv.reader(lines)
             header = next(reader, None)
             if header is None:
                 raise UserError(f"{path} is empty: {WAYS_OUT}")
             _check_header(header, str(path))
+            lines.row = 0
             for fields in reader:
+                lines.row = 0
                 if fields:
                     if len(fields) != len(header):
                         yield reader.line_num, []
@@ -125,30 +154,58 @@ def _escapes(path: str) -> bool:
     return os.path.isabs(path) or "\0" in path or ".." in path.replace("\\", "/").split("/")
 
 
-def _size_and_time(file: str) -> tuple[int, int] | None:
-    """Size and time of change of a regular file; None where there is none (a pipe would never end)."""
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+class _Folder:
+    """The files below a folder; a link must not lead out of ``top``, wherever that is itself."""
+
+    def __init__(self, root: Path, top: Path) -> None:
+        self.base = os.path.join(str(root), "")
+        self._top = os.path.join(os.path.realpath(top), "")
+        self._inside: dict[str, bool] = {}  # folders that were looked at, which costs more than their files
+
+    def look(self, sample: str) -> tuple[int, int] | str:
+        """Size and time of change of a regular file below the folder, or why there is none ("missing", "link")."""
+        file, folder = self.base + sample, os.path.dirname(sample)
+        try:
+            found = os.lstat(file)
+            linked = stat.S_ISLNK(found.st_mode)
+            if linked:
+                found = os.stat(file)
+        except OSError:
+            return "missing"
+        if not stat.S_ISREG(found.st_mode):  # a pipe would never end
+            return "missing"
+        if folder not in self._inside:
+            self._inside[folder] = self._is_inside(self.base + folder)
+        inside = self._inside[folder] and (not linked or self._is_inside(file))
+        return (found.st_size, found.st_mtime_ns) if inside else "link"
+
+    def _is_inside(self, place: str) -> bool:
+        return os.path.join(os.path.realpath(place), "").startswith(self._top)
 
 
 def read_mapping(
-    path: Path, root: Path, classes: int | None, problem: Problem = stop, known_clients: Sequence[str] = ()
+    path: Path,
+    root: Path,
+    classes: int | None,
+    problem: Problem = stop,
+    known_clients: Sequence[str] = (),
+    top: Path | None = None,
 ) -> Mapping:
     """Read a csv of samples and look at each file that it names (without opening it).
 
     ``root`` is the folder that paths are below, ``classes`` the number of labels (None: any from 0 on),
-    ``known_clients`` names that keep their index before new ones are added. Rows with a problem are
-    reported to ``problem``, which by default raises UserError, and left out.
+    ``known_clients`` names that keep their index before new ones are added, ``top`` the folder (by default
+    ``root``) that no file may lie outside of, be it by a link. Rows with a problem are reported to
+    ``problem``, which by default raises UserError, and left out.
     """
     number = {name: index for index, name in enumerate(known_clients)}
     client, labels, paths = array("i"), array("q"), Strings()
     digest = hashlib.sha256()
-    base = os.path.join(str(root), "")
+    folder = _Folder(root, top or root)
     stats: list[str] = []
     for line, fields in _rows(path):
+        if len(labels) == MAX_ROWS:
+            raise UserError(f"{path} has more than {MAX_ROWS:,} rows, which is refused as absurd")
         if not fields:
             problem("row", f"line {line} of {path} has another number of columns than the header")
             continue
@@ -157,24 +214,28 @@ def read_mapping(
             problem("row", f"line {line} of {path} has no {'sample_path' if name else 'client_id'}")
             continue
         try:
-            label = int(text)
+            label = int(text[:40])
         except ValueError:
             problem("label", f"line {line} of {path}: the label {text[:40]!r} is not an integer")
             continue
-        if label < 0 or (classes is not None and label >= classes) or label > 2**31:
-            limits = f"0..{classes - 1}" if classes is not None else "0 or more"
+        most = MAX_CLASSES if classes is None else classes
+        if not 0 <= label < most:
+            limits = f"0..{most - 1}"
             problem("label", f"line {line} of {path}: the label {label} is out of range ({limits})")
             continue
         if _escapes(sample):
             problem("path", f"line {line} of {path}: the path {sample[:80]!r} leads out of {root}")
             continue
-        seen = _size_and_time(base + sample)
-        if seen is None:
+        seen = folder.look(sample)
+        if seen == "missing":
             problem(
                 "missing",
-                f"line {line} of {path} names the file {base + sample}, which does not exist "
+                f"line {line} of {path} names the file {folder.base + sample}, which does not exist "
                 "(`fedscale dataset verify` counts all of them)",
             )
+            continue
+        if seen == "link":
+            problem("path", f"line {line} of {path}: the path {sample[:80]!r} leads out of the data folder by a link")
             continue
         stats.append(f"{seen[0]} {seen[1]}\n")
         if len(stats) == 4096:
@@ -184,7 +245,9 @@ def read_mapping(
         labels.append(label)
         paths.append(sample)
     digest.update("".join(stats).encode())
-    digest.update(path.read_bytes())
+    with open_plain(path, MAX_BYTES) as file:
+        while block := file.read(MEGA):
+            digest.update(block)
     return Mapping(
         path, root, list(number), np.array(client, dtype=np.int32), np.array(labels, dtype=np.int64),
         paths, digest.digest(),

@@ -1,8 +1,6 @@
 """Formats that real data comes in, each read as a stream of samples."""
 
-import json
 import re
-import zipfile
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,11 @@ import numpy as np
 from fedscale_ext.data.images import check_shape, decode, natural_shape
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.errors import UserError
+from fedscale_ext.npz import Npz
+from fedscale_ext.reading import MEGA, open_plain, read_json
 
+MAX_ARRAY = 16384 * MEGA  # bytes of an array
+MAX_JSON = 4096 * MEGA  # bytes of a JSON file
 _IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
 
 
@@ -85,9 +87,9 @@ class NpzSource:
         self._total = 0
         self._names: list[str] = []
 
-    def _parts(self, archive: Any) -> list[tuple[str, str, str | None, bool | None]]:
+    def _parts(self, archive: Npz) -> list[tuple[str, str, str | None, bool | None]]:
         """Keys (x, y, client, whether test) of each part of the file."""
-        has = set(archive.files)
+        has = set(archive.names)
         if self.x in has and self.y in has:
             return [(self.x, self.y, self.client if self.client in has else None, None)]
         parts: list[tuple[str, str, str | None, bool | None]] = []
@@ -103,10 +105,10 @@ class NpzSource:
             )
         return parts
 
-    def _read(self, archive: Any, key: str) -> np.ndarray:
+    def _read(self, archive: Npz, key: str) -> np.ndarray:
         try:
-            return np.asarray(archive[key])
-        except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+            return archive[key]
+        except ValueError as error:
             raise UserError(f"array {key!r} of {self.path} cannot be read: {error}") from error
 
     def _pixels(self, x: np.ndarray, key: str) -> np.ndarray:
@@ -120,11 +122,11 @@ class NpzSource:
         check_shape(x.shape[1:])
         return as_bytes(x, f"array {key!r} of {self.path}")
 
-    def _is_test(self, archive: Any, samples: int) -> np.ndarray | None:
+    def _is_test(self, archive: Npz, samples: int) -> np.ndarray | None:
         if self.split is None:
             return None
-        if self.split not in archive.files:
-            raise UserError(f"{self.path} has no array {self.split!r}: it has {', '.join(sorted(archive.files))}")
+        if self.split not in archive:
+            raise UserError(f"{self.path} has no array {self.split!r}: it has {', '.join(sorted(archive.names))}")
         values = self._read(archive, self.split)
         names = {"train": False, "test": True, "0": False, "1": True, "False": False, "True": True}
         unknown = {str(value) for value in np.unique(values)} - set(names)
@@ -135,14 +137,12 @@ class NpzSource:
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`Source`."""
         try:
-            archive = np.load(self.path, allow_pickle=False)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            archive = Npz(open_plain(self.path), MAX_ARRAY)
+        except (ValueError, OSError) as error:
             raise UserError(f"{self.path} is not an npz file: {error}") from error
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise UserError(f"{self.path} is not an npz file but one array")
         with archive:
             parts = self._parts(archive)
-            if "classes" in archive.files:
+            if "classes" in archive:
                 names = self._read(archive, "classes")
                 self._names = [str(name) for name in names] if names.dtype.kind == "U" and names.ndim == 1 else []
             ys = [_integers(self._read(archive, part[1]), f"array {part[1]!r} of {self.path}") for part in parts]
@@ -189,7 +189,7 @@ class LeafSource:
         """See :class:`Source`."""
         for file, test in self._files():
             try:
-                content = json.loads(file.read_text(encoding="utf-8"))
+                content = read_json(file, MAX_JSON, deepest=None)
                 users, user_data = list(content["users"]), content["user_data"]
                 records = [(str(user), user_data[user]["x"], user_data[user]["y"]) for user in users]
             except (ValueError, KeyError, TypeError, OSError) as error:
@@ -198,13 +198,14 @@ class LeafSource:
                 labels = _integers(y, f"labels of user {user!r} in {file}")
                 try:
                     flat = np.array(x, dtype=np.float32).reshape(len(labels), -1)
-                except (ValueError, TypeError) as error:
+                except (ValueError, TypeError, OverflowError) as error:
                     raise UserError(f"user {user!r} in {file}: x is not one list of numbers per label") from error
                 side = round(flat.shape[1] ** 0.5) if len(labels) else 0
                 if side * side != flat.shape[1]:
                     raise UserError(f"user {user!r} in {file}: {flat.shape[1]} numbers are no square image")
                 if not len(labels):
                     continue
+                check_shape((1, side, side))
                 pixels = as_bytes(flat, f"x of user {user!r} in {file}").reshape(-1, 1, side, side)
                 for image, label in zip(pixels, labels.tolist(), strict=True):
                     yield Sample(image, label, user, test)
@@ -257,7 +258,7 @@ class ParquetSource:
                         shape = entry.shape if entry else natural_shape(data, where)
                         yield Sample(decode(data, shape, where), label, str(record["writer_id"]), None)
                         row += 1
-        except (ArrowException, OSError) as error:
+        except (ArrowException, OSError, ValueError) as error:  # a ValueError: text that is not UTF-8
             raise UserError(f"{self.path} cannot be read as parquet: {error}") from error
 
     def total(self) -> int:

@@ -68,7 +68,7 @@ def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bo
             int(content["clients"]), int(content["train_samples"]), int(content["test_samples"]),
             int(content["classes"]), tuple(content["shape"]), True, 0.0,
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{out_dir / DESCRIPTION} is incomplete: add --force to write {out_dir} anew") from error
 
 

@@ -22,6 +22,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.accuracy import Accuracy, accuracy
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.reading import load_json
 from fedscale_ext.runtime.work import Evaluation
 
 FOLDER = "evaluations"
@@ -51,7 +52,7 @@ class StoredEvaluation(Evaluation):
         """All of it in memory; counts of correct answers are float64."""
         tensors, metadata = read_tensors(self.path)
         try:
-            keys = json.loads(metadata["models"])
+            keys = load_json(metadata["models"])
             serve = tuple(keys[place] for place in tensors["served"].tolist())
             columns = {name: tensors[name].numpy().astype(dtype) for name, dtype in _TYPES.items()}
         except (KeyError, IndexError, TypeError, ValueError):

@@ -16,6 +16,7 @@ import safetensors.torch
 import torch
 
 from fedscale_ext.errors import UserError
+from fedscale_ext.reading import load_json, open_plain
 
 _DIGEST = "sha256"
 _ZEROS = "0" * 64
@@ -53,7 +54,8 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Tensors and metadata of a file of :func:`write_tensors`; UserError where it is damaged."""
     try:
-        blob = path.read_bytes()
+        with open_plain(path) as file:
+            blob = file.read()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     try:
@@ -87,8 +89,8 @@ def _split(blob: bytes) -> tuple[dict, memoryview]:
     if len(blob) < 8 or length > len(blob) - 8:
         raise ValueError("it is cut off in its header")
     try:
-        return json.loads(blob[8 : 8 + length]), memoryview(blob)[8 + length :]
-    except (UnicodeDecodeError, json.JSONDecodeError):
+        return load_json(blob[8 : 8 + length]), memoryview(blob)[8 + length :]
+    except ValueError:
         raise ValueError("its header is not JSON") from None
 
 

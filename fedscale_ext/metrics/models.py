@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.reading import load_json
 from fedscale_ext.runtime.work import Model, State
 
 FOLDER = "models"
@@ -36,6 +37,6 @@ def load_model(path: Path) -> tuple[ModelSpec, State]:
     """Spec and state of a file of :func:`save_models`; UserError where it is missing or damaged."""
     tensors, metadata = read_tensors(path)
     try:
-        return ModelSpec.from_json(json.loads(metadata["spec"])), tensors
+        return ModelSpec.from_json(load_json(metadata["spec"])), tensors
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{path} holds tensors but no model spec: it was not written by save_models") from None

@@ -1,7 +1,6 @@
 """Round records as lines of metrics.jsonl, there and back."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.evaluations import evaluation_from_json, read_number
 from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.reading import load_json, open_plain
 from fedscale_ext.runtime.work import RoundRecord
 
 
@@ -33,15 +33,19 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     A last line without its newline is what a killed process left and is passed over; any other line
     that is no JSON object with a ``round`` is a UserError.
     """
-    if not path.exists():
+    try:
+        with open_plain(path) as file:
+            *whole, _torn = file.read().split(b"\n")
+    except FileNotFoundError:
         return []
-    *whole, _torn = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     lines = []
     for number, text in enumerate(whole, 1):
         try:
-            data = json.loads(text)
+            data = load_json(text)
             int(data["round"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise UserError(
                 f"line {number} of {path} is damaged; move the file away, or start the job anew without --resume"
             ) from None
@@ -53,5 +57,5 @@ def read_records(path: Path) -> list[RoundRecord]:
     """All round records of a metrics.jsonl, in its order; UserError where a line is damaged."""
     try:
         return [record_from_json(data, path.parent) for data in read_lines(path)]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path} is not a metrics.jsonl of this version: {error!r}") from None

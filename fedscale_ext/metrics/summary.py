@@ -17,6 +17,7 @@ from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
 from fedscale_ext.metrics.cost import round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.runtime.reasons import count
 from fedscale_ext.runtime.work import Evaluation, Model, RoundRecord
 
 SUMMARY = "summary.json"
@@ -150,7 +151,8 @@ def _clients(records: Sequence[RoundRecord], evaluation: Evaluation | None, num_
     """Counts; a client that failed in three rounds counts three times."""
     failed: Counter[str] = Counter()
     for record in records:
-        failed.update(record.failed)
+        for reason, clients in record.failed.items():
+            count(failed, reason, clients)
     return {
         "total": num_clients,
         "took_part": len({client for record in records for client in record.participants}),

@@ -2,12 +2,14 @@
 
 import csv
 import io
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fedscale_ext.errors import UserError
+from fedscale_ext.npz import Npz
 from fedscale_ext.population.columns import (
     AvailabilityTrace,
     CapacityTrace,
@@ -15,17 +17,19 @@ from fedscale_ext.population.columns import (
     check_availability,
     check_capacity,
 )
+from fedscale_ext.reading import MEGA, read_plain
 
+MAX_BYTES = 512 * MEGA  # of a trace, or of an array in it: several times FedScale's own
 _CAPACITY_CSV = ("client_id", "computation", "communication")
 _CAPACITY_NPZ = ("client_id", "computation_ms_per_sample", "communication_kbps")
 _AVAILABILITY_CSV = ("client_id", "active", "inactive", "finish_time")
 _AVAILABILITY_NPZ = ("client_id", "offsets", "active", "inactive", "finish_time")
 
 
-def read_bytes(path: Path) -> bytes:
-    """Content of a trace file; UserError when it is missing, unreadable or empty."""
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
+    """Content of a trace file; UserError when it is missing, unreadable, empty or above ``most`` bytes."""
     try:
-        data = path.read_bytes()
+        data = read_plain(path, most)
     except OSError as error:
         raise UserError(
             f"{path}: cannot read this trace ({error.strerror}); name a FedScale trace as pickle, .csv "
@@ -96,8 +100,8 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Se
     except UnicodeDecodeError:
         raise UserError(f"{path} is no text file (UTF-8); a .csv trace is") from None
     reader = csv.reader(io.StringIO(text, newline=""))
-    values: list[list[float]] = [[] for _ in names]
-    lines: list[int] = []
+    values = [array("d") for _ in names]
+    lines = array("q")
     try:
         header = [name.strip() for name in next(reader, [])]
         missing = [name for name in names if name not in header]
@@ -124,10 +128,7 @@ def _npz_columns(path: Path, names: Sequence[str]) -> list[np.ndarray]:
     data = read_bytes(path)
     columns = []
     try:
-        arrays = np.load(io.BytesIO(data), allow_pickle=False)
-        if isinstance(arrays, np.ndarray):
-            raise UserError(f"{path} holds a single array; an .npz trace holds {', '.join(names)}")
-        with arrays:
+        with Npz(io.BytesIO(data), MAX_BYTES) as arrays:
             for name in names:
                 if name not in arrays:
                     raise UserError(f"{path} has no array {name!r}; it must hold {', '.join(names)}")
@@ -136,10 +137,8 @@ def _npz_columns(path: Path, names: Sequence[str]) -> list[np.ndarray]:
                     what = f"{column.dtype}{list(column.shape)}"
                     raise UserError(f"{path}: {name} is {what}; it must be one row of numbers")
                 columns.append(column.astype(np.float64))
-    except UserError:
-        raise
-    except Exception as error:  # a damaged header or archive makes the decoder raise nearly anything
-        raise UserError(f"{path}: not a whole .npz of plain arrays ({error or type(error).__name__})") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not a whole .npz of plain arrays ({error})") from None
     return columns
 
 

@@ -26,7 +26,14 @@ from fedscale_ext.population.columns import (
     check_availability,
     check_capacity,
 )
+from fedscale_ext.reading import MEGA
 
+# Bounds of what decoding may cost. FedScale's own availability trace has a third of a million containers.
+_MAX_BYTES = 256 * MEGA
+_MAX_CONTAINERS = 8_000_000
+_LONG_NUMBER = 22  # characters of a line with the largest number of 64 bits
+_MAX_LONG_NUMBERS = 1000  # thousands of them can be chosen so that a dict needs hours to tell them apart
+_LONGEST_NUMBER = 4000
 _ADVICE = "a trace holds only dicts, lists, numbers and text; convert it to csv or npz where it was made"
 _PLAIN = frozenset(
     "PROTO FRAME STOP MARK EMPTY_DICT DICT SETITEM SETITEMS EMPTY_LIST LIST APPEND APPENDS "
@@ -126,7 +133,10 @@ def _entries(path: Path) -> Entries:
 
 
 def _load_plain(path: Path) -> Any:
-    data = tables.read_bytes(path)
+    data = tables.read_bytes(path, _MAX_BYTES)
+    # an empty list or dict is one byte of the file and sixty in memory; other bytes that look like one are counted too
+    if sum(map(data.count, (b"]", b"}", b"l", b"d"))) > _MAX_CONTAINERS:
+        raise UserError(f"{path}: refused, it could hold more than {_MAX_CONTAINERS:,} dicts and lists")
     try:
         _refuse_other_opcodes(data, path)
         return _PlainUnpickler(io.BytesIO(data)).load()
@@ -145,7 +155,7 @@ def _refuse_other_opcodes(data: bytes, path: Path) -> None:
 
     A global ends the walk: the unpickler refuses it by name when it gets there.
     """
-    at, step = 0, _STEP
+    at, step, long_numbers = 0, _STEP, 0
     while True:
         while skip := step[data[at]]:  # five million opcodes in the full trace: nothing else in here
             at += skip
@@ -162,11 +172,19 @@ def _refuse_other_opcodes(data: bytes, path: Path) -> None:
             at += 4
         elif op.arg is not None and op.arg.n == pickletools.UP_TO_NEWLINE:
             line, at = at, data.index(b"\n", at) + 1
+            size = at - line if name in ("INT", "LONG", "FLOAT", "PUT", "GET") else 0
+            long_numbers += size > _LONG_NUMBER and name in ("INT", "LONG")
+            if size > _LONGEST_NUMBER:
+                raise UserError(f"{path}: refused, opcode {name} with a number of {size:,} characters")
             if name == "PUT" and int(data[line:at]) > len(data):
                 raise UserError(f"{path}: refused, opcode {name} with an index past the file's length")
         elif op.arg is not None:
             width = _LENGTH_BYTES[op.arg.n]
-            at += width + int.from_bytes(data[at : at + width], "little")
+            length = int.from_bytes(data[at : at + width], "little")
+            long_numbers += length > 8 and name in ("LONG1", "LONG4")
+            at += width + length
+        if long_numbers > _MAX_LONG_NUMBERS:
+            raise UserError(f"{path}: refused, more than {_MAX_LONG_NUMBERS:,} numbers of more than 64 bits")
 
 
 def _client_ids(entries: Entries, path: Path) -> np.ndarray:

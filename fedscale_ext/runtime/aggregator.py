@@ -1,6 +1,7 @@
 """One round in the order in which the data flows: select, assign, schedule, train, collect,
 aggregate, evolve, evaluate, record. Methods subclass it and fill in the hooks."""
 
+import errno
 import logging
 import math
 import time
@@ -31,6 +32,8 @@ from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 from fedscale_ext.runtime.workforce import Workforce
 from fedscale_ext.streams import stream
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # a full disk, quota, or largest size of a file
 
 
 class MultiModelAggregator(Coordinator):
@@ -142,6 +145,12 @@ class MultiModelAggregator(Coordinator):
             self._report_dropped()
             self.board.close()  # executors end while the results are written
             return self.records.finish(stopped)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise UserError(
+                f"the results in {self.log_dir} cannot be written: {error.strerror}; make room, then resume the job"
+            ) from error
         except SystemExit:
             self.farewell_s = 0.0  # told to stop now: so are the executors
             raise

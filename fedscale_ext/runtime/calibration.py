@@ -16,6 +16,7 @@ from typing import Any
 
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.reading import read_json
 
 EVENT = "calibrate"  # of a unit that measures, beside FedScale's events
 BUDGET_S = 2.0  # longest calibration of one spec on one device
@@ -107,7 +108,7 @@ class CohortSizes:
 
     def _read(self, key: str) -> int | None:
         try:
-            size = json.loads(self._path(key).read_text(encoding="utf-8"))["size"]
+            size = read_json(self._path(key))["size"]
         except (OSError, ValueError, KeyError, TypeError):  # none yet, or spoilt: it is measured anew
             return None
         return size if isinstance(size, int) and size >= 1 else None

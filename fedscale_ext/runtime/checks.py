@@ -1,76 +1,149 @@
 """Whether what came over the wire is an update of the model that was handed out."""
 
-import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from fedscale_ext.errors import one_line
 from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.evaluation import COLUMNS
+from fedscale_ext.runtime.norms import TOO_FAR, change_norms, norm
+from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
+
+MOST = float(torch.finfo(torch.float32).max)  # of losses and utilities: they come out of float32
+_SLACK = 1.0 + 1e-5  # a sum was rounded to the model's dtype on its way
 
 
 class Rejected(Exception):
-    """A client's result that does not count; the message is its reason."""
+    """A result that does not count. ``reason`` is the same for all of its kind, for metrics count it;
+    the message adds the figures of this one, for the log."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(one_line(f"{reason}: {detail}" if detail else reason, 300))
+        self.reason = reason
 
 
-def checked_figures(round: int, item: WorkItem, result: dict[str, Any], task: Task) -> Update:
+def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task: Task) -> Update:
     """The update in a client's result, ``result`` as it came over the wire: raises Rejected for one that
     failed or whose figures cannot be right."""
     if "failed" in result:
-        raise Rejected(str(result["failed"]))
+        raise Rejected(one_line(str(result["failed"]), LONGEST))
     samples = int(task.train_sizes[item.client - 1])
-    fault = fault_in_counts(result, samples, task.local_steps * min(task.batch_size, samples))
-    if fault is not None:
-        raise Rejected(fault)
+    steps = int(item.objective.get("local_steps", task.local_steps))
+    check_figures(result, samples, steps, int(item.objective.get("batch_size", task.batch_size)))
     return Update(
         item=item,
         round=round,
         attempt=1,
         samples=samples,
         trained=result["trained"],
-        steps=result["steps"],
+        steps=steps,
         loss=float(result["loss"]),
         utility=float(result["utility"]),
     )
 
 
-def checked_state(section: wire.Section | None, reference: State) -> State:
-    """The state in a section: raises Rejected unless it has the reference's names, shapes and dtypes and is finite."""
+def check_figures(result: Mapping[str, Any], samples: int, steps: int, batch: int) -> None:
+    """Rejected unless the figures beside an update can be those of a client of ``samples`` samples that was
+    to train ``steps`` steps in batches of at most ``batch``."""
+    for name, least, most in (
+        ("samples", samples, samples),
+        ("steps", steps, steps),
+        ("trained", 1, steps * min(batch, samples)),
+    ):
+        value = result.get(name)
+        if type(value) is not int:  # a bool is an int to isinstance
+            raise Rejected(f"count {name!r} is not a whole number")
+        if not least <= value <= most:
+            raise Rejected(f"count {name!r} is not as planned", f"{str(value)[:20]}, not in {least}..{most}")
+    for name, low in (("loss", -MOST), ("utility", 0.0)):
+        value = result.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= MOST:
+            raise Rejected(f"figure {name!r} is not a finite number in its range")
+
+
+def checked_state(section: wire.Section | None, start: State, max_norm: float | None) -> State:
+    """A client's state in a section: raises Rejected unless it is like ``start``, finite and near enough to it."""
+    state = _checked_tensors(section, start)
+    if max_norm is not None:
+        moved = float(change_norms({name: tensor[None] for name, tensor in state.items()}, start))
+        if not moved <= max_norm:
+            raise Rejected(TOO_FAR, f"{moved:.4g}")
+    return state
+
+
+def checked_sum(
+    section: wire.Section | None, start: State, template: State, weight: float, max_norm: float | None
+) -> State:
+    """The sum of changes of clients who weigh ``weight`` together: raises Rejected unless it is like ``template``,
+    finite, and no longer than clients within ``max_norm`` can add up to."""
+    change = _checked_tensors(section, template)
+    if max_norm is not None:
+        moved = norm(change, start)
+        if not moved <= max_norm * weight * _SLACK:
+            raise Rejected("its sum is longer than max_update_norm allows its clients", f"{moved:.4g}")
+    return change
+
+
+def _checked_tensors(section: wire.Section | None, reference: State) -> State:
     if section is None:
         raise Rejected("it came without a state")
     try:
         state = wire.bytes_to_tensors(section)
     except wire.WireError as error:
-        raise Rejected(str(error)) from None
+        raise Rejected("its state cannot be read", str(error)) from None
     fault = fault_in_state(state, reference)
     if fault is not None:
-        raise Rejected(fault)
+        raise Rejected(*fault)
     return state
 
 
-def fault_in_state(state: State, reference: State) -> str | None:
-    """Why ``state`` cannot replace ``reference``: names, shape, dtype or a value that is not finite; else None."""
+def fault_in_state(state: State, reference: State) -> tuple[str, str] | None:
+    """Why ``state`` cannot replace ``reference``, and the tensor: names, shape, dtype, not finite; else None."""
     if state.keys() != reference.keys():
         odd = sorted(state.keys() ^ reference.keys())[0]
-        return f"tensor {odd!r} is {'missing' if odd in reference else 'not of this model'}"
+        return ("a tensor is missing" if odd in reference else "a tensor is not of this model"), odd
     for name, tensor in state.items():
         if tensor.shape != reference[name].shape or tensor.dtype != reference[name].dtype:
-            return f"tensor {name!r} has another shape or type than the model's"
+            return "a tensor has another shape or type than the model's", name
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            return f"tensor {name!r} is not finite"
+            return "a tensor is not finite", name
     return None
 
 
-def fault_in_counts(result: dict[str, Any], expected_samples: int, most_trained: int) -> str | None:
-    """Why the figures beside an update cannot be right, else None."""
-    for name in ("samples", "trained", "steps"):
-        if not isinstance(result.get(name), int) or isinstance(result[name], bool) or result[name] < 0:
-            return f"count {name!r} is not a whole number"
-    for name in ("loss", "utility"):
-        if not isinstance(result.get(name), int | float) or not math.isfinite(result[name]):
-            return f"figure {name!r} is not finite"
-    if result["samples"] != expected_samples:
-        return f"it reports {result['samples']} samples, the client has {expected_samples}"
-    if not 0 < result["trained"] <= most_trained:
-        return f"it reports {result['trained']} trained samples of at most {most_trained}"
-    return None
+def checked_tests(sections: Mapping[str, wire.Section], clients: Sequence[int], task: Task) -> np.ndarray:
+    """What a unit tested, float64 [clients, 3] in the order of ``COLUMNS``: raises Rejected unless the counts are
+    possible. A loss may be anything: a model that diverged has none."""
+    expected = {name: torch.empty(len(clients), dtype=torch.float64) for name in COLUMNS}
+    try:
+        columns = wire.bytes_to_tensors(sections["figures"])
+    except (KeyError, wire.WireError) as error:
+        raise Rejected("its figures cannot be read", str(error)) from None
+    if columns.keys() != expected.keys() or any(
+        columns[name].shape != like.shape or columns[name].dtype != like.dtype for name, like in expected.items()
+    ):
+        raise Rejected("its figures are not one number per client")
+    figures = np.stack([columns[name].numpy() for name in COLUMNS], axis=1)
+    correct, top5 = figures[:, COLUMNS.index("correct")], figures[:, COLUMNS.index("top5")]
+    sizes = task.test_sizes[np.asarray(clients, dtype=np.int64) - 1]
+    if not ((correct >= 0) & (correct <= top5) & (top5 <= sizes) & (correct % 1 == 0) & (top5 % 1 == 0)).all():
+        raise Rejected("its counts of correct answers cannot be right")
+    return figures
+
+
+def checked_seconds(told: Any, sizes: Sequence[int]) -> dict[int, float]:
+    """Seconds by size of cohort, as an executor measured some of ``sizes``: raises Rejected for anything else."""
+    pairs = told if isinstance(told, list) else []
+    seconds = {}
+    for pair in pairs:
+        match pair:
+            case [int(size), float(spent)] if size in sizes and 0 < spent < MOST:
+                seconds[size] = spent
+            case _:
+                raise Rejected("its measured sizes of cohorts cannot be right")
+    if not seconds:
+        raise Rejected("it measured no size of cohorts")
+    return seconds

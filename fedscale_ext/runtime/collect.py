@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedscale_ext.runtime.checks import Rejected, checked_figures, checked_state
+from fedscale_ext.runtime.checks import Rejected, checked_figures, checked_state, checked_sum
 from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.reasons import count
 from fedscale_ext.runtime.reduction import ModelMean, template
 from fedscale_ext.runtime.wire import Section
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
@@ -18,7 +19,9 @@ class Collector:
     """Takes in the units' results in the units' order.
 
     ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
-    client's state, which is handed to it and let go; otherwise they carry one sum per unit.
+    client's state, which is handed to it and let go; otherwise they carry one sum per unit. ``max_norm`` bounds
+    the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
+    one of clients within it.
     """
 
     def __init__(
@@ -29,7 +32,9 @@ class Collector:
         task: Task,
         weight: Callable[[WorkItem], float],
         keep: Callable[[Update, State], None] | None,
+        max_norm: float | None = None,
     ) -> None:
+        self._max_norm = max_norm
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
         self._open = {item.client: item for item in items}
         self._means: dict[str, ModelMean] = {}
@@ -40,23 +45,26 @@ class Collector:
         """Take in the result of a unit."""
         mine = {item.client for item in unit}
         good: list[Update] = []
-        for place, result in enumerate(header["results"]):
-            item = self._open.pop(result["client"], None) if result["client"] in mine else None
+        results = header.get("results")
+        for place, result in enumerate(results if isinstance(results, list) else ()):
+            client = result.get("client") if isinstance(result, dict) else None
+            item = self._open.pop(client, None) if isinstance(client, int) and client in mine else None
             if item is None:
-                self.failed["not asked for"] += 1
+                count(self.failed, "not asked for")
                 continue
             try:
                 update = checked_figures(self._round, item, result, self._task)
                 if self._keep is not None:
-                    self._keep(update, checked_state(sections.get(str(place)), self._pool[item.model].state))
+                    start = self._pool[item.model].state
+                    self._keep(update, checked_state(sections.get(str(place)), start, self._max_norm))
                 good.append(update)
             except Rejected as reason:
-                self._fail([item], str(reason))
+                self._fail([item], reason)
         if self._keep is None and good:
             try:
                 self._add(good, header, sections)
             except Rejected as reason:
-                self._fail([update.item for update in good], str(reason))
+                self._fail([update.item for update in good], reason)
                 return
         self._updates += good
 
@@ -65,19 +73,19 @@ class Collector:
         (model,) = {update.item.model for update in good}
         weight = sum(self._weight(update.item) for update in good)
         if header.get("weight") != weight:
-            raise Rejected(f"its sum weighs {header.get('weight')!r}, its clients {weight:g}")
+            raise Rejected("its sum weighs something else than its clients", f"{weight:g}")
         start = self._pool[model].state
-        change = checked_state(sections.get(SUM), template(start))
+        change = checked_sum(sections.get(SUM), start, template(start), weight, self._max_norm)
         self._means.setdefault(model, ModelMean(start)).add(change, weight)
 
-    def _fail(self, items: Sequence[WorkItem], reason: str) -> None:
+    def _fail(self, items: Sequence[WorkItem], reason: Rejected) -> None:
         for item in items:
-            self.failed[reason] += 1
+            count(self.failed, reason.reason)
             logging.warning(f"round {self._round}: update of client {item.client} dropped: {reason}")
 
     def close(self) -> tuple[list[Update], dict[str, State]]:
         """The updates, sorted by client, and the mean state of each model that had one."""
-        self.failed["missing from its unit"] += len(self._open)
+        count(self.failed, "missing from its unit", len(self._open))
         self.failed += Counter()  # drops the zero
         means = {model: mean.state() for model, mean in sorted(self._means.items())}
         return sorted(self._updates, key=lambda update: update.client), means

@@ -20,6 +20,7 @@ from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import events, wire
 from fedscale_ext.runtime.board import Board, BoardTimeout, Unit
+from fedscale_ext.runtime.no_pickle import NoPickle
 from fedscale_ext.runtime.pool import ModelPool
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
@@ -40,7 +41,7 @@ class ExecutorInfo:
     test_sizes: np.ndarray
 
 
-class Coordinator(Aggregator):
+class Coordinator(NoPickle, Aggregator):
     """FedScale's aggregator service on a board of work units, with a wire that executes nothing.
 
     gRPC threads only decode, file and encode; everything that decides runs in the main thread.

@@ -20,6 +20,7 @@ from fedscale_ext.config import JobConfig
 from fedscale_ext.data import store
 from fedscale_ext.runtime import calibration, wire
 from fedscale_ext.runtime.connection import Connection
+from fedscale_ext.runtime.no_pickle import NoPickle
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.unit_work import UnitWork
@@ -31,7 +32,7 @@ _REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or with
 _CONNECT_PAUSE_S = 0.2  # between two attempts to reach an aggregator that is still starting
 
 
-class MultiModelExecutor(Executor):
+class MultiModelExecutor(NoPickle, Executor):
     """FedScale's executor for models of any spec.
 
     FedScale's constructor builds one model of its own zoo for the process's life; this one

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.runtime.factored import FactoredWeights
+from fedscale_ext.runtime.norms import TOO_FAR, change_norms
 from fedscale_ext.runtime.resident import CohortState
 from fedscale_ext.runtime.work import State
 
@@ -19,10 +20,11 @@ _WHOLE = 1 << 22  # entries of all clients up to which a tensor is added at once
 
 
 class UnitSum:
-    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0."""
+    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0, with |x_k - x_0| at most
+    ``max_norm``, where that is given."""
 
-    def __init__(self, start: State) -> None:
-        self._start = start
+    def __init__(self, start: State, max_norm: float | None = None) -> None:
+        self._start, self._max_norm = start, max_norm
         self._total: dict[str, Tensor] = {}
         self._states = dict.fromkeys(start, 0.0)  # weight of the clients whose state, not change, is in a total
         self.weight = 0.0
@@ -30,7 +32,7 @@ class UnitSum:
     def add(self, states: CohortState, weights: Sequence[float | None]) -> list[str | None]:
         """Add trained states [clients, *shape]; a client whose weight is None is left out.
 
-        So is one whose state is not finite: the result names the tensor, for each client.
+        So is one whose state is not finite or too far from the start: the result says so, for each client.
         """
         names = list(states)
         sums = torch.stack([_checksums(states[name]) for name in names])  # [tensors, clients]
@@ -39,6 +41,9 @@ class UnitSum:
             None if bool(column.all()) else f"tensor {names[int((~column).nonzero()[0])]!r} is not finite"
             for column in finite.unbind(1)
         ]
+        if self._max_norm is not None:
+            near = change_norms(states, self._start) <= self._max_norm
+            faults = [fault or (None if ok else TOO_FAR) for fault, ok in zip(faults, near.tolist(), strict=True)]
         good = [
             (place, weight)
             for place, (weight, fault) in enumerate(zip(weights, faults, strict=True))

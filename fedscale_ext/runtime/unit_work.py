@@ -11,10 +11,13 @@ import numpy as np
 import torch
 
 from fedscale_ext.data.store import DataSet
+from fedscale_ext.errors import one_line
 from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime.checks import Rejected, check_figures
 from fedscale_ext.runtime.collect import SUM
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
+from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.reduction import UnitSum
 from fedscale_ext.runtime.resident import Cohort, CohortState
 from fedscale_ext.runtime.samples import ClientSamples
@@ -52,8 +55,8 @@ class UnitWork:
         otherwise each client's state is a section.
         """
         items = header["items"]
-        total = UnitSum(self.bench.state(items[0]["model"])) if header["sum"] else None
         confs = [self._conf_of(header, item) for item in items]
+        total = UnitSum(self.bench.state(items[0]["model"]), confs[0].max_update_norm) if header["sum"] else None
         results: list[dict[str, Any]] = []
         sections = {}
         for trained, states in self._trained(header, confs):
@@ -81,15 +84,21 @@ class UnitWork:
     def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception) -> dict[str, Any]:
         if isinstance(result, Exception):
             logging.error(f"client {conf.client_id} failed", exc_info=result)
-            return {"client": conf.client_id, "failed": f"{type(result).__name__}: {result}"}
-        return {
+            return {"client": conf.client_id, "failed": one_line(f"{type(result).__name__}: {result}", LONGEST)}
+        samples = int(self.data.train_sizes[conf.client_id - 1])
+        figures = {
             "client": conf.client_id,
-            "samples": int(self.data.train_sizes[conf.client_id - 1]),
+            "samples": samples,
             "trained": result["trained_size"],
             "steps": conf.local_steps,
             "loss": result["moving_loss"],
             "utility": result["utility"],
         }
+        try:  # here as well as where it arrives: a client that does not count must not be in the unit's sum
+            check_figures(figures, samples, conf.local_steps, conf.batch_size)
+        except Rejected as reason:
+            return {"client": conf.client_id, "failed": reason.reason}
+        return figures
 
     def _trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
         """The items' results in order, some at a time; their states are overwritten when more are asked for."""
@@ -178,8 +187,9 @@ class UnitWork:
 
 
 def can_factor(conf: Namespace) -> bool:
-    """Whether a client's optimiser lets its linear weights be kept as factors (:mod:`factored`)."""
-    return conf.clip_norm is None and conf.precision == "float32"
+    """Whether linear weights can be kept as factors (:mod:`factored`): for the optimiser, and for what is done with
+    the update."""
+    return conf.clip_norm is None and conf.max_update_norm is None and conf.precision == "float32"
 
 
 def train_alone(

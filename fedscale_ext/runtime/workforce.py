@@ -2,25 +2,35 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from fedscale.cloud import commons
 
 from fedscale_ext.errors import UserError
-from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime import calibration
 from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.calibration import CohortSizes, candidates
+from fedscale_ext.runtime.checks import Rejected, checked_seconds, checked_tests
 from fedscale_ext.runtime.collect import Collector
 from fedscale_ext.runtime.coordinator import ExecutorInfo
-from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test
+from fedscale_ext.runtime.evaluation import Gathered, pairs_to_test
 from fedscale_ext.runtime.units import SPREAD, plan_units
 from fedscale_ext.runtime.work import Evaluation, State, Update, WorkItem
 
 if TYPE_CHECKING:
     from fedscale_ext.runtime.aggregator import MultiModelAggregator
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """No other executor could say it better: what cannot be right ends the job."""
+    try:
+        yield
+    except Rejected as reason:
+        raise UserError(f"{what} is refused, {reason}; see the executors' log") from None
 
 
 class Workforce:
@@ -48,7 +58,8 @@ class Workforce:
         planned = plan_units(items, self._job.pool, self._job.task, sizes.__getitem__, unit_size, spread)
         units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
         keep = None if self._job.reduces else partial(self._job.collect, number)
-        collector = Collector(number, items, self._job.pool, self._job.task, self._job.weight, keep)
+        max_norm = self._job.config.job.max_update_norm
+        collector = Collector(number, items, self._job.pool, self._job.task, self._job.weight, keep, max_norm)
         results = self._job.run_units(units)
         for unit in planned:
             with self._job.watch("train"):  # the wait for the next unit's result
@@ -103,9 +114,11 @@ class Workforce:
             )
             for key, sizes in new.items()
         ]
-        for key, (header, _) in zip(new, self._job.run_units(units), strict=True):
-            size = self.cohort_sizes.choose(self._job.pool[key].spec, dict(header["seconds_by_size"]))
-            logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
+        for (key, possible), (header, _) in zip(new.items(), self._job.run_units(units), strict=True):
+            with _refusing(f"what an executor measured for model {key!r}"):
+                seconds = checked_seconds(header.get("seconds_by_size"), possible)
+            size = self.cohort_sizes.choose(self._job.pool[key].spec, seconds)
+            logging.info(f"model {key} trains {size} clients side by side; measured {seconds}")
         return {key: self.cohort_sizes.size(self._job.pool[key].spec) or 1 for key in keys}
 
     def _note_seconds(self, header: Mapping[str, Any]) -> None:
@@ -124,8 +137,9 @@ class Workforce:
         gathered = Gathered(plan, self._job.task)
         for (key, clients), (header, sections) in zip(pieces, self._job.run_units(units), strict=True):
             self._note_seconds(header)
-            columns = wire.bytes_to_tensors(sections["figures"])
-            gathered.add(key, clients, np.stack([columns[name].numpy() for name in COLUMNS], axis=1))
+            with _refusing(f"round {number}: a test of model {key!r}"):
+                figures = checked_tests(sections, clients, self._job.task)
+            gathered.add(key, clients, figures)
         return gathered.evaluation(number)
 
     def seconds(self) -> dict[str, float]:

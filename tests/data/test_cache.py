@@ -2,13 +2,16 @@ import errno
 import json
 import multiprocessing
 import os
+import resource
 import shutil
+import signal
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import fedscale_ext.data.cache as cache
+from fedscale_ext.data.layout import read_layout
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.errors import UserError
 
@@ -124,3 +127,122 @@ def test_of_processes_that_open_at_once_one_decodes_and_all_end_well(make_folder
     assert set(digests) == {open_data_set(folder, "femnist").digest}
     assert lock_fails or sorted(decoded) == [0, 0, len(ROWS)]
     assert len(caches(folder)) == 1
+
+
+def test_a_link_in_place_of_the_cache_is_not_followed(make_folder, tmp_path):
+    """Folders named tmp-* are cleared away in a cache: not in a place that a data set chose."""
+    folder, place = make_folder(ROWS), tmp_path / "precious"
+    (place / "tmp-thesis").mkdir(parents=True)
+    os.utime(place / "tmp-thesis", (0, 0))
+    (folder / cache.FOLDER).symlink_to(place)
+    assert len(open_data_set(folder, "femnist").x) == 12
+    assert [path.name for path in place.iterdir()] == ["tmp-thesis"]
+    assert list((tmp_path / "cache_home" / "fedscale_ext").iterdir())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_text("[" * 100_000),
+        lambda path: path.write_text("null"),
+        lambda path: os.mkfifo(path),
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.mkdir(),
+    ],
+    ids=["deep", "null", "pipe", "endless", "folder"],
+)
+@pytest.mark.parametrize("file", ["meta.json", "x.npy"])
+def test_whatever_lies_in_a_cache_it_is_built_anew(make_folder, spoil, file):
+    folder = make_folder(ROWS)
+    before = open_data_set(folder, "femnist").digest
+    path = caches(folder)[0] / file
+    path.unlink()
+    spoil(path)
+    assert open_data_set(folder, "femnist").digest == before
+    assert len(caches(folder)) == 1
+
+
+def test_every_single_bit_is_covered_by_the_digest(make_folder):
+    folder = make_folder(ROWS[:2])
+    before = open_data_set(folder, "femnist")
+    pixels, path = np.array(before.x), caches(folder)[0] / "x.npy"
+    whole = path.read_bytes()
+    mappings = [read_layout(folder, "femnist", 62)[0]]
+    key = cache._key(mappings, (1, 28, 28))
+    for place in (0, 7, 20, 127, 128, 128 + 784, len(whole) - 1):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 1
+        path.write_bytes(spoilt)
+        assert cache._open(folder / cache.FOLDER / key, 2, (1, 28, 28)) is None
+    path.write_bytes(whole)
+    assert np.array_equal(cache._open(folder / cache.FOLDER / key, 2, (1, 28, 28)).x, pixels)
+
+
+def _open_with_little_room(folder, results):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))  # the cache needs 9,500 bytes
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        results.put(open_data_set(folder, "femnist").digest)
+    except Exception as error:
+        results.put(f"{type(error).__name__}: {error}")
+
+
+def test_without_room_a_cache_is_one_sentence_and_nothing_is_left(make_folder):
+    """By a limit of the system on the size of files: a write fails, as on a full disk."""
+    folder = make_folder(ROWS)
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    process = context.Process(target=_open_with_little_room, args=(folder, results))
+    process.start()
+    said = results.get(timeout=60)
+    process.join(60)
+    assert process.exitcode == 0
+    assert said.startswith("UserError: the decoded images cannot be cached in") and "make room" in said
+    assert caches(folder) == []
+    assert len(open_data_set(folder, "femnist").x) == 12  # and with room again, all is well
+
+
+def _open_until_killed(folder, started):
+    real = cache.decode
+
+    def slowly(*args):
+        started.set()
+        signal.pause()
+        return real(*args)
+
+    cache.decode = slowly
+    open_data_set(folder, "femnist")
+
+
+def test_a_builder_that_is_killed_leaves_no_one_waiting(make_folder):
+    folder = make_folder(ROWS)
+    context = multiprocessing.get_context("fork")
+    started, barrier, results = context.Event(), context.Barrier(2), context.Queue()
+    killed = context.Process(target=_open_until_killed, args=(folder, started))
+    killed.start()
+    assert started.wait(60)
+    waits = context.Process(target=_open, args=(folder, barrier, results, False))
+    waits.start()
+    barrier.wait(60)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.join(60)
+    digest, decoded = results.get(timeout=60)
+    waits.join(60)
+    assert decoded == len(ROWS)
+    assert digest == open_data_set(folder, "femnist").digest
+
+
+def test_a_cache_is_written_and_not_mapped_while_it_is_made(make_folder, monkeypatch):
+    """Where the disk is full, a write is an error, but a store into a mapped file ends the process (SIGBUS)."""
+
+    def mapped(*_, **__):
+        raise AssertionError("a mapping for writing")
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", mapped)
+    plain = np.memmap.__new__
+    modes = []
+    monkeypatch.setattr(
+        np.memmap, "__new__", lambda cls, *args, **more: modes.append(more["mode"]) or plain(cls, *args, **more)
+    )
+    assert len(open_data_set(make_folder(ROWS), "femnist").x) == 12
+    assert set(modes) == {"r"}

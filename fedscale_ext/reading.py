@@ -1,0 +1,67 @@
+"""Files that somebody else made: opened only where they are plain files, and read within bounds.
+
+A pipe or a device in the place of a file would keep a reader waiting, or feed it for ever. The functions
+raise OSError with a ``strerror`` in plain words, or ValueError, so that callers can name the file and say
+what to do.
+"""
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MEGA = 1 << 20
+DEEPEST = 32  # containers in containers of a JSON document that is not a table of numbers
+
+
+def open_plain(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
+    """A plain file of at most ``most`` bytes, opened for reading bytes."""
+    # a pipe without a writer opens at once this way, and is then seen to be one
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        if most is not None and found.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, of which {most:,} are allowed", str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
+    """Content of a plain file of at most ``most`` bytes."""
+    with open_plain(path, most) as file:
+        return file.read(most)
+
+
+def load_json(data: bytes | str, deepest: int | None = DEEPEST) -> Any:
+    """The value of a JSON text; ValueError for what is none, or has more than ``deepest`` containers in each other."""
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if deepest is not None:
+        _check_depth(value, deepest)
+    return value
+
+
+def read_json(path: Path, most: int = 16 * MEGA, deepest: int | None = DEEPEST) -> Any:
+    """The value of a JSON file."""
+    return load_json(read_plain(path, most), deepest)
+
+
+def _check_depth(value: Any, deepest: int) -> None:
+    level = [value]
+    for _ in range(deepest + 1):
+        if not level:
+            return
+        below: list[Any] = []
+        for each in level:
+            inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+            below += [one for one in inner if isinstance(one, dict | list)]
+        level = below
+    raise ValueError("it is nested too deeply")

@@ -1,0 +1,72 @@
+"""YAML as configurations use it: small, flat, each key once, and nothing that grows when it is read.
+
+PyYAML's safe loader runs nothing, but takes a list that is named nine times nine times over, nests until
+Python's stack ends, lets the last of two equal keys win, and raises whatever int() or a date does.
+"""
+
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+MAX_BYTES = 1 << 18
+_DEEPEST = 16
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without large or repeated structures."""
+
+    _depth = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        """A node of the document; an alias may stand for a single value only."""
+        event = self.peek_event()
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _refused("it is nested too deeply", event.start_mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(event, yaml.AliasEvent) and not (isinstance(node, ScalarNode) and len(node.value) < 1000):
+            problem = f"the alias *{event.anchor} stands for more than one short value: write it out"
+            raise _refused(problem, event.start_mark)
+        return node
+
+    def construct_object(self, node: Node, deep: bool = False) -> Any:
+        """A value; what its text promised (``2024-13-45`` a date) but is not raises no longer just anything."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError):
+            problem = f"{node.value!r:.60} is not of the kind that it looks like: quote it if it is text"
+            raise _refused(problem, node.start_mark) from None
+
+    def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping, whose keys are text and differ."""
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, ScalarNode):
+                raise _refused("a key is not a single word", key.start_mark)
+            if key.value in seen:
+                problem = f"the key {key.value!r:.60} is there twice"
+                raise _refused(problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def load_yaml(text: str) -> Any:
+    """The value of a YAML text; ValueError, in a few words with the line, for what is none or is refused."""
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"it has {len(text):,} characters, of which {MAX_BYTES:,} are allowed")
+    try:
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error)
+        raise ValueError(problem + (f" (line {mark.line + 1})" if mark else "")) from None
