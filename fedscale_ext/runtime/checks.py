@@ -5,8 +5,11 @@ from typing import Any
 
 import torch
 
+from fedscale_ext.privacy.clipping import change_norms
 from fedscale_ext.runtime import wire
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
+
+_ROUNDING = 1 + 1e-4  # a sum crosses the wire in the model's dtype
 
 
 class Rejected(Exception):
@@ -46,6 +49,20 @@ def checked_state(section: wire.Section | None, reference: State) -> State:
     if fault is not None:
         raise Rejected(fault)
     return state
+
+
+def checked_clipping(within: Any, change: State, clients: int, longest: float) -> int:
+    """How many of a unit's clients were within the norm that each was clipped to: raises Rejected where the
+    count or the sum of their changes cannot be right."""
+    if not isinstance(within, int) or isinstance(within, bool) or not 0 <= within <= clients:
+        raise Rejected(f"it says that {within!r} of its {clients} clients were within the clipping norm")
+    norm = change_norms(
+        {name: tensor[None] for name, tensor in change.items()},
+        {name: torch.zeros_like(tensor) for name, tensor in change.items()},
+    )[0]
+    if norm > clients * longest * _ROUNDING:
+        raise Rejected(f"its sum is {norm:g} long, its {clients} clients' changes were to be clipped to {longest:g}")
+    return within
 
 
 def fault_in_state(state: State, reference: State) -> str | None:

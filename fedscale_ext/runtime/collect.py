@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedscale_ext.runtime.checks import Rejected, checked_figures, checked_state
+from fedscale_ext.runtime.checks import Rejected, checked_clipping, checked_figures, checked_state
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.reduction import ModelMean, template
 from fedscale_ext.runtime.wire import Section
@@ -18,7 +18,8 @@ class Collector:
     """Takes in the units' results in the units' order.
 
     ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
-    client's state, which is handed to it and let go; otherwise they carry one sum per unit.
+    client's state, which is handed to it and let go; otherwise they carry one sum per unit. ``longest`` is
+    the norm that clients' changes are clipped to; ``within`` counts those that were no longer.
     """
 
     def __init__(
@@ -29,11 +30,14 @@ class Collector:
         task: Task,
         weight: Callable[[WorkItem], float],
         keep: Callable[[Update, State], None] | None,
+        longest: float | None = None,
     ) -> None:
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
+        self._longest = longest
         self._open = {item.client: item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._updates: list[Update] = []
+        self.within = 0
         self.failed: Counter[str] = Counter()
 
     def take(self, unit: Sequence[WorkItem], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
@@ -68,6 +72,9 @@ class Collector:
             raise Rejected(f"its sum weighs {header.get('weight')!r}, its clients {weight:g}")
         start = self._pool[model].state
         change = checked_state(sections.get(SUM), template(start))
+        if self._longest is not None:
+            floating = {name: change[name] for name, tensor in start.items() if tensor.is_floating_point()}
+            self.within += checked_clipping(header.get("within"), floating, len(good), self._longest)
         self._means.setdefault(model, ModelMean(start)).add(change, weight)
 
     def _fail(self, items: Sequence[WorkItem], reason: str) -> None:
@@ -75,9 +82,8 @@ class Collector:
             self.failed[reason] += 1
             logging.warning(f"round {self._round}: update of client {item.client} dropped: {reason}")
 
-    def close(self) -> tuple[list[Update], dict[str, State]]:
-        """The updates, sorted by client, and the mean state of each model that had one."""
+    def close(self) -> tuple[list[Update], dict[str, ModelMean]]:
+        """The updates, sorted by client, and the mean of each model that had one."""
         self.failed["missing from its unit"] += len(self._open)
         self.failed += Counter()  # drops the zero
-        means = {model: mean.state() for model, mean in sorted(self._means.items())}
-        return sorted(self._updates, key=lambda update: update.client), means
+        return sorted(self._updates, key=lambda update: update.client), dict(sorted(self._means.items()))

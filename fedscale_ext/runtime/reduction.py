@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedscale_ext.privacy.clipping import change_norms, clip_factor
 from fedscale_ext.runtime.work import State
 
 _BLOCK = 1 << 20  # entries that are converted to float64 at once
@@ -17,12 +18,18 @@ _WHOLE = 1 << 22  # entries of all clients up to which a tensor is added at once
 
 
 class UnitSum:
-    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0."""
+    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0.
 
-    def __init__(self, start: State) -> None:
-        self._start = start
+    With ``longest``, each change is first clipped to this L2 norm; ``within`` counts those that were
+    no longer to begin with.
+    """
+
+    def __init__(self, start: State, longest: float | None = None) -> None:
+        self._start, self._longest = start, longest
         self._total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in start.items()}
         self.weight = 0.0
+        self.within = 0
+        self._scale = 0.0  # sum of what the states were multiplied by
 
     def add(self, states: State, weights: Sequence[float | None]) -> list[str | None]:
         """Add trained states [clients, *shape]; a client whose weight is None is left out.
@@ -46,10 +53,16 @@ class UnitSum:
             for place, (weight, fault) in enumerate(zip(weights, faults, strict=True))
             if weight is not None and fault is None
         ]
+        for _, weight in good:
+            self.weight += weight
+        if self._longest is not None:
+            norms = change_norms(states, self._start)
+            self.within += sum(norms[place] <= self._longest for place, _ in good)
+            good = [(place, weight * clip_factor(norms[place], self._longest)) for place, weight in good]
         for name, total in self._total.items():
             _add(total, states[name], good)
         for _, weight in good:
-            self.weight += weight
+            self._scale += weight
         return faults
 
     def change(self) -> State:
@@ -57,7 +70,7 @@ class UnitSum:
         change = {}
         for name, start in self._start.items():
             total = self._total.pop(name)  # the largest tensors live here: one at a time
-            _add_scaled(total, start, -self.weight)
+            _add_scaled(total, start, -self._scale)
             change[name] = total.to(_dtype(start)).cpu()
         return change
 
@@ -94,6 +107,11 @@ class ModelMean:
         for name, total in self._total.items():
             _add_scaled(total, change[name], 1.0)
         self._weight += weight
+
+    @property
+    def total(self) -> State:
+        """The sum of changes, float64."""
+        return self._total
 
     def state(self) -> State:
         """The weighted mean of the clients' states, in the model's dtypes; whole numbers are rounded."""

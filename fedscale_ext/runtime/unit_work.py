@@ -52,7 +52,7 @@ class UnitWork:
         otherwise each client's state is a section.
         """
         items = header["items"]
-        total = UnitSum(self.bench.state(items[0]["model"])) if header["sum"] else None
+        total = UnitSum(self.bench.state(items[0]["model"]), header["longest"]) if header["sum"] else None
         confs = [self._conf_of(header, item) for item in items]
         results: list[dict[str, Any]] = []
         sections = {}
@@ -74,7 +74,7 @@ class UnitWork:
         answer: dict[str, Any] = {"results": results}
         if total is not None:
             with self.watch("wire"):
-                answer["weight"] = total.weight
+                answer.update(weight=total.weight, within=total.within)
                 sections[SUM] = wire.tensors_to_bytes(total.change())
         return answer, sections
 

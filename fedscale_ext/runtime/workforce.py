@@ -48,7 +48,9 @@ class Workforce:
         planned = plan_units(items, self._job.pool, self._job.task, sizes.__getitem__, unit_size, spread)
         units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
         keep = None if self._job.reduces else partial(self._job.collect, number)
-        collector = Collector(number, items, self._job.pool, self._job.task, self._job.weight, keep)
+        privacy = self._job.privacy
+        longest = None if privacy is None else privacy.clip_norm
+        collector = Collector(number, items, self._job.pool, self._job.task, self._weight, keep, longest)
         results = self._job.run_units(units)
         for unit in planned:
             with self._job.watch("train"):  # the wait for the next unit's result
@@ -57,11 +59,22 @@ class Workforce:
                 self._note_seconds(header)
                 collector.take(unit, header, sections)
             del sections  # views of a message that may be large
-        updates, means = collector.close()
+        updates, sums = collector.close()
         if items and not updates:
             first = next(iter(collector.failed))
             raise UserError(f"round {number}: every client failed, first: {first}; see the executors' log")
+        with self._job.watch("collect"):
+            if privacy is None:
+                means = {model: mean.state() for model, mean in sums.items()}
+            else:
+                shares = self._job.expected_shares()
+                clients = [item.client for item in items]
+                means = privacy.release(number, clients, self._job.pool, sums, shares, collector.within, len(updates))
         return updates, means, collector.failed
+
+    def _weight(self, item: WorkItem) -> float:
+        """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
+        return self._job.weight(item) if self._job.privacy is None else 1.0
 
     def _train_unit(self, items: Sequence[WorkItem], cohort: int) -> Unit:
         return self._job.make_unit(
@@ -70,12 +83,13 @@ class Workforce:
             learning_rate=self._job.learning_rate(self._job.round),
             cohort=cohort,
             sum=self._job.reduces,
+            longest=None if self._job.privacy is None else self._job.privacy.clip_norm,
             items=[
                 {
                     "client": item.client,
                     "model": item.model,
                     "objective": dict(item.objective),
-                    "weight": self._job.weight(item),
+                    "weight": self._weight(item),
                 }
                 for item in items
             ],
