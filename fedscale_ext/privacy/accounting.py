@@ -5,6 +5,7 @@ zero ("zero-out"; dp-accounting calls it REPLACE_SPECIAL). A client's device, it
 when it is online stay, so nothing but its change can tell the two apart.
 """
 
+import logging
 import math
 from functools import cached_property
 
@@ -29,7 +30,8 @@ class Accountant:
             import dp_accounting
         except ImportError:
             raise UserError(
-                "differential privacy needs the package dp-accounting: install it with pip install 'fedscale_ext[privacy]'"
+                "differential privacy needs the package dp-accounting: "
+                "install it with pip install 'fedscale_ext[privacy]'"
             ) from None
         self._library = dp_accounting
 
@@ -38,7 +40,13 @@ class Accountant:
         """Orders, and the Renyi divergence of one sampled release at each."""
         dp = self._library
         accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_SPECIAL)
-        accountant.compose(dp.PoissonSampledDpEvent(self.probability, dp.GaussianDpEvent(self.noise_multiplier)))
+        event = dp.PoissonSampledDpEvent(self.probability, dp.GaussianDpEvent(self.noise_multiplier))
+        logger = logging.getLogger("absl")
+        disabled, logger.disabled = logger.disabled, True  # it names orders that it leaves out, which only loosens
+        try:
+            accountant.compose(event)
+        finally:
+            logger.disabled = disabled
         return accountant.orders, accountant.rdp
 
     def epsilon(self, releases: int) -> float:
