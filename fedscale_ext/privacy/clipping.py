@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-_AT_ONCE = 1 << 22  # entries of all clients whose differences are held at once
+_AT_ONCE = 1 << 19  # entries of all clients whose differences are held at once
 
 
 def change_norms(states: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> list[float]:
@@ -14,14 +14,20 @@ def change_norms(states: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> l
     The vector is everything that floats: parameters and BatchNorm's statistics alike, because both
     tell of the client's data. Whole numbers (BatchNorm's count of steps) tell only of the plan.
     """
-    squares = torch.zeros(len(next(iter(states.values()))), dtype=torch.float64)
-    for name, base in start.items():
-        if base.is_floating_point():
-            rows = states[name].split(max(1, _AT_ONCE // max(1, base.numel())))
-            differences = ((part - base).reshape(len(part), -1) for part in rows)
-            norms = [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in differences]
-            squares += torch.cat(norms).square().cpu()
-    return squares.sqrt().tolist()
+    squares = [_squares(states[name], base) for name, base in start.items() if base.is_floating_point()]
+    return torch.stack(squares).sum(0).sqrt().tolist()
+
+
+def _squares(rows: Tensor, base: Tensor) -> Tensor:
+    """Squared norm of each row's difference from ``base``, float64 [rows], in parts that caches hold."""
+    if not base.dim():
+        return (rows - base).double().square()
+    total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+    length = max(1, _AT_ONCE * len(base) // max(1, rows.numel()))
+    for part, own in zip(rows.split(length, dim=1), base.split(length), strict=True):
+        difference = (part - own).reshape(len(rows), -1)
+        total += torch.linalg.vector_norm(difference, dim=1, dtype=torch.float64).square()
+    return total
 
 
 def clip_factor(norm: float, limit: float) -> float:

@@ -54,7 +54,7 @@ def test_norms_are_over_all_that_floats_and_nothing_else(clients: int, key: int,
 def test_large_tensors_are_measured_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     states = trained(5, "parts")
     whole = change_norms(states, start())
-    monkeypatch.setattr(clipping, "_AT_ONCE", 60)  # fewer entries than one client's `w` has
+    monkeypatch.setattr(clipping, "_AT_ONCE", 60)  # less than what five clients have of `w`
     assert change_norms(states, start()) == pytest.approx(whole, rel=1e-12)
 
 
