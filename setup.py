@@ -35,10 +35,12 @@ setup(
     ],
     extras_require={
         "parquet": ["pyarrow>=15"],
+        "privacy": ["dp-accounting>=0.6,<0.7"],
         "test": [
             "pytest>=8.0",
             "hypothesis>=6.100",
             "pyarrow>=15",
+            "dp-accounting>=0.6,<0.7",
             "ruff>=0.6",
             "mypy>=1.10",
             "types-PyYAML",

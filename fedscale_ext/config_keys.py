@@ -56,6 +56,29 @@ class JobKeys(BaseModel):
     max_update_norm: float | None = Field(
         None, gt=0, description="largest norm of a client's change of its model; longer ones are refused and counted"
     )
+    dp_noise_multiplier: float | None = Field(
+        None, gt=0, description="turns on [differential privacy](privacy.md) of clients: noise per clipping norm"
+    )
+    dp_clip_norm: float = Field(
+        1.0, gt=0, description="L2 norm that a client's change is clipped to; the first one where it adapts"
+    )
+    dp_target_quantile: float | None = Field(
+        None, gt=0, lt=1, description="the clipping norm follows this quantile of the changes' norms; default: it stays"
+    )
+    dp_delta: float = Field(1e-5, gt=0, lt=1, description="delta at which epsilon is told; below 1 / clients")
+    dp_epsilon: float | None = Field(
+        None, gt=0, description="the job ends before a round that would exceed this epsilon"
+    )
+    dp_accounting: Literal["sampling", "participation"] = Field(
+        "sampling",
+        description="what epsilon rests on: each client takes part by a secret coin of its own, or the "
+        "rounds in which it took part are counted, whoever knows them",
+    )
+    dp_noise: Literal["seeded", "secret"] = Field(
+        "seeded",
+        description="noise and coins from `seed`, so that whoever knows it can take them away, or from a "
+        "secret of the operating system, so that the job cannot be repeated",
+    )
     record_internals: bool = Field(False, description="write what the method's equations used each round")
     checkpoint_interval: int = Field(10, ge=1, description="rounds between two checkpoints")
     resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")

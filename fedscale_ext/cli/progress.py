@@ -101,6 +101,8 @@ class Display:
             facts.append(f"loss {event['loss']:.3f}")
         if with_accuracy and self._accuracy is not None:
             facts.append(f"accuracy {100 * self._accuracy:.1f} %")
+        if event.get("epsilon") is not None:
+            facts.append(f"epsilon {event['epsilon']:.3g}")
         if event.get("virtual_clock_s") is not None:
             facts.append(f"virtual clock {span(event['virtual_clock_s'])}")
         return facts

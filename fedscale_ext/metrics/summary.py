@@ -77,12 +77,14 @@ def summarise(
     *,
     lineage: Mapping[str, Any] | None = None,
     stopped: str | None = None,
+    privacy: Mapping[str, Any] | None = None,
     wall_s: float | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
     ``records`` are all its rounds, the last evaluation in them its result; ``lineage`` maps a model's
-    key to where it comes from; ``stopped`` says why the job ended before its last round; ``wall_s``
+    key to where it comes from; ``stopped`` says why the job ended before its last round; ``privacy`` what
+    differential privacy promises of it, None without; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
     is right for a resumed job). Accuracies are in [0, 1]; figures that do not exist are None.
     """
@@ -94,6 +96,7 @@ def summarise(
         **header,
         "rounds": last.round if last else 0,
         "stopped": stopped,
+        "privacy": privacy,
         "accuracy": _accuracy(evaluation),
         "loss": {
             "train": losses[-1] if losses else None,

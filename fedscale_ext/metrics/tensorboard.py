@@ -40,6 +40,9 @@ def write_round(writer: "SummaryWriter", record: RoundRecord, spent: Spent) -> N
     writer.add_scalar("Cost/forward_macs", spent.forward_macs, step)
     writer.add_scalar("Cost/training_macs", spent.training_macs, step)
     writer.add_scalar("Cost/network_mb", spent.network_mb, step)
+    if record.privacy is not None:
+        for name in ("epsilon", "clip_norm"):
+            writer.add_scalar(f"Privacy/{name}", record.privacy[name], step)
     if record.evaluation is not None:
         figures = accuracy(record.evaluation)
         writer.add_scalar("Test/round_to_loss", figures.loss, step)

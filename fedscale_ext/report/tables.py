@@ -20,6 +20,7 @@ def summary_table(summary: Mapping[str, Any]) -> Rows:
             "rounds",
             str(summary["rounds"]) + (f", stopped: {summary['stopped']}" if summary["stopped"] else ""),
         ),
+        *_privacy_rows(summary.get("privacy")),
         *_accuracy_rows(summary),
         *_cost_rows(summary),
         *_client_rows(summary["clients"]),
@@ -108,6 +109,17 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("  over samples", percent(result["sample_weighted"])),
         *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
         ("loss", f"training {train}, test {loss['test']:.4f}"),
+    ]
+
+
+def _privacy_rows(privacy: Mapping[str, Any] | None) -> Rows:
+    if privacy is None:
+        return []
+    noise = "noise from the seed: not against those who know it" if privacy["noise"] == "seeded" else "secret noise"
+    return [
+        ("privacy", f"epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for a client's data, {noise}"),
+        ("  assumes", privacy["assumes"]),
+        ("  not covered", privacy["unprotected"]),
     ]
 
 

@@ -24,6 +24,7 @@ from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population, load_population
 from fedscale_ext.population.selection import select
+from fedscale_ext.privacy.job import JobPrivacy, check_options
 from fedscale_ext.runtime import events, resume
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.records import JobRecords
@@ -48,9 +49,14 @@ class MultiModelAggregator(Coordinator):
     #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
     #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
     reduces: ClassVar[bool] = True
+    #: What :meth:`aggregate` learns of clients beside the means, where it uses that: told wherever epsilon is.
+    unprotected: ClassVar[str] = ""
+
+    privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params = make_params(self.Params, config)
+        self._private = check_options(config, type(self))
         args = config.fedscale
         # FedScale opens its TensorBoard writer at once; a resumed job shows its kept rounds anew
         drop_events(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator"))
@@ -72,8 +78,15 @@ class MultiModelAggregator(Coordinator):
         raise NotImplementedError
 
     def weight(self, item: WorkItem) -> float:
-        """Weight of a client's state in the mean of its model; its number of samples by default (FedAvg)."""
+        """Weight of a client's state in the mean of its model; its number of samples by default (FedAvg).
+        Not asked under differential privacy, where all weigh the same."""
         return float(self.task.train_sizes[item.client - 1])
+
+    def expected_shares(self) -> dict[str, float]:
+        """Share of a round's participants that is expected to train each model of the pool, before anybody is
+        selected; under differential privacy, a model's mean moves by the sum of changes over the expected number
+        of its clients. 1 by default: right for one model, cautious for several. 0: nobody can train it."""
+        return {model.key: 1.0 for model in self.pool}
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
@@ -139,6 +152,9 @@ class MultiModelAggregator(Coordinator):
             self.history = self.records.begin(done)
             self.emit(self._ready())
             stopped = None
+            if self.privacy is not None:
+                self.notice(self.privacy.announcement(self.args.rounds))
+                stopped = self.privacy.spent()
             while done < self.args.rounds and stopped is None:
                 done += 1
                 stopped = self._run_round(done)
@@ -196,6 +212,8 @@ class MultiModelAggregator(Coordinator):
                 f"num_participants {args.num_participants} is above the {int(self.eligible.sum())} clients that may "
                 "train; lower it, or lower filter_less"
             )
+        if self._private:
+            self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)
         self.init_state(self.population, self.task)
 
     def _run_round(self, number: int) -> str | None:
@@ -213,19 +231,22 @@ class MultiModelAggregator(Coordinator):
                 self.population,
                 self.task,
                 clock_s=self.global_virtual_clock,
-                collect=self.args.num_participants,
+                collect=len(items) if self.privacy and self.privacy.sampling else self.args.num_participants,
                 reference_macs=self.config.job.reference_macs,
             )
         updates, means, failed = self.workforce.train(number, schedule.items)
         self.round_duration = schedule.duration_s
         self.global_virtual_clock += schedule.duration_s
         record = self._round_record(number, schedule, updates, failed, len(selected), offered)
-        if updates:
+        if updates or means:  # noise alone, where privacy is on and nobody took part
             with self.watch("aggregate"):
                 self.aggregate(number, updates, means)
             with self.watch("evolve"):
                 self.evolve(number)
         reason = self.finished(number)
+        if self.privacy is not None:
+            record.privacy = self.privacy.figures()
+            reason = reason or self.privacy.spent()
         last = number == self.args.rounds or reason is not None
         if last or number == 1 or number % self.args.eval_interval == 0:
             with self.watch("evaluate"):
@@ -248,17 +269,20 @@ class MultiModelAggregator(Coordinator):
         """Participants among the clients online now; waits in virtual time until somebody is."""
         availability = self.population.availability
         online = self.eligible
+        may = self.eligible if self.privacy is None else self.privacy.allowed()
         if availability is not None:
             online = self.eligible & availability.online(self.global_virtual_clock)
-            if not online.any():
-                then = availability.next_online(self.global_virtual_clock, self.eligible)
+            if not (online & may).any():
+                then = availability.next_online(self.global_virtual_clock, may)
                 if then is None:
                     raise UserError("no client that may train is ever online: check device_avail_file and filter_less")
                 self.global_virtual_clock = then
                 online = self.eligible & availability.online(then)
         wanted = int(self.args.num_participants * self.args.overcommitment)
-        rng = stream(self.seed, self.args.sample_seed, number, "select")
-        return select(online, wanted, rng), int(online.sum())
+        key = (self.args.sample_seed, number, "select")
+        if self.privacy is not None:
+            return self.privacy.select(online, wanted, *key), int(online.sum())
+        return select(online, wanted, stream(self.seed, *key)), int(online.sum())
 
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""

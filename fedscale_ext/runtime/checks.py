@@ -14,7 +14,7 @@ from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 
 MOST = float(torch.finfo(torch.float32).max)  # of losses and utilities: they come out of float32
-_SLACK = 1.0 + 1e-5  # a sum was rounded to the model's dtype on its way
+_SLACK = 1.0 + 1e-4  # a sum was rounded to the model's dtype on its way
 
 
 class Rejected(Exception):
@@ -84,7 +84,7 @@ def checked_sum(
     if max_norm is not None:
         moved = norm(change, start)
         if not moved <= max_norm * weight * _SLACK:
-            raise Rejected("its sum is longer than max_update_norm allows its clients", f"{moved:.4g}")
+            raise Rejected("its sum is longer than its clients' changes may be", f"{moved:.4g}")
     return change
 
 
@@ -99,6 +99,13 @@ def _checked_tensors(section: wire.Section | None, reference: State) -> State:
     if fault is not None:
         raise Rejected(*fault)
     return state
+
+
+def checked_within(within: Any, clients: int) -> int:
+    """How many of a unit's clients were within the norm that each was clipped to; raises Rejected."""
+    if not isinstance(within, int) or isinstance(within, bool) or not 0 <= within <= clients:
+        raise Rejected("its count of clients within the clipping norm cannot be", f"{within!r} of {clients}")
+    return within
 
 
 def fault_in_state(state: State, reference: State) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedscale_ext.runtime.checks import Rejected, checked_figures, checked_state, checked_sum
+from fedscale_ext.runtime.checks import Rejected, checked_figures, checked_state, checked_sum, checked_within
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.reasons import count
 from fedscale_ext.runtime.reduction import ModelMean, template
@@ -21,7 +21,8 @@ class Collector:
     ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
     client's state, which is handed to it and let go; otherwise they carry one sum per unit. ``max_norm`` bounds
     the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
-    one of clients within it.
+    one of clients within it. ``longest`` is the norm that changes are clipped to; ``within`` counts those that
+    were no longer.
     """
 
     def __init__(
@@ -33,12 +34,15 @@ class Collector:
         weight: Callable[[WorkItem], float],
         keep: Callable[[Update, State], None] | None,
         max_norm: float | None = None,
+        longest: float | None = None,
     ) -> None:
         self._max_norm = max_norm
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
+        self._longest = longest
         self._open = {item.client: item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._updates: list[Update] = []
+        self.within = 0
         self.failed: Counter[str] = Counter()
 
     def take(self, unit: Sequence[WorkItem], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
@@ -75,7 +79,10 @@ class Collector:
         if header.get("weight") != weight:
             raise Rejected("its sum weighs something else than its clients", f"{weight:g}")
         start = self._pool[model].state
-        change = checked_sum(sections.get(SUM), start, template(start), weight, self._max_norm)
+        bound = self._max_norm if self._longest is None else self._longest
+        change = checked_sum(sections.get(SUM), start, template(start), weight, bound)
+        if self._longest is not None:
+            self.within += checked_within(header.get("within"), len(good))
         self._means.setdefault(model, ModelMean(start)).add(change, weight)
 
     def _fail(self, items: Sequence[WorkItem], reason: Rejected) -> None:
@@ -83,9 +90,8 @@ class Collector:
             count(self.failed, reason.reason)
             logging.warning(f"round {self._round}: update of client {item.client} dropped: {reason}")
 
-    def close(self) -> tuple[list[Update], dict[str, State]]:
-        """The updates, sorted by client, and the mean state of each model that had one."""
+    def close(self) -> tuple[list[Update], dict[str, ModelMean]]:
+        """The updates, sorted by client, and the mean of each model that had one."""
         count(self.failed, "missing from its unit", len(self._open))
         self.failed += Counter()  # drops the zero
-        means = {model: mean.state() for model, mean in sorted(self._means.items())}
-        return sorted(self._updates, key=lambda update: update.client), means
+        return sorted(self._updates, key=lambda update: update.client), dict(sorted(self._means.items()))

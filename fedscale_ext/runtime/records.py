@@ -58,6 +58,7 @@ class JobRecords:
                 "assignments": record.assignments,
                 "loss": record.train_loss,
                 "accuracy": accuracy(record.evaluation).mean if record.evaluation else None,
+                "epsilon": record.privacy["epsilon"] if record.privacy else None,
                 "virtual_clock_s": record.virtual_clock_s,
                 "wall_s": record.wall_s,
             }
@@ -73,6 +74,7 @@ class JobRecords:
             list(job.pool),
             lineage=job.lineage(),
             stopped=stopped,
+            privacy=job.privacy.summary() if job.privacy else None,
         )
         write_summary(job.log_dir, summary)
         write_markdown(job.log_dir, summary)

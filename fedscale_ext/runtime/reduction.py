@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedscale_ext.privacy.clipping import clip_factor
 from fedscale_ext.runtime.factored import FactoredWeights
 from fedscale_ext.runtime.norms import TOO_FAR, change_norms
 from fedscale_ext.runtime.resident import CohortState
@@ -20,14 +21,18 @@ _WHOLE = 1 << 22  # entries of all clients up to which a tensor is added at once
 
 
 class UnitSum:
-    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0, with |x_k - x_0| at most
-    ``max_norm``, where that is given."""
+    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0.
 
-    def __init__(self, start: State, max_norm: float | None = None) -> None:
-        self._start, self._max_norm = start, max_norm
+    A client with |x_k - x_0| above ``max_norm`` is left out. With ``longest``, each change is first clipped
+    to this norm; ``within`` counts those that were no longer to begin with.
+    """
+
+    def __init__(self, start: State, max_norm: float | None = None, longest: float | None = None) -> None:
+        self._start, self._max_norm, self._longest = start, max_norm, longest
         self._total: dict[str, Tensor] = {}
         self._states = dict.fromkeys(start, 0.0)  # weight of the clients whose state, not change, is in a total
         self.weight = 0.0
+        self.within = 0
 
     def add(self, states: CohortState, weights: Sequence[float | None]) -> list[str | None]:
         """Add trained states [clients, *shape]; a client whose weight is None is left out.
@@ -41,14 +46,21 @@ class UnitSum:
             None if bool(column.all()) else f"tensor {names[int((~column).nonzero()[0])]!r} is not finite"
             for column in finite.unbind(1)
         ]
-        if self._max_norm is not None:
-            near = change_norms(states, self._start) <= self._max_norm
-            faults = [fault or (None if ok else TOO_FAR) for fault, ok in zip(faults, near.tolist(), strict=True)]
+        norms = None
+        if self._max_norm is not None or self._longest is not None:
+            norms = change_norms(states, self._start).tolist()
+        if norms is not None and self._max_norm is not None:
+            near = [norm <= self._max_norm for norm in norms]
+            faults = [fault or (None if ok else TOO_FAR) for fault, ok in zip(faults, near, strict=True)]
         good = [
             (place, weight)
             for place, (weight, fault) in enumerate(zip(weights, faults, strict=True))
             if weight is not None and fault is None
         ]
+        self.weight += sum(weight for _, weight in good)
+        if norms is not None and self._longest is not None:
+            self.within += sum(norms[place] <= self._longest for place, _ in good)
+            good = [(place, weight * clip_factor(norms[place], self._longest)) for place, weight in good]
         added = sum(weight for _, weight in good)
         for name, rows in states.items():
             total = self._total.get(name)
@@ -60,7 +72,6 @@ class UnitSum:
                 _add(total, rows, good)
                 self._states[name] += added
             self._total[name] = total
-        self.weight += added
         return faults
 
     def change(self) -> State:
@@ -115,6 +126,11 @@ class ModelMean:
         for name, total in self._total.items():
             _add_scaled(total, change[name], 1.0)
         self._weight += weight
+
+    @property
+    def total(self) -> State:
+        """The sum of changes, float64."""
+        return self._total
 
     def state(self) -> State:
         """The weighted mean of the clients' states, in the model's dtypes; whole numbers are rounded."""

@@ -26,6 +26,9 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "method": data,
         "cohort_sizes": job.workforce.cohort_sizes.chosen,
     }
+    if job.privacy is not None:
+        own, content["privacy"] = job.privacy.state()
+        tensors.update({f"privacy/{name}": tensor for name, tensor in own.items()})
     checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.decisive())
 
 
@@ -44,6 +47,8 @@ def load_job(job: "MultiModelAggregator") -> int:
     job.load_state(_below(found.tensors, "method/"), found.data["method"])
     job.global_virtual_clock = found.data["clock_s"]
     job.workforce.cohort_sizes.chosen.update(found.data["cohort_sizes"])
+    if job.privacy is not None:
+        job.privacy.load_state(_below(found.tensors, "privacy/"), found.data["privacy"])
     job.notice(f"resumed after round {found.round}")
     return found.round
 

@@ -56,7 +56,8 @@ class UnitWork:
         """
         items = header["items"]
         confs = [self._conf_of(header, item) for item in items]
-        total = UnitSum(self.bench.state(items[0]["model"]), confs[0].max_update_norm) if header["sum"] else None
+        start, most = self.bench.state(items[0]["model"]), confs[0].max_update_norm
+        total = UnitSum(start, most, header["longest"]) if header["sum"] else None
         results: list[dict[str, Any]] = []
         sections = {}
         for trained, states in self._trained(header, confs):
@@ -77,7 +78,7 @@ class UnitWork:
         answer: dict[str, Any] = {"results": results}
         if total is not None:
             with self.watch("wire"):
-                answer["weight"] = total.weight
+                answer.update(weight=total.weight, within=total.within)
                 sections[SUM] = wire.tensors_to_bytes(total.change())
         return answer, sections
 
@@ -104,7 +105,7 @@ class UnitWork:
         """The items' results in order, some at a time; their states are overwritten when more are asked for."""
         model = header["items"][0]["model"]
         trainer = self._client_of(confs[0])
-        factored = header["sum"] and can_factor(confs[0])
+        factored = can_factor(header, confs[0])
         size = header["cohort"] if trainer.in_cohorts else 1
         for part in in_parts(confs, math.ceil(len(confs) / max(size, 1))):
             cohort = None
@@ -166,7 +167,7 @@ class UnitWork:
         x = torch.randn(2 * conf.batch_size, *self.data.input_shape, generator=generator).to(self.bench.device)
         y = torch.randint(self.data.num_classes, (len(x),), generator=generator).to(self.bench.device)
         samples = ClientSamples(x, y)
-        cohort_of = partial(self.bench.cohort, model, factored=header["sum"] and can_factor(conf))
+        cohort_of = partial(self.bench.cohort, model, factored=can_factor(header, conf))
         one = cohort_of(1) if trainer.in_cohorts else None
         sizes = [1]
         if one is not None:
@@ -186,10 +187,11 @@ class UnitWork:
         return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
 
 
-def can_factor(conf: Namespace) -> bool:
+def can_factor(header: Mapping[str, Any], conf: Namespace) -> bool:
     """Whether linear weights can be kept as factors (:mod:`factored`): for the optimiser, and for what is done with
     the update."""
-    return conf.clip_norm is None and conf.max_update_norm is None and conf.precision == "float32"
+    no_norm = header["longest"] is None and conf.max_update_norm is None
+    return bool(header["sum"]) and no_norm and conf.clip_norm is None and conf.precision == "float32"
 
 
 def train_alone(

@@ -138,3 +138,4 @@ class RoundRecord:
     cohort_sizes: dict[str, int] = field(default_factory=dict)  # model key -> clients that may train side by side
     seconds: dict[str, float] = field(default_factory=dict)  # the aggregator's wall time by phase
     executor_seconds: dict[str, float] = field(default_factory=dict)  # summed over executors, by kind of work
+    privacy: dict[str, float | None] | None = None  # under differential privacy, what it cost and used so far

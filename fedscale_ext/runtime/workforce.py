@@ -59,7 +59,8 @@ class Workforce:
         units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
         keep = None if self._job.reduces else partial(self._job.collect, number)
         max_norm = self._job.config.job.max_update_norm
-        collector = Collector(number, items, self._job.pool, self._job.task, self._job.weight, keep, max_norm)
+        task, longest = self._job.task, self._longest
+        collector = Collector(number, items, self._job.pool, task, self._weight, keep, max_norm, longest)
         results = self._job.run_units(units)
         for unit in planned:
             with self._job.watch("train"):  # the wait for the next unit's result
@@ -68,11 +69,28 @@ class Workforce:
                 self._note_seconds(header)
                 collector.take(unit, header, sections)
             del sections  # views of a message that may be large
-        updates, means = collector.close()
+        updates, sums = collector.close()
         if items and not updates:
             first = next(iter(collector.failed))
             raise UserError(f"round {number}: every client failed, first: {first}; see the executors' log")
+        with self._job.watch("collect"):
+            privacy = self._job.privacy
+            if privacy is None:
+                means = {model: mean.state() for model, mean in sums.items()}
+            else:
+                shares = self._job.expected_shares()
+                clients = [item.client for item in items]
+                means = privacy.release(number, clients, self._job.pool, sums, shares, collector.within, len(updates))
         return updates, means, collector.failed
+
+    @property
+    def _longest(self) -> float | None:
+        """The norm that clients' changes are clipped to."""
+        return None if self._job.privacy is None else self._job.privacy.clip_norm
+
+    def _weight(self, item: WorkItem) -> float:
+        """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
+        return self._job.weight(item) if self._job.privacy is None else 1.0
 
     def _train_unit(self, items: Sequence[WorkItem], cohort: int) -> Unit:
         return self._job.make_unit(
@@ -81,12 +99,13 @@ class Workforce:
             learning_rate=self._job.learning_rate(self._job.round),
             cohort=cohort,
             sum=self._job.reduces,
+            longest=self._longest,
             items=[
                 {
                     "client": item.client,
                     "model": item.model,
                     "objective": dict(item.objective),
-                    "weight": self._job.weight(item),
+                    "weight": self._weight(item),
                 }
                 for item in items
             ],
@@ -110,6 +129,7 @@ class Workforce:
                 model=key,
                 sizes=sizes,
                 sum=self._job.reduces,
+                longest=self._longest,
                 learning_rate=self._job.learning_rate(self._job.round),
             )
             for key, sizes in new.items()

@@ -30,6 +30,7 @@ class FedTransAggregator(MultiModelAggregator):
     """
 
     Params = FedTransParams
+    unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:
         """M_0, which fits every client, and utilities of zero."""
@@ -58,12 +59,19 @@ class FedTransAggregator(MultiModelAggregator):
         keys = [model.key for model in self.pool]
         return [WorkItem(client, keys[k]) for client, k in zip(clients, chosen.tolist(), strict=True)]
 
+    def expected_shares(self) -> dict[str, float]:
+        """The mean of p^c over all clients that may train."""
+        allowed = self._compatible(self.eligible)
+        shares = client_manager.assignment_probabilities(self.utilities[self.eligible], allowed).mean(0)
+        return {model.key: share for model, share in zip(self.pool, shares.tolist(), strict=True)}
+
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Utilities (Eq 4), FedAvg per model, activeness and losses, soft aggregation (Eq 5)."""
         pool = list(self.pool)
         specs = [model.spec for model in pool]
         sims = model_aggregator.similarity_matrix(specs, self.lineages, self.params)
-        self._update_utilities(updates, sims)
+        if updates:
+            self._update_utilities(updates, sims)
         self._note_progress(updates, pool[-1].state, means.get(pool[-1].key))
         averaged = [self._stepped(j, means.get(model.key)) for j, model in enumerate(pool)]
         shares = np.ones_like(sims) if self.params.similarity == "one" else sims

@@ -1,0 +1,1 @@
+"""Client-level differential privacy: clipped changes, Gaussian noise on their sums, and the epsilon that they cost."""
