@@ -73,6 +73,7 @@ class JobRecords:
             list(job.pool),
             lineage=job.lineage(),
             stopped=stopped,
+            refused_messages=job.refusals.counts(),
         )
         write_summary(job.log_dir, summary)
         write_markdown(job.log_dir, summary)

@@ -24,6 +24,7 @@ from fedscale_ext.runtime.work import State
 from fedscale_ext.runtime.workbench import Workbench
 from fedscale_ext.streams import stream
 
+_REASON = 500  # characters of what a client's failure is reported with
 # FedScale's results of some clients, or why there is none, and their states [clients, *shape]
 Trained = tuple[Sequence[dict[str, Any] | Exception], State]
 
@@ -81,7 +82,11 @@ class UnitWork:
     def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception) -> dict[str, Any]:
         if isinstance(result, Exception):
             logging.error(f"client {conf.client_id} failed", exc_info=result)
-            return {"client": conf.client_id, "failed": f"{type(result).__name__}: {result}"}
+            reason = f"{type(result).__name__}: {result}"[:_REASON].encode(errors="replace").decode()
+            return {"client": conf.client_id, "failed": reason}
+        for name, figure in (("loss", result["moving_loss"]), ("utility", result["utility"])):
+            if not math.isfinite(figure):  # JSON has no such number
+                return {"client": conf.client_id, "failed": f"figure {name!r} is not finite"}
         return {
             "client": conf.client_id,
             "samples": int(self.data.train_sizes[conf.client_id - 1]),

@@ -14,8 +14,9 @@ from fedscale_ext.runtime import calibration, wire
 from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.calibration import CohortSizes, candidates
 from fedscale_ext.runtime.collect import Collector
-from fedscale_ext.runtime.coordinator import ExecutorInfo
 from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test
+from fedscale_ext.runtime.registration import ExecutorInfo
+from fedscale_ext.runtime.results import usable
 from fedscale_ext.runtime.units import SPREAD, plan_units
 from fedscale_ext.runtime.work import Evaluation, State, Update, WorkItem
 
@@ -98,18 +99,15 @@ class Workforce:
             )
             for key, sizes in new.items()
         ]
-        for key, (header, _) in zip(new, self._job.run_units(units), strict=True):
+        for key, (header, _) in zip(new, map(usable, self._job.run_units(units)), strict=True):
             size = self.cohort_sizes.choose(self._job.pool[key].spec, dict(header["seconds_by_size"]))
             logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
         return {key: self.cohort_sizes.size(self._job.pool[key].spec) or 1 for key in keys}
 
     def _note_seconds(self, header: Mapping[str, Any]) -> None:
         """Where an executor's time went, as it says itself: for the profile, nothing depends on it."""
-        seconds = header.get("seconds")
-        if isinstance(seconds, dict):
-            for kind, spent in seconds.items():
-                if isinstance(spent, int | float):
-                    self._seconds[kind] = self._seconds.get(kind, 0.0) + spent
+        for kind, spent in header.get("seconds", {}).items():
+            self._seconds[kind] = self._seconds.get(kind, 0.0) + spent
 
     def evaluate(self, number: int) -> Evaluation:
         """Have the method's models tested on the clients that they serve."""
@@ -117,7 +115,7 @@ class Workforce:
         pieces = pairs_to_test(plan, self._job.task)
         units = [self._job.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
         gathered = Gathered(plan, self._job.task)
-        for (key, clients), (header, sections) in zip(pieces, self._job.run_units(units), strict=True):
+        for (key, clients), (header, sections) in zip(pieces, map(usable, self._job.run_units(units)), strict=True):
             self._note_seconds(header)
             columns = wire.bytes_to_tensors(sections["figures"])
             gathered.add(key, clients, np.stack([columns[name].numpy() for name in COLUMNS], axis=1))

@@ -39,7 +39,10 @@ def service(job_file: Path) -> Any:
 
 def registration(executor: str = "1", **changes: Any) -> Any:
     sizes = changes.pop("sizes", {"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0])})
-    header = {"digest": "d", "data": {}, "device": "cpu", "device_name": "a processor", "versions": {}, **changes}
+    data = {"name": "d", "generated": True, "input_shape": [1, 28, 28], "num_classes": 4}
+    data |= {"test_source": "a split", "test_only_clients": 0}
+    header = {"digest": "d", "data": data, "device": "cpu", "device_name": "a processor"}
+    header |= {"versions": {"torch": "2"}, "host": "here", **changes}
     info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes)})
     return job_api_pb2.RegisterRequest(client_id=executor, executor_id=executor, executor_info=info)
 
@@ -51,6 +54,14 @@ def registration(executor: str = "1", **changes: Any) -> Any:
         registration("3"),
         registration("0"),
         registration(versions=3),
+        registration(versions={}),
+        registration(device="tpu"),
+        registration(device="cpu\n"),
+        registration(data={}),
+        registration(digest=["d"]),
+        registration(digest="d" * 10_000),
+        registration(sizes={"train": torch.zeros(0, dtype=torch.int64), "test": torch.zeros(0, dtype=torch.int64)}),
+        registration(sizes={"train": torch.tensor([3, 2**62]), "test": torch.tensor([1, 0])}),
         registration(sizes={"train": torch.tensor([3])}),
         registration(sizes={"train": torch.tensor([3, -4]), "test": torch.tensor([1, 0])}),
         registration(sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1])}),
@@ -60,7 +71,7 @@ def registration(executor: str = "1", **changes: Any) -> Any:
 def test_a_registration_that_cannot_be_right_is_refused_and_counted(service: Any, request_: Any) -> None:
     with pytest.raises(Aborted):
         service.CLIENT_REGISTER(request_, Context())
-    assert service.rejected_messages == 1
+    assert sum(service.refusals.counts().values()) == 1
     assert not service.infos
 
 
@@ -110,7 +121,7 @@ def test_the_port_is_on_loopback_and_one_in_use_is_named(service: Any, job_file:
     import socket
 
     service.args.ps_ip = "0.0.0.0"
-    with pytest.raises(UserError, match="not a loopback address"):
+    with pytest.raises(UserError, match="not a loopback address: set token_file"):
         service.init_control_communication()
     service.args.ps_ip = "127.0.0.1"
     with socket.create_server(("127.0.0.1", 0)) as taken:

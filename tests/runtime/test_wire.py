@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fedscale_ext.runtime import wire
 
+HEAD = b"FSX" + wire.VERSION
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool, torch.bfloat16]
 
 
@@ -66,13 +67,13 @@ def test_a_damaged_message_is_refused_or_still_well_formed(data: st.DataObject) 
 )
 def test_headers_that_lie_are_refused(header: bytes) -> None:
     with pytest.raises(wire.WireError):
-        wire.unpack(b"FSX1" + struct.pack("<I", len(header)) + header)
+        wire.unpack(HEAD + struct.pack("<I", len(header)) + header)
 
 
 def test_a_length_beyond_the_message_is_refused() -> None:
     header = json.dumps({"sections": []}).encode()
     with pytest.raises(wire.WireError, match="claims"):
-        wire.unpack(b"FSX1" + struct.pack("<I", 2**31) + header)
+        wire.unpack(HEAD + struct.pack("<I", 2**31) + header)
 
 
 def test_a_section_that_holds_no_tensors_is_refused() -> None:
