@@ -86,7 +86,7 @@ def _check_calibration(seconds: Any, sizes: Sequence[int]) -> None:
         raise WireError("seconds_by_size is not a list of as many sizes as asked for")
     for entry in seconds:
         match entry:
-            case [int(size), float(spent)] if size in sizes and 0 < spent < _LONGEST_S:
+            case [int(size), float(spent)] if type(size) is int and size in sizes and 0 < spent < _LONGEST_S:
                 pass
             case _:
                 raise WireError("seconds_by_size holds something other than sizes and their seconds")
