@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 import pytest
+from served import configuration, connection, registration, serving, stranger
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import endpoint
-from tests.runtime.served import configuration, connection, registration, serving, stranger
 
 
 @pytest.mark.parametrize(

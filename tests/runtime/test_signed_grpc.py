@@ -7,12 +7,12 @@ from typing import Any
 import grpc
 import pytest
 from fedscale.cloud.channels import job_api_pb2
+from served import SERVICE, configuration, connection, registration, serving, stranger
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.runtime import endpoint
 from fedscale_ext.runtime.signing import Signer
 from fedscale_ext.token import new_token
-from tests.runtime.served import SERVICE, configuration, connection, registration, serving, stranger
 
 METHOD = SERVICE + "CLIENT_REGISTER"
 

@@ -1,5 +1,6 @@
 import json
 import struct
+import time
 
 import pytest
 import torch
@@ -62,12 +63,66 @@ def test_a_damaged_message_is_refused_or_still_well_formed(data: st.DataObject) 
         b'{"sections": [["a", 1]]}',
         b'{"sections": [[1, 1]]}',
         b"[" * 100_000,
+        b'{"sections": [], "a": ' + b"[" * 64 + b"]" * 64 + b"}",
+        b'{"sections": [], "a": [' + b"0," * 1_000_000 + b"0]}",
+        b'{"sections": [], "a": [' + b"[]," * 600_000 + b"0]}",
+        b'{"sections": [], "a": NaN}',
+        b'{"sections": [], "a": -Infinity}',
+        b'{"sections": [], "a": ' + b"9" * 5000 + b"}",
+        b'"' * 5_000_000,
+        b"\xef\xbb\xbf" + b'{"sections": []}',
+        '{"sections": []}'.encode("utf-16"),
+        b"}{",
         b"\xff\xfe",
     ],
 )
 def test_headers_that_lie_are_refused(header: bytes) -> None:
     with pytest.raises(wire.WireError):
         wire.unpack(HEAD + struct.pack("<I", len(header)) + header)
+
+
+def test_text_does_not_count_as_nesting_or_values() -> None:
+    text = '[{"' * 500_000 + "\\\\" + '\\"' + '"' + ",:" * 500_000
+    for header in ({"a": text}, {text: [[1, {"b": text[::-1]}]]}):
+        assert wire.unpack(wire.pack(header)) == (header, {})
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(alphabet='[]{},:"\\ab'),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='[]{},:"\\ab'), inner, max_size=4),
+        max_leaves=30,
+    )
+)
+def test_every_header_that_is_not_too_deep_comes_back(value: object) -> None:
+    assert wire.unpack(wire.pack({"value": value})) == ({"value": value}, {})
+
+
+def test_a_hostile_header_costs_little_time() -> None:
+    began = time.process_time()
+    for text in (b'"\\' * 5_000_000, b"[" * 15_000_000, b'{"a":' * 3_000_000, b"\\" * 15_000_000, b'"' * 15_000_000):
+        with pytest.raises(wire.WireError):
+            wire.unpack(HEAD + struct.pack("<I", len(text)) + text)
+    assert time.process_time() - began < 5.0
+
+
+def test_another_version_is_named_in_one_sentence() -> None:
+    message = wire.pack({})
+    with pytest.raises(wire.WireError, match="install the same version") as raised:
+        wire.unpack(b"FSX2" + message[4:])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_section_whose_header_is_larger_than_any_model_needs_is_refused() -> None:
+    text = b"{" + b" " * (5 << 20) + b"}"
+    with pytest.raises(wire.WireError, match="names and shapes"):
+        wire.bytes_to_tensors(struct.pack("<Q", len(text)) + text)
+
+
+def test_a_number_that_json_lacks_is_not_sent() -> None:
+    with pytest.raises(ValueError):
+        wire.pack({"a": float("nan")})
 
 
 def test_a_length_beyond_the_message_is_refused() -> None:
