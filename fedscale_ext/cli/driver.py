@@ -40,8 +40,9 @@ def start(conf: str, overrides: list[str], resume: bool, display: Display) -> in
         if last:
             jobs.kill_children(last)
         keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
+        token = jobs.folder(name) / "token"
         if config.job.token_file is None:
-            keys["token_file"] = str(new_token(jobs.folder(name) / "token"))
+            keys["token_file"] = str(new_token(token))
         if resume:
             keys["resume"] = True
         ranks = preparation.commands(config, **keys)
@@ -49,8 +50,11 @@ def start(conf: str, overrides: list[str], resume: bool, display: Display) -> in
         job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
         if shell:
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
-        with jobs.output_log(name).open("a" if resume else "w", encoding="utf-8") as log:
-            return _Run(job, Processes(log), display).run(plain, ranks)
+        try:
+            with jobs.output_log(name).open("a" if resume else "w", encoding="utf-8") as log:
+                return _Run(job, Processes(log), display).run(plain, ranks)
+        finally:
+            token.unlink(missing_ok=True)
 
 
 class _Run:
