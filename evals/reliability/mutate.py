@@ -1,5 +1,6 @@
 """Hostile variants of bytes and of messages. Everything is drawn from the ``random.Random`` that is handed in."""
 
+import copy
 import json
 import re
 import struct
@@ -139,8 +140,12 @@ def _change_value(random: Random, tree: Any) -> None:
     if kind == 0 and keys:
         del tree[random.choice(keys)]
     elif kind == 1 and isinstance(tree, dict):
-        tree[random.choice(_KEYS)] = random.choice(_VALUES)
+        tree[random.choice(_KEYS)] = _value(random)
     elif kind == 1:
-        tree.append(random.choice(_VALUES))
+        tree.append(_value(random))
     elif keys:
-        tree[random.choice(keys)] = random.choice(_VALUES)
+        tree[random.choice(keys)] = _value(random)
+
+
+def _value(random: Random) -> Any:
+    return copy.deepcopy(random.choice(_VALUES))  # the tree that it goes into is changed further
