@@ -12,7 +12,7 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.setup_commands import plain_commands
 from fedscale_ext.config import load_config
-from fedscale_ext.token import new_token
+from fedscale_ext.token import new_token, read_token
 
 _CAUSE_S = 0.5  # after the first failure: time for the aggregator to say what was behind it
 _LEAVE_S = 15.0  # after the summary: time for all processes to leave
@@ -43,6 +43,8 @@ def start(conf: str, overrides: list[str], resume: bool, display: Display) -> in
         token = jobs.folder(name) / "token"
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
+        else:
+            read_token(config.job.token_file)  # a bad one is better named before processes start
         if resume:
             keys["resume"] = True
         ranks = preparation.commands(config, **keys)

@@ -135,3 +135,27 @@ def test_a_section_that_holds_no_tensors_is_refused() -> None:
     for section in (b"", b"x" * 100, struct.pack("<Q", 2**60) + b"{}"):
         with pytest.raises(wire.WireError):
             wire.bytes_to_tensors(section)
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(
+    entries=st.dictionaries(
+        st.text(max_size=5) | st.just("__metadata__"),
+        st.fixed_dictionaries(
+            {
+                "dtype": st.sampled_from(["F32", "I64", "BF16", "BOOL", "F8_E5M2", "F4", "U64", "X", 3, None]),
+                "shape": st.lists(st.integers(-1, 4) | st.sampled_from([2**31, 2**62, 2**63, 2**64]), max_size=4),
+                "data_offsets": st.lists(st.integers(0, 40) | st.just(2**63), min_size=1, max_size=3),
+            }
+        ),
+        max_size=3,
+    ),
+    body=st.binary(max_size=40),
+)
+def test_a_section_of_any_description_holds_what_it_says_or_is_refused(entries: dict, body: bytes) -> None:
+    text = json.dumps(entries).encode()
+    try:
+        tensors = wire.bytes_to_tensors(struct.pack("<Q", len(text)) + text + body)
+    except wire.WireError:
+        return
+    assert sum(tensor.nbytes for tensor in tensors.values()) == len(body)
