@@ -34,6 +34,10 @@ def quiet() -> Any:
     logging.disable(logging.NOTSET)
 
 
+def test_two_recordings_are_equal(corpus: Corpus, tmp_path: Path) -> None:
+    assert record(tmp_path) == corpus  # or an input would be another one in the next run
+
+
 def test_no_reader_breaks(corpus: Corpus, folder: Path) -> None:
     every = readers(corpus, folder)
     assert sum(INPUTS.get(name, OF_FILES) for name in every) + SENT >= 20_000
