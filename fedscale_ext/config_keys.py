@@ -84,4 +84,19 @@ class JobKeys(BaseModel):
     resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")
     unit_timeout_s: float = Field(600.0, gt=0, description="longest wait for the next finished work unit")
     register_timeout_s: float = Field(120.0, gt=0, description="longest wait for all executors to register")
-    max_message_mb: int = Field(256, ge=1, description="largest message accepted from an executor")
+    max_message_mb: int = Field(256, ge=1, le=2047, description="largest message, in either direction")
+    token_file: str | None = Field(
+        None,
+        description="file of mode 600 with 64 hexadecimal digits that sign every message; `fedscale driver` makes one "
+        "for each start",
+    )
+    message_window_s: float = Field(
+        120.0, gt=0, le=86400, description="most that the clocks of two machines, and a message's way, may differ"
+    )
+    tls_ca: str | None = Field(
+        None, description="PEM file of the authority that signed the certificates of both sides; turns TLS on"
+    )
+    tls_aggregator_cert: str | None = Field(None, description="PEM file of a certificate for ps_ip")
+    tls_aggregator_key: str | None = Field(None, description="PEM file of its key, without a password")
+    tls_executor_cert: str | None = Field(None, description="PEM file of the executors' certificate")
+    tls_executor_key: str | None = Field(None, description="PEM file of its key, without a password")

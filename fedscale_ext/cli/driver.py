@@ -12,6 +12,7 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.setup_commands import plain_commands
 from fedscale_ext.config import load_config
+from fedscale_ext.token import new_token, read_token
 
 _CAUSE_S = 0.5  # after the first failure: time for the aggregator to say what was behind it
 _LEAVE_S = 15.0  # after the summary: time for all processes to leave
@@ -39,6 +40,11 @@ def start(conf: str, overrides: list[str], resume: bool, display: Display) -> in
         if last:
             jobs.kill_children(last)
         keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
+        token = jobs.folder(name) / "token"
+        if config.job.token_file is None:
+            keys["token_file"] = str(new_token(token))
+        else:
+            read_token(config.job.token_file)  # a bad one is better named before processes start
         if resume:
             keys["resume"] = True
         ranks = preparation.commands(config, **keys)
@@ -46,8 +52,11 @@ def start(conf: str, overrides: list[str], resume: bool, display: Display) -> in
         job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
         if shell:
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
-        with jobs.output_log(name).open("a" if resume else "w", encoding="utf-8") as log:
-            return _Run(job, Processes(log), display).run(plain, ranks)
+        try:
+            with jobs.output_log(name).open("a" if resume else "w", encoding="utf-8") as log:
+                return _Run(job, Processes(log), display).run(plain, ranks)
+        finally:
+            token.unlink(missing_ok=True)
 
 
 class _Run:

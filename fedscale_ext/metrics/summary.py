@@ -79,6 +79,7 @@ def summarise(
     stopped: str | None = None,
     privacy: Mapping[str, Any] | None = None,
     wall_s: float | None = None,
+    refused_messages: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
@@ -86,7 +87,8 @@ def summarise(
     key to where it comes from; ``stopped`` says why the job ended before its last round; ``privacy`` what
     differential privacy promises of it, None without; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
-    is right for a resumed job). Accuracies are in [0, 1]; figures that do not exist are None.
+    is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
+    started, by reason. Accuracies are in [0, 1]; figures that do not exist are None.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -111,6 +113,7 @@ def summarise(
         },
         "clients": _clients(records, evaluation, int(header["num_clients"])),
         "models": _models(models, lineage or {}, evaluation),
+        "refused_messages": refused_messages or {},
         "cohort_sizes": {key: size for record in records for key, size in record.cohort_sizes.items()},
     }
     return plain(summary)

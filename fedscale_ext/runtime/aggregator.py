@@ -340,9 +340,10 @@ class MultiModelAggregator(Coordinator):
 
     def _report_dropped(self) -> None:
         """Nothing is dropped without a word: messages that were refused, results that nobody awaited."""
-        if self.rejected_messages or self.board.dropped:
+        refused = sum(self.refusals.counts().values())
+        if refused or self.board.dropped:
             self.notice(
-                f"{self.rejected_messages} messages were refused and {self.board.dropped} results dropped; "
+                f"{refused} messages were refused and {self.board.dropped} results dropped; "
                 "the aggregator's log says why"
             )
 

@@ -83,6 +83,12 @@ class Board:
             self._changed.notify_all()
             return True
 
+    def held(self, executor: str, unit_id: int) -> Unit | None:
+        """A unit that this executor holds; None for any other."""
+        with self._changed:
+            holder, unit = self._taken.get(unit_id, ("", None))
+            return unit if holder == executor else None
+
     def release(self, executor: str) -> None:
         """Put the units of an executor that started anew back in front of the others."""
         with self._changed:

@@ -1,14 +1,12 @@
 """Whether what came over the wire is an update of the model that was handed out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedscale_ext.errors import one_line
 from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.evaluation import COLUMNS
 from fedscale_ext.runtime.norms import TOO_FAR, change_norms, norm
 from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
@@ -119,38 +117,3 @@ def fault_in_state(state: State, reference: State) -> tuple[str, str] | None:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             return "a tensor is not finite", name
     return None
-
-
-def checked_tests(sections: Mapping[str, wire.Section], clients: Sequence[int], task: Task) -> np.ndarray:
-    """What a unit tested, float64 [clients, 3] in the order of ``COLUMNS``: raises Rejected unless the counts are
-    possible. A loss may be anything: a model that diverged has none."""
-    expected = {name: torch.empty(len(clients), dtype=torch.float64) for name in COLUMNS}
-    try:
-        columns = wire.bytes_to_tensors(sections["figures"])
-    except (KeyError, wire.WireError) as error:
-        raise Rejected("its figures cannot be read", str(error)) from None
-    if columns.keys() != expected.keys() or any(
-        columns[name].shape != like.shape or columns[name].dtype != like.dtype for name, like in expected.items()
-    ):
-        raise Rejected("its figures are not one number per client")
-    figures = np.stack([columns[name].numpy() for name in COLUMNS], axis=1)
-    correct, top5 = figures[:, COLUMNS.index("correct")], figures[:, COLUMNS.index("top5")]
-    sizes = task.test_sizes[np.asarray(clients, dtype=np.int64) - 1]
-    if not ((correct >= 0) & (correct <= top5) & (top5 <= sizes) & (correct % 1 == 0) & (top5 % 1 == 0)).all():
-        raise Rejected("its counts of correct answers cannot be right")
-    return figures
-
-
-def checked_seconds(told: Any, sizes: Sequence[int]) -> dict[int, float]:
-    """Seconds by size of cohort, as an executor measured some of ``sizes``: raises Rejected for anything else."""
-    pairs = told if isinstance(told, list) else []
-    seconds = {}
-    for pair in pairs:
-        match pair:
-            case [int(size), float(spent)] if size in sizes and 0 < spent < MOST:
-                seconds[size] = spent
-            case _:
-                raise Rejected("its measured sizes of cohorts cannot be right")
-    if not seconds:
-        raise Rejected("it measured no size of cohorts")
-    return seconds

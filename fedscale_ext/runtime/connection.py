@@ -2,26 +2,38 @@
 
 import grpc
 from fedscale.cloud.channels import job_api_pb2_grpc
-from fedscale.cloud.channels.channel_context import MAX_MESSAGE_LENGTH, ClientConnections
+from fedscale.cloud.channels.channel_context import ClientConnections
 from overrides import overrides
+
+from fedscale_ext.config import JobConfig
+from fedscale_ext.runtime import endpoint
+from fedscale_ext.runtime.signed_grpc import SignedChannel
 
 _RETRY_MS = 100, 500  # first and longest pause between two attempts; gRPC's own are 1 s and 2 min
 
 
 class Connection(ClientConnections):
-    """FedScale's connection, which notices within half a second that the aggregator listens."""
+    """FedScale's connection, which notices within half a second that the aggregator listens, and signs."""
+
+    def __init__(self, config: JobConfig) -> None:
+        super().__init__(config.fedscale.ps_ip, config.fedscale.ps_port)
+        self._config = config
+        self._signer = endpoint.signer(config)
+        self._credentials = endpoint.channel_credentials(config)
 
     @overrides
     def connect_to_server(self) -> None:
         """Open the channel; the first call on it waits for the aggregator if it is told to."""
         first, longest = _RETRY_MS
-        self.channel = grpc.insecure_channel(
-            f"{self.aggregator_address}:{self.base_port}",
-            options=[
-                ("grpc.max_send_message_length", MAX_MESSAGE_LENGTH),
-                ("grpc.max_receive_message_length", MAX_MESSAGE_LENGTH),
-                ("grpc.initial_reconnect_backoff_ms", first),
-                ("grpc.max_reconnect_backoff_ms", longest),
-            ],
-        )
-        self.stub = job_api_pb2_grpc.JobServiceStub(self.channel)
+        options = [
+            *endpoint.limits(self._config),
+            ("grpc.initial_reconnect_backoff_ms", first),
+            ("grpc.max_reconnect_backoff_ms", longest),
+        ]
+        address = endpoint.address(self._config)
+        if self._credentials is None:
+            self.channel = grpc.insecure_channel(address, options)
+        else:
+            self.channel = grpc.secure_channel(address, self._credentials, options)
+        rank, most_mb = self._config.fedscale.this_rank, self._config.job.max_message_mb
+        self.stub = job_api_pb2_grpc.JobServiceStub(SignedChannel(self.channel, self._signer, rank, most_mb))

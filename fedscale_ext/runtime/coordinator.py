@@ -6,11 +6,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent import futures
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import numpy as np
 from fedscale.cloud import commons
 from fedscale.cloud.aggregation.aggregator import Aggregator
 from fedscale.cloud.channels import job_api_pb2, job_api_pb2_grpc
@@ -18,27 +16,18 @@ from overrides import overrides
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
-from fedscale_ext.runtime import events, wire
+from fedscale_ext.runtime import endpoint, events, wire
 from fedscale_ext.runtime.board import Board, BoardTimeout, Unit
 from fedscale_ext.runtime.no_pickle import NoPickle
 from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.refusals import Refusals
+from fedscale_ext.runtime.registration import ExecutorInfo, read_registration
+from fedscale_ext.runtime.results import check_result, failed_result
+from fedscale_ext.runtime.signed_grpc import SignatureCheck
+from fedscale_ext.runtime.signing import Gate
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
 _FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
-_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-
-
-@dataclass(frozen=True)
-class ExecutorInfo:
-    """What an executor reported at registration; sizes are samples per client, indexed by client - 1."""
-
-    digest: str
-    data: dict[str, Any]
-    device: str
-    device_name: str
-    versions: dict[str, str]
-    train_sizes: np.ndarray
-    test_sizes: np.ndarray
 
 
 class Coordinator(NoPickle, Aggregator):
@@ -61,7 +50,8 @@ class Coordinator(NoPickle, Aggregator):
         self._farewells: set[str] = set()
         self._changed = threading.Condition()
         self._unit_ids = itertools.count(1)
-        self.rejected_messages = 0
+        self.refusals = Refusals()
+        self._spoilt: set[int] = set()  # units that came back in a form that cannot be read
         self.farewell_s = _FAREWELL_S
 
     @overrides
@@ -70,33 +60,19 @@ class Coordinator(NoPickle, Aggregator):
 
     @overrides
     def init_control_communication(self) -> None:
-        """Open the port on loopback; every executor may wait in a ping at once."""
+        """Open the port; every executor may wait in a ping at once."""
         self.executors = list(range(self.args.num_executors))
-        if self.args.ps_ip not in _LOOPBACK:
-            raise UserError(
-                f"ps_ip {self.args.ps_ip} is not a loopback address: this version trains on one machine; "
-                "set ps_ip to 127.0.0.1"
-            )
-        limit = self.config.job.max_message_mb * 1024 * 1024
+        endpoint.check_reach(self.config)
+        gate = Gate(endpoint.signer(self.config), range(1, len(self.executors) + 1), self.config.job.message_window_s)
         self.grpc_server = grpc.server(
             futures.ThreadPoolExecutor(max_workers=2 * len(self.executors) + 2),
-            options=[
-                ("grpc.max_send_message_length", limit),
-                ("grpc.max_receive_message_length", limit),
-                ("grpc.so_reuseport", 0),
-            ],
+            interceptors=[SignatureCheck(gate, self.refusals)],
+            options=[*endpoint.limits(self.config), ("grpc.so_reuseport", 0)],
         )
         job_api_pb2_grpc.add_JobServiceServicer_to_server(self, self.grpc_server)
-        address = f"{self.args.ps_ip}:{self.args.ps_port}"
-        try:
-            self.grpc_server.add_insecure_port(address)
-        except RuntimeError:
-            raise UserError(
-                f"port {self.args.ps_port} on {self.args.ps_ip} is in use: stop the other job, or choose another "
-                "port with --set ps_port=…"
-            ) from None
+        endpoint.listen(self.grpc_server, self.config)
         self.grpc_server.start()
-        logging.info(f"listening on {address}")
+        logging.info(f"listening on {endpoint.address(self.config)}")
 
     def wait_for_executors(self) -> ExecutorInfo:
         """The registration that all executors agree on; UserError when one is missing or differs."""
@@ -141,22 +117,11 @@ class Coordinator(NoPickle, Aggregator):
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:
         """File what an executor knows of the data. One that registers again has started anew."""
         try:
-            header, sections = wire.unpack(request.executor_info)
-            sizes = wire.bytes_to_tensors(sections["sizes"])
-            info = ExecutorInfo(
-                digest=str(header["digest"]),
-                data=dict(header["data"]),
-                device=str(header["device"]),
-                device_name=str(header["device_name"]),
-                versions=dict(header["versions"]),
-                train_sizes=sizes["train"].numpy(),
-                test_sizes=sizes["test"].numpy(),
-            )
-            _check_sizes(info.train_sizes, info.test_sizes)
-        except (wire.WireError, KeyError, TypeError, ValueError) as error:
-            return self._reject(context, f"not a registration: {error}")
+            info = read_registration(request.executor_info)
+        except wire.WireError as error:
+            return self._reject(context, "not a registration", str(error))
         if request.executor_id not in {str(rank) for rank in range(1, len(self.executors) + 1)}:
-            return self._reject(context, "no slot of this job has that executor's number")
+            return self._reject(context, "unknown executor")
         with self._changed:
             self._sent[request.executor_id] = {}
             self.infos[request.executor_id] = info
@@ -185,12 +150,29 @@ class Coordinator(NoPickle, Aggregator):
         """File a unit's result; the reply carries the executor's next unit."""
         try:
             header, sections = wire.unpack(request.data_result)
-            unit = int(header["unit"])
-        except (wire.WireError, KeyError, TypeError, ValueError) as error:
-            return self._reject(context, f"not a result: {error}")
-        if not self.board.complete(request.executor_id, unit, (header, sections)):
-            logging.warning(f"dropped a result of executor {request.executor_id} for unit {unit!r}: not awaited")
+            if type(header.get("unit")) is not int:
+                raise wire.WireError("it names no unit")
+        except wire.WireError as error:
+            return self._reject(context, "not a result", str(error))
+        self._file(request.executor_id, header, sections)
         return self.CLIENT_PING(request, context)
+
+    def _file(self, executor: str, header: dict[str, Any], sections: dict[str, wire.Section]) -> None:
+        """Put a result on the board. One that cannot be read fails its unit; a test or measurement is tried again."""
+        number = header["unit"]
+        unit = self.board.held(executor, number)
+        if unit is not None:
+            try:
+                check_result(unit, header, sections, self.infos[executor].test_sizes)
+            except wire.WireError as error:
+                self.refusals.note("not the result of its unit", str(error))
+                if unit.event != commons.CLIENT_TRAIN and number not in self._spoilt:
+                    self._spoilt.add(number)
+                    self.board.release(executor)
+                    return
+                header, sections = failed_result(unit, f"its executor's result was refused: {error}"), {}
+        if not self.board.complete(executor, number, (header, sections)):
+            logging.warning(f"dropped a result of executor {executor} for unit {number}: not awaited")
 
     def _encode(self, executor: str, unit: Unit) -> bytes:
         sent = self._sent[executor]
@@ -204,10 +186,9 @@ class Coordinator(NoPickle, Aggregator):
                 sent[key] = model.version
         return wire.pack({**unit.header, "models": models}, sections)
 
-    def _reject(self, context: Any, reason: str) -> Any:
-        self.rejected_messages += 1
-        logging.warning(f"rejected a message: {reason}")
-        context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
+    def _reject(self, context: Any, reason: str, detail: str = "") -> Any:
+        self.refusals.note(reason, detail)
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{reason}: {detail}" if detail else reason)
 
     @overrides
     def stop(self) -> None:
@@ -218,10 +199,3 @@ class Coordinator(NoPickle, Aggregator):
         if self.grpc_server is not None:
             self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
         self.log_writer.close()
-
-
-def _check_sizes(train: np.ndarray, test: np.ndarray) -> None:
-    """ValueError unless both are counts of samples of the same clients."""
-    for sizes in (train, test):
-        if sizes.dtype != np.int64 or sizes.shape != train.shape or sizes.ndim != 1 or (sizes < 0).any():
-            raise ValueError("sizes are not one count of samples per client")

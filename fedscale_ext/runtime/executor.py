@@ -46,7 +46,7 @@ class MultiModelExecutor(NoPickle, Executor):
         self.this_rank = args.this_rank
         self.executor_id = str(args.this_rank)
         self.num_executors = args.num_executors
-        self.aggregator_communicator = Connection(args.ps_ip, args.ps_port)
+        self.aggregator_communicator = Connection(config)
         self.received_stop_request = False
         self.wandb = None
         self.device = _device(args)

@@ -75,6 +75,7 @@ class JobRecords:
             lineage=job.lineage(),
             stopped=stopped,
             privacy=job.privacy.summary() if job.privacy else None,
+            refused_messages=job.refusals.counts(),
         )
         write_summary(job.log_dir, summary)
         write_markdown(job.log_dir, summary)

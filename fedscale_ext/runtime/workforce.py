@@ -2,35 +2,27 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from fedscale.cloud import commons
 
 from fedscale_ext.errors import UserError
-from fedscale_ext.runtime import calibration
+from fedscale_ext.runtime import calibration, wire
 from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.calibration import CohortSizes, candidates
-from fedscale_ext.runtime.checks import Rejected, checked_seconds, checked_tests
 from fedscale_ext.runtime.collect import Collector
-from fedscale_ext.runtime.coordinator import ExecutorInfo
-from fedscale_ext.runtime.evaluation import Gathered, pairs_to_test
+from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test
+from fedscale_ext.runtime.registration import ExecutorInfo
+from fedscale_ext.runtime.results import usable
 from fedscale_ext.runtime.units import SPREAD, plan_units
 from fedscale_ext.runtime.work import Evaluation, State, Update, WorkItem
 
 if TYPE_CHECKING:
     from fedscale_ext.runtime.aggregator import MultiModelAggregator
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """No other executor could say it better: what cannot be right ends the job."""
-    try:
-        yield
-    except Rejected as reason:
-        raise UserError(f"{what} is refused, {reason}; see the executors' log") from None
 
 
 class Workforce:
@@ -134,20 +126,15 @@ class Workforce:
             )
             for key, sizes in new.items()
         ]
-        for (key, possible), (header, _) in zip(new.items(), self._job.run_units(units), strict=True):
-            with _refusing(f"what an executor measured for model {key!r}"):
-                seconds = checked_seconds(header.get("seconds_by_size"), possible)
-            size = self.cohort_sizes.choose(self._job.pool[key].spec, seconds)
-            logging.info(f"model {key} trains {size} clients side by side; measured {seconds}")
+        for key, (header, _) in zip(new, map(usable, self._job.run_units(units)), strict=True):
+            size = self.cohort_sizes.choose(self._job.pool[key].spec, dict(header["seconds_by_size"]))
+            logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
         return {key: self.cohort_sizes.size(self._job.pool[key].spec) or 1 for key in keys}
 
     def _note_seconds(self, header: Mapping[str, Any]) -> None:
         """Where an executor's time went, as it says itself: for the profile, nothing depends on it."""
-        seconds = header.get("seconds")
-        if isinstance(seconds, dict):
-            for kind, spent in seconds.items():
-                if isinstance(spent, int | float):
-                    self._seconds[kind] = self._seconds.get(kind, 0.0) + spent
+        for kind, spent in header.get("seconds", {}).items():
+            self._seconds[kind] = self._seconds.get(kind, 0.0) + spent
 
     def evaluate(self, number: int) -> Evaluation:
         """Have the method's models tested on the clients that they serve."""
@@ -155,11 +142,10 @@ class Workforce:
         pieces = pairs_to_test(plan, self._job.task)
         units = [self._job.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
         gathered = Gathered(plan, self._job.task)
-        for (key, clients), (header, sections) in zip(pieces, self._job.run_units(units), strict=True):
+        for (key, clients), (header, sections) in zip(pieces, map(usable, self._job.run_units(units)), strict=True):
             self._note_seconds(header)
-            with _refusing(f"round {number}: a test of model {key!r}"):
-                figures = checked_tests(sections, clients, self._job.task)
-            gathered.add(key, clients, figures)
+            columns = wire.columns(sections["figures"], COLUMNS, torch.float64)
+            gathered.add(key, clients, np.stack(columns, axis=1))
         return gathered.evaluation(number)
 
     def seconds(self) -> dict[str, float]:

@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fedscale.cloud import commons
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.runtime import wire
+from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.checks import (
     Rejected,
     check_figures,
-    checked_seconds,
     checked_state,
-    checked_tests,
     fault_in_state,
 )
 from fedscale_ext.runtime.collect import SUM, Collector
 from fedscale_ext.runtime.norms import TOO_FAR
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.reduction import UnitSum
+from fedscale_ext.runtime.results import check_result
 from fedscale_ext.runtime.work import State, Task, WorkItem
 
 REFERENCE = {"w": torch.zeros(2, 2), "n": torch.tensor(3)}
@@ -240,8 +241,11 @@ def columns(**changed: Any) -> dict[str, bytes]:
     }  # fmt: skip
 
 
+TEST = Unit(1, commons.MODEL_TEST, {"clients": [1, 2]}, ("m",))
+
+
 def test_possible_figures_pass_and_a_loss_may_be_none() -> None:
-    assert checked_tests(columns(), [1, 2], TASK).shape == (2, 3)
+    check_result(TEST, {}, columns(), TASK.test_sizes)
 
 
 @pytest.mark.parametrize(
@@ -262,17 +266,18 @@ def test_possible_figures_pass_and_a_loss_may_be_none() -> None:
     ids=range(11),
 )
 def test_impossible_tests_are_refused(sections: dict[str, bytes]) -> None:
-    with pytest.raises(Rejected):
-        checked_tests(sections, [1, 2], TASK)
+    with pytest.raises(wire.WireError):
+        check_result(TEST, {}, sections, TASK.test_sizes)
 
 
 @pytest.mark.parametrize(
     "told", [None, {}, [], [[1]], [[3, 0.1]], [[1, -0.1]], [[1, math.inf]], [["1", 0.1]], [[1, 1]], 7]
 )
 def test_impossible_measurements_are_refused(told: Any) -> None:
-    assert checked_seconds([[1, 0.2], [4, 0.1]], [1, 4, 8]) == {1: 0.2, 4: 0.1}
-    with pytest.raises(Rejected):
-        checked_seconds(told, [1, 4, 8])
+    measure = Unit(1, calibration.EVENT, {"sizes": [1, 4, 8]}, ("m",))
+    check_result(measure, {"seconds_by_size": [[1, 0.2], [4, 0.1]]}, {}, TASK.test_sizes)
+    with pytest.raises(wire.WireError):
+        check_result(measure, {"seconds_by_size": told}, {}, TASK.test_sizes)
 
 
 def test_reasons_of_all_rounds_are_few_in_the_summary() -> None:

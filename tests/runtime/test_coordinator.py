@@ -1,5 +1,7 @@
 """What the service does with messages that no executor of ours would send."""
 
+import threading
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +10,16 @@ import pytest
 import torch
 from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
+from served import registration
 
 from fedscale_ext.config import load_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.events import ignore_event
 from fedscale_ext.runtime.launch import prepare_process
+from fedscale_ext.runtime.results import usable
 
 
 class Aborted(Exception):
@@ -37,13 +42,6 @@ def service(job_file: Path) -> Any:
     aggregator.log_writer.close()
 
 
-def registration(executor: str = "1", **changes: Any) -> Any:
-    sizes = changes.pop("sizes", {"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0])})
-    header = {"digest": "d", "data": {}, "device": "cpu", "device_name": "a processor", "versions": {}, **changes}
-    info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes)})
-    return job_api_pb2.RegisterRequest(client_id=executor, executor_id=executor, executor_info=info)
-
-
 @pytest.mark.parametrize(
     "request_",
     [
@@ -51,6 +49,14 @@ def registration(executor: str = "1", **changes: Any) -> Any:
         registration("3"),
         registration("0"),
         registration(versions=3),
+        registration(versions={}),
+        registration(device="tpu"),
+        registration(device="cpu\n"),
+        registration(data={}),
+        registration(digest=["d"]),
+        registration(digest="d" * 10_000),
+        registration(sizes={"train": torch.zeros(0, dtype=torch.int64), "test": torch.zeros(0, dtype=torch.int64)}),
+        registration(sizes={"train": torch.tensor([3, 2**62]), "test": torch.tensor([1, 0])}),
         registration(sizes={"train": torch.tensor([3])}),
         registration(sizes={"train": torch.tensor([3, -4]), "test": torch.tensor([1, 0])}),
         registration(sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1])}),
@@ -60,7 +66,7 @@ def registration(executor: str = "1", **changes: Any) -> Any:
 def test_a_registration_that_cannot_be_right_is_refused_and_counted(service: Any, request_: Any) -> None:
     with pytest.raises(Aborted):
         service.CLIENT_REGISTER(request_, Context())
-    assert service.rejected_messages == 1
+    assert sum(service.refusals.counts().values()) == 1
     assert not service.infos
 
 
@@ -106,11 +112,58 @@ def test_a_result_for_no_unit_is_dropped(service: Any) -> None:
     assert service.board.dropped == 1
 
 
+def hand_in(service: Any, unit: int, executor: str = "1", sections: Any = None, **header: Any) -> Any:
+    result = wire.pack({"unit": unit, **header}, sections)
+    return service.CLIENT_EXECUTE_COMPLETION(
+        job_api_pb2.CompleteRequest(executor_id=executor, event=commons.UPLOAD_MODEL, data_result=result), Context()
+    )
+
+
+def posted(service: Any, *units: Any) -> Any:
+    """Results of units, waited for in a thread; the executor 1 is registered and holds the first one."""
+    service.CLIENT_REGISTER(registration(), Context())
+    waiting = futures.ThreadPoolExecutor(1).submit(lambda: list(service.board.run(units, 10.0)))
+    assert service.board.take("1", 10.0) == units[0]
+    return waiting
+
+
+def test_a_malformed_result_of_training_fails_its_clients(service: Any) -> None:
+    unit = Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 2}], "sum": True}, ())
+    results = posted(service, unit)
+    threading.Timer(0.0, lambda: results.result() and service.board.close()).start()
+    hand_in(service, 1, results=[{"client": [1]}])
+    ((header, sections),) = results.result(10.0)
+    assert [result["client"] for result in header["results"]] == [1, 2]
+    assert all("was refused" in result["failed"] for result in header["results"])
+    assert not sections
+    assert service.refusals.counts() == {"not the result of its unit": 1}
+
+
+def test_a_malformed_result_of_a_test_is_asked_for_once_more(service: Any) -> None:
+    unit = Unit(1, commons.MODEL_TEST, {"clients": [1]}, ())
+    results = posted(service, unit)
+    reply = hand_in(service, 1)
+    assert wire.unpack(reply.data)[0]["clients"] == [1]  # the same unit
+    threading.Timer(0.0, lambda: results.result() and service.board.close()).start()
+    hand_in(service, 1)
+    ((header, _),) = results.result(10.0)
+    with pytest.raises(UserError, match="neither tested nor measured"):
+        usable((header, {}))
+    assert service.refusals.counts() == {"not the result of its unit": 2}
+
+
+@pytest.mark.parametrize("unit", [None, "1", 1.5, True, [1]])
+def test_a_result_that_names_no_unit_is_refused(service: Any, unit: Any) -> None:
+    service.CLIENT_REGISTER(registration(), Context())
+    with pytest.raises(Aborted, match="names no unit"):
+        hand_in(service, unit)
+
+
 def test_the_port_is_on_loopback_and_one_in_use_is_named(service: Any, job_file: Path) -> None:
     import socket
 
     service.args.ps_ip = "0.0.0.0"
-    with pytest.raises(UserError, match="not a loopback address"):
+    with pytest.raises(UserError, match="not a loopback address: set token_file"):
         service.init_control_communication()
     service.args.ps_ip = "127.0.0.1"
     with socket.create_server(("127.0.0.1", 0)) as taken:

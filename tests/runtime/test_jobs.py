@@ -14,6 +14,7 @@ import fedscale_ext
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
+from fedscale_ext.token import new_token
 
 FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
 
@@ -66,9 +67,16 @@ def test_executors_processes_and_channel_play_no_part_in_the_result(job_file: Pa
     cohorts = {**FEDTRANS, "cohort_size": 3, "num_participants": 7}
     here = in_process(job_file, **cohorts)
     assert len(here["models"]) > 2
-    for slots in (1, 4):
-        there = command(job_file, f"slots{slots}", **cohorts, worker_ips=f"localhost:[{slots}]")
+    token = new_token(job_file.parent / "token")  # of the second job; the first gets its own
+    for slots, keys in ((1, {}), (4, {"token_file": token})):
+        there = command(job_file, f"slots{slots}", **cohorts, **keys, worker_ips=f"localhost:[{slots}]")
         assert_equal(here, there)
+        summary = next((job_file.parent / "logs" / f"slots{slots}").iterdir()) / "summary.json"
+        assert json.loads(summary.read_text())["refused_messages"] == {}
+    secret = token.read_bytes().strip()
+    files = [path for path in job_file.parent.rglob("*") if path.is_file() and path != token]
+    assert any(path.name == "output.log" for path in files)
+    assert not any(secret in path.read_bytes() or path.name == "token" for path in files)
 
 
 def test_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:

@@ -1,0 +1,35 @@
+"""Messages that were not taken: counted by their reason, and told to the log without flooding it."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+_PAUSE_S = 10.0  # between two lines about the same reason
+
+
+class Refusals:
+    """Counts by reason. ``note`` is safe to call from several threads; reasons are this program's own words."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._next_line: dict[str, float] = {}
+
+    def note(self, reason: str, detail: str = "") -> None:
+        """Count a message; one line in a while says so, with a detail of the message that it is about."""
+        now = self._clock()
+        with self._lock:
+            self._counts[reason] += 1
+            count = self._counts[reason]
+            if now < self._next_line.get(reason, now):
+                return
+            self._next_line[reason] = now + _PAUSE_S
+        logging.warning(f"refused a message: {reason}{f' ({detail[:200]!r})' if detail else ''}; {count} so far")
+
+    def counts(self) -> dict[str, int]:
+        """Messages by reason, in the order of their names."""
+        with self._lock:
+            return dict(sorted(self._counts.items()))
