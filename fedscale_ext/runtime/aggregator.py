@@ -226,6 +226,7 @@ class MultiModelAggregator(Coordinator):
         record.wall_s = time.monotonic() - began
         record.seconds = self.watch.read()
         record.executor_seconds = self.workforce.seconds()
+        record.faults = self.board.faults()
         self.history.append(record)
         with self.watch("record"):
             self.records.round(record, self._internals)
@@ -306,12 +307,14 @@ class MultiModelAggregator(Coordinator):
         )
 
     def _report_dropped(self) -> None:
-        """Nothing is dropped without a word: messages that were refused, results that nobody awaited."""
-        if self.rejected_messages or self.board.dropped:
-            self.notice(
-                f"{self.rejected_messages} messages were refused and {self.board.dropped} results dropped; "
-                "the aggregator's log says why"
-            )
+        """Nothing is dropped without a word: messages that were refused, results that nobody awaited,
+        executors that were lost."""
+        total = sum((Counter(record.faults) for record in self.history), Counter(self.board.faults()))
+        if self.rejected_messages:
+            total["messages refused"] += self.rejected_messages
+        if total:
+            what = ", ".join(f"{count} {fault}" for fault, count in sorted(total.items()))
+            self.notice(f"met and mended on the way: {what}; the aggregator's log says more")
 
     def _ready(self) -> dict[str, Any]:
         kind = "generated" if self.data_info["generated"] else "real"

@@ -138,3 +138,4 @@ class RoundRecord:
     cohort_sizes: dict[str, int] = field(default_factory=dict)  # model key -> clients that may train side by side
     seconds: dict[str, float] = field(default_factory=dict)  # the aggregator's wall time by phase
     executor_seconds: dict[str, float] = field(default_factory=dict)  # summed over executors, by kind of work
+    faults: dict[str, int] = field(default_factory=dict)  # what went wrong and was mended; no result depends on it

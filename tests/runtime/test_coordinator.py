@@ -23,7 +23,13 @@ class Aborted(Exception):
 
 class Context:
     def abort(self, code: grpc.StatusCode, details: str) -> None:
-        raise Aborted(details)
+        raise Aborted(f"{code.name}: {details}")
+
+    def is_active(self) -> bool:
+        return True
+
+    def add_callback(self, _: Any) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -80,9 +86,23 @@ def test_executors_register_once_and_must_agree(service: Any) -> None:
     for executor in ("1", "1", "2"):
         service.CLIENT_REGISTER(registration(executor), Context())
     assert service.wait_for_executors().train_sizes.tolist() == [3, 4]
+
+
+def test_executors_that_read_different_data_end_the_job(service: Any) -> None:
+    service.CLIENT_REGISTER(registration("1"), Context())
     service.CLIENT_REGISTER(registration("2", digest="other"), Context())
     with pytest.raises(UserError, match="different data"):
         service.wait_for_executors()
+
+
+def test_a_replacement_must_read_the_jobs_data(service: Any) -> None:
+    for executor in ("1", "2"):
+        service.CLIENT_REGISTER(registration(executor), Context())
+    service.wait_for_executors()
+    with pytest.raises(Aborted, match="its data are not the job's"):
+        service.CLIENT_REGISTER(registration("2", digest="other"), Context())
+    service.CLIENT_REGISTER(registration("2"), Context())
+    assert len(service.infos) == 2
 
 
 def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> None:
@@ -98,12 +118,13 @@ def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> Non
 def test_a_result_for_no_unit_is_dropped(service: Any) -> None:
     service.CLIENT_REGISTER(registration(), Context())
     service.board.close()
-    result = wire.pack({"unit": 99, "results": []})
+    result = wire.pack({"job": service.incarnation, "unit": 99, "attempt": 1, "results": []})
     reply = service.CLIENT_EXECUTE_COMPLETION(
-        job_api_pb2.CompleteRequest(executor_id="1", event=commons.UPLOAD_MODEL, data_result=result), Context()
+        job_api_pb2.CompleteRequest(client_id="1", executor_id="1", event=commons.UPLOAD_MODEL, data_result=result),
+        Context(),
     )
     assert reply.event == commons.SHUT_DOWN
-    assert service.board.dropped == 1
+    assert service.board.faults() == {"unplanned results dropped": 1}
 
 
 def test_the_port_is_on_loopback_and_one_in_use_is_named(service: Any, job_file: Path) -> None:
