@@ -41,7 +41,17 @@ def tiny_femnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def job_file(tiny_femnist: Path, tmp_path: Path) -> Path:
     """A configuration of a few seconds on the tiny data; tests override its keys."""
-    path = tmp_path / "job.yml"
+    return _job_file(tiny_femnist, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def session_job_file(tiny_femnist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in a folder that lasts for the session."""
+    return _job_file(tiny_femnist, tmp_path_factory.mktemp("session"))
+
+
+def _job_file(data: Path, folder: Path) -> Path:
+    path = folder / "job.yml"
     path.write_text(
         f"""
 ps_ip: 127.0.0.1
@@ -49,11 +59,11 @@ worker_ips:
   - localhost:[2]
 job_conf:
   - job_name: tiny
-  - log_path: {tmp_path}
+  - log_path: {folder}
   - time_stamp: logs
   - method: fedavg
   - data_set: femnist
-  - data_dir: {tiny_femnist}
+  - data_dir: {data}
   - model: nasbench201_base
   - rounds: 2
   - num_participants: 4

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -45,8 +45,10 @@ class Result:
 class Job:
     """The processes of a job; whichever ends by SIGKILL is started again, the aggregator from its checkpoint."""
 
-    def __init__(self, config: JobConfig, kill: Mapping[str, Iterable[Kill]], folder: Path) -> None:
-        self.folder = folder
+    def __init__(
+        self, config: JobConfig, kill: Mapping[str, Iterable[Kill]], folder: Path, lost: Collection[str] = ()
+    ) -> None:
+        self.folder, self.lost = folder, lost
         self.kill = {name: list(kills) for name, kills in kill.items()}
         self.deaths: Counter[str] = Counter()
         self.processes: dict[str, Any] = {}
@@ -98,7 +100,10 @@ class Job:
             process.join()
             if process.exitcode == -signal.SIGKILL:
                 self.deaths[name] += 1
-                self.start(name)
+                if name in self.lost:
+                    del self.processes[name]
+                else:
+                    self.start(name)
             else:
                 assert process.exitcode == 0, f"{name} ended with exit code {process.exitcode}: {self.tail(name)}"
         if meddle is not None:
@@ -117,6 +122,7 @@ def run_job(
     overrides: Mapping[str, Any],
     kill: Mapping[str, Iterable[Kill]] | None = None,
     *,
+    lost: Collection[str] = (),
     timeout_s: float = 60.0,
     meddle: Callable[[Job], None] | None = None,
 ) -> Result:
@@ -124,11 +130,11 @@ def run_job(
 
     ``kill`` names, per process (``aggregator``, ``executor-1``, …), steps of ``steps.STEPS`` with a round:
     at the first such step in that round or later the process ends itself by SIGKILL, once per entry, and is
-    started again. Jobs of one test need different ``job_name``s.
+    started again, unless it is one of ``lost``. Jobs of one folder need different ``job_name``s.
     """
     settings = {"job_name": "faults", "checkpoint_interval": 1, **overrides}
     config = load_config(job_file, [f"{key}={value}" for key, value in settings.items()])
     folder = job_file.parent / f"processes-{config.fedscale.job_name}"
     folder.mkdir()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the fork server, before it imports torch
-    return Job(config, kill or {}, folder).run(timeout_s, meddle)
+    return Job(config, kill or {}, folder, lost).run(timeout_s, meddle)
