@@ -107,8 +107,6 @@ class Coordinator(Aggregator):
             # each waits in a ping and in a call that shows life; calls of broken connections end at once
             futures.ThreadPoolExecutor(max_workers=4 * len(self.executors) + 4),
             options=[
-                ("grpc.http2.min_ping_interval_without_data_ms", 500),  # executors look whether the connection lives
-                ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.max_send_message_length", limit),
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.so_reuseport", 0),

@@ -43,7 +43,7 @@ class MultiModelExecutor(Executor):
         self.this_rank = args.this_rank
         self.executor_id = str(args.this_rank)
         self.num_executors = args.num_executors
-        self.aggregator_communicator = Connection(args.ps_ip, args.ps_port, config.job.lease_s)
+        self.aggregator_communicator = Connection(args.ps_ip, args.ps_port)
         self.received_stop_request = False
         self.wandb = None
         self.device = _device(args)

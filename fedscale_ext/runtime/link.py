@@ -77,8 +77,12 @@ class Link:
     def _call(self, name: str, request: Any) -> Any:
         deadline = None
         while True:
+            stub = self._communicator.stub
             try:
-                return getattr(self._communicator.stub, name)(request, timeout=_REPLY_S)
+                return getattr(stub, name)(request, timeout=_REPLY_S)
+            except ValueError:  # gRPC's word for a channel that was closed
+                if stub is self._communicator.stub:
+                    raise
             except grpc.RpcError as error:
                 deadline = deadline or time.monotonic() + self._job.reconnect_s
                 unknown = error.code() == grpc.StatusCode.FAILED_PRECONDITION
@@ -109,9 +113,13 @@ class Link:
                 if reply.event == commons.SHUT_DOWN:
                     return
             except grpc.RpcError as error:
-                self._closed.wait(_PAUSE_S)
+                if self._closed.wait(_PAUSE_S):
+                    return
                 if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
                     self._register_anew()
+                elif error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:  # half open: nothing comes through any more
+                    logging.warning("the connection has gone silent: a new one is opened")
+                    self._communicator.reconnect()
             except (ValueError, ConnectionError):  # the channel was closed: so is the job, for this process
                 return
 

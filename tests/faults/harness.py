@@ -19,6 +19,7 @@ from fedscale_ext.cli import preparation
 from fedscale_ext.config import JobConfig, load_config
 
 from .process import events, main
+from .proxy import Proxy
 from .steps import Kill
 
 AGGREGATOR = "aggregator"  # the others are executor-1, executor-2, …
@@ -34,6 +35,7 @@ class Result:
     models: dict[str, Any]
     log_dir: Path
     deaths: Counter[str] = field(default_factory=Counter)  # by process: ended by SIGKILL and started again
+    disturbed: Counter[str] = field(default_factory=Counter)  # by the proxy, by kind
     events: list[dict[str, Any]] = field(default_factory=list)  # of the aggregator, in all its lives
 
     @property
@@ -46,9 +48,15 @@ class Job:
     """The processes of a job; whichever ends by SIGKILL is started again, the aggregator from its checkpoint."""
 
     def __init__(
-        self, config: JobConfig, kill: Mapping[str, Iterable[Kill]], folder: Path, lost: Collection[str] = ()
+        self,
+        config: JobConfig,
+        kill: Mapping[str, Iterable[Kill]],
+        folder: Path,
+        lost: Collection[str],
+        disturb: Mapping[str, Any] | None,
     ) -> None:
         self.folder, self.lost = folder, lost
+        self.proxy: Proxy | None = None
         self.kill = {name: list(kills) for name, kills in kill.items()}
         self.deaths: Counter[str] = Counter()
         self.processes: dict[str, Any] = {}
@@ -57,6 +65,8 @@ class Job:
         self._environment = {preparation.EVENTS_VARIABLE: "1", "OMP_NUM_THREADS": "1"}
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
+        if disturb is not None:
+            self.proxy = Proxy(self.port, **disturb)
         commands = preparation.commands(config, ps_port=self.port)
         self.argv = {name.replace(" ", "-"): argv[2:] for name, argv in commands.items()}
         for name, kills in self.kill.items():
@@ -68,6 +78,8 @@ class Job:
         argv = self.argv[name]
         if name == AGGREGATOR and any(self.log_dir.glob("checkpoints/*.safetensors")):
             argv = [*argv, "--resume=True"]
+        elif name != AGGREGATOR and self.proxy is not None:
+            argv = [*argv, f"--ps_port={self.proxy.port}"]
         arguments = (name, argv, self._environment, self.kill.get(name, []), self.folder)
         self.processes[name] = _CONTEXT.Process(target=main, args=arguments, name=name, daemon=True)
         self.processes[name].start()
@@ -81,6 +93,8 @@ class Job:
             while self.processes[AGGREGATOR].exitcode != 0:
                 self._look(deadline, meddle)
         finally:
+            if self.proxy is not None:
+                self.proxy.close()
             for process in self.processes.values():
                 process.join(1.0 if sys.exc_info()[0] is None else 0.0)
                 process.kill()
@@ -89,7 +103,11 @@ class Job:
                 if not (self.folder / f"{name}.{n}.killed").exists()]  # fmt: skip
         assert not left, f"no process came to {left}"
         return Result(
-            **result(self.log_dir), log_dir=self.log_dir, deaths=self.deaths, events=events(self.folder, AGGREGATOR)
+            **result(self.log_dir),
+            log_dir=self.log_dir,
+            deaths=self.deaths,
+            disturbed=self.proxy.done if self.proxy else Counter(),
+            events=events(self.folder, AGGREGATOR),
         )
 
     def _look(self, deadline: float, meddle: Callable[["Job"], None] | None) -> None:
@@ -123,6 +141,7 @@ def run_job(
     kill: Mapping[str, Iterable[Kill]] | None = None,
     *,
     lost: Collection[str] = (),
+    disturb: Mapping[str, Any] | None = None,
     timeout_s: float = 60.0,
     meddle: Callable[[Job], None] | None = None,
 ) -> Result:
@@ -130,11 +149,12 @@ def run_job(
 
     ``kill`` names, per process (``aggregator``, ``executor-1``, …), steps of ``steps.STEPS`` with a round:
     at the first such step in that round or later the process ends itself by SIGKILL, once per entry, and is
-    started again, unless it is one of ``lost``. Jobs of one folder need different ``job_name``s.
+    started again, unless it is one of ``lost``. ``disturb`` puts a proxy.Proxy with these
+    arguments between them. Jobs of one folder need different ``job_name``s.
     """
     settings = {"job_name": "faults", "checkpoint_interval": 1, **overrides}
     config = load_config(job_file, [f"{key}={value}" for key, value in settings.items()])
     folder = job_file.parent / f"processes-{config.fedscale.job_name}"
     folder.mkdir()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the fork server, before it imports torch
-    return Job(config, kill or {}, folder, lost).run(timeout_s, meddle)
+    return Job(config, kill or {}, folder, lost, disturb).run(timeout_s, meddle)
