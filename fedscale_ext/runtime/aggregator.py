@@ -187,6 +187,11 @@ class MultiModelAggregator(Coordinator):
                 f"num_participants {args.num_participants} is above the {int(self.eligible.sum())} clients that may "
                 "train; lower it, or lower filter_less"
             )
+        if (job.min_updates or 1) > args.num_participants:
+            raise UserError(
+                f"min_updates {job.min_updates} is above num_participants {args.num_participants}, the most updates of a "
+                "round; lower it"
+            )
         self.init_state(self.population, self.task)
 
     def _run_round(self, number: int) -> str | None:

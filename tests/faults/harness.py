@@ -17,6 +17,7 @@ from job_results import result
 
 from fedscale_ext.cli import preparation
 from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.metrics.records import read_records
 
 from .process import events, main
 from .proxy import Proxy
@@ -34,6 +35,7 @@ class Result:
     rounds: list[dict[str, Any]]
     models: dict[str, Any]
     log_dir: Path
+    folder: Path  # of the processes' output
     deaths: Counter[str] = field(default_factory=Counter)  # by process: ended by SIGKILL and started again
     disturbed: Counter[str] = field(default_factory=Counter)  # by the proxy, by kind
     events: list[dict[str, Any]] = field(default_factory=list)  # of the aggregator, in all its lives
@@ -42,6 +44,12 @@ class Result:
     def compared(self) -> dict[str, Any]:
         """What must be equal, for job_results.assert_equal."""
         return {"rounds": self.rounds, "models": self.models}
+
+    @property
+    def faults(self) -> Counter[str]:
+        """What the rounds' lines tell of it."""
+        records = read_records(self.log_dir / "metrics.jsonl")
+        return sum((Counter(record.faults) for record in records), Counter())
 
 
 class Job:
@@ -54,8 +62,9 @@ class Job:
         folder: Path,
         lost: Collection[str],
         disturb: Mapping[str, Any] | None,
+        calls: int | None,
     ) -> None:
-        self.folder, self.lost = folder, lost
+        self.folder, self.lost, self.calls = folder, lost, calls
         self.proxy: Proxy | None = None
         self.kill = {name: list(kills) for name, kills in kill.items()}
         self.deaths: Counter[str] = Counter()
@@ -80,7 +89,7 @@ class Job:
             argv = [*argv, "--resume=True"]
         elif name != AGGREGATOR and self.proxy is not None:
             argv = [*argv, f"--ps_port={self.proxy.port}"]
-        arguments = (name, argv, self._environment, self.kill.get(name, []), self.folder)
+        arguments = (name, argv, self._environment, self.kill.get(name, []), self.folder, self.calls)
         self.processes[name] = _CONTEXT.Process(target=main, args=arguments, name=name, daemon=True)
         self.processes[name].start()
 
@@ -105,6 +114,7 @@ class Job:
         return Result(
             **result(self.log_dir),
             log_dir=self.log_dir,
+            folder=self.folder,
             deaths=self.deaths,
             disturbed=self.proxy.done if self.proxy else Counter(),
             events=events(self.folder, AGGREGATOR),
@@ -142,6 +152,7 @@ def run_job(
     *,
     lost: Collection[str] = (),
     disturb: Mapping[str, Any] | None = None,
+    calls: int | None = None,
     timeout_s: float = 60.0,
     meddle: Callable[[Job], None] | None = None,
 ) -> Result:
@@ -149,12 +160,13 @@ def run_job(
 
     ``kill`` names, per process (``aggregator``, ``executor-1``, …), steps of ``steps.STEPS`` with a round:
     at the first such step in that round or later the process ends itself by SIGKILL, once per entry, and is
-    started again, unless it is one of ``lost``. ``disturb`` puts a proxy.Proxy with these
-    arguments between them. Jobs of one folder need different ``job_name``s.
+    started again, unless it is one of ``lost``. ``disturb`` puts a proxy.Proxy with these arguments between
+    aggregator and executors; ``calls`` is the seed of what calls.py does to each executor's calls. Jobs of one
+    folder need different ``job_name``s.
     """
     settings = {"job_name": "faults", "checkpoint_interval": 1, **overrides}
     config = load_config(job_file, [f"{key}={value}" for key, value in settings.items()])
     folder = job_file.parent / f"processes-{config.fedscale.job_name}"
     folder.mkdir()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the fork server, before it imports torch
-    return Job(config, kill or {}, folder, lost, disturb).run(timeout_s, meddle)
+    return Job(config, kill or {}, folder, lost, disturb, calls).run(timeout_s, meddle)

@@ -16,14 +16,22 @@ import fedscale_ext.runtime.executor  # noqa: E402, F401
 from fedscale_ext import models  # noqa: E402
 from fedscale_ext.runtime import launch, records  # noqa: E402
 
+from .calls import disturb  # noqa: E402
 from .steps import Kill, arm  # noqa: E402
 
 models.cost(models.named_spec("cnn_small", (1, 28, 28), 62))  # imports what counts MACs
 
 
-def main(name: str, argv: list[str], environment: dict[str, str], kills: list[Kill], folder: Path) -> None:
-    """Run as the process ``name`` of a job with command line ``argv``; its output goes to ``folder/name.log``."""
+def main(
+    name: str, argv: list[str], environment: dict[str, str], kills: list[Kill], folder: Path, calls: int | None
+) -> None:
+    """Run as the process ``name`` of a job with command line ``argv``; its output goes to ``folder/name.log``.
+
+    ``calls``: seed of what befalls its calls to the aggregator.
+    """
     os.environ.update(environment)
+    if calls is not None:
+        disturb(f"{calls} {name}", folder / f"{name}.calls")
     log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)

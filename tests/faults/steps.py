@@ -1,7 +1,7 @@
 """Where a process of a job can be made to end itself by SIGKILL: a name for each step of the protocol.
 
-A step stands before or after a call. ``round`` of a kill is the first round in which it strikes; before
-the first unit or round a process is in round 0.
+A step stands before or after a call. ``round`` of a kill is the first round in which it strikes, once; before
+the first unit or round a process is in round 0. ``poison`` strikes each time.
 """
 
 import functools
@@ -23,6 +23,7 @@ STEPS: dict[str, tuple[str, str]] = {
     "training": ("after", "fedscale_ext.runtime.unit_work:UnitWork.train_client"),
     "computed": ("after", "fedscale_ext.runtime.unit_work:UnitWork.train"),
     "uploaded": ("after", "_hand_in"),
+    "poison": ("before", "fedscale_ext.runtime.unit_work:UnitWork.train"),  # if client ``round`` is in the unit
     "evaluation": ("before", "fedscale_ext.runtime.unit_work:UnitWork.test"),
     "evaluated": ("after", "fedscale_ext.runtime.unit_work:UnitWork.test"),
     # the aggregator
@@ -51,7 +52,7 @@ def arm(process: Any, name: str, kills: list[Kill], folder: Path) -> None:
     """Let ``process`` (called ``name``) kill itself at each of ``kills`` that it has not died of before."""
     for number, (step, round) in enumerate(kills):
         marker = folder / f"{name}.{number}.killed"
-        if not marker.exists():
+        if step == "poison" or not marker.exists():
             _wrap(process, step, round, marker)
 
 
@@ -68,7 +69,11 @@ def _wrap(process: Any, step: str, round: int, marker: Path) -> None:
         wanted = _FILES.get(step)
         if wanted is not None and not Path(arguments[1]).name.startswith(wanted):
             return
-        if getattr(process, "round", 0) >= round:
+        if step == "poison":
+            strikes = any(item["client"] == round for item in arguments[1]["items"])
+        else:
+            strikes = getattr(process, "round", 0) >= round
+        if strikes:
             marker.write_text(json.dumps({"step": step, "round": getattr(process, "round", 0)}))
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -43,3 +43,15 @@ def test_executors_find_an_aggregator_that_was_started_again(
     ended = run_job(job_file, job, {"aggregator": [(step, 2)]})
     assert ended.deaths == {"aggregator": 1}
     assert_equal(undisturbed, ended.compared)
+
+
+def test_a_unit_that_kills_whoever_takes_it_is_dropped_and_the_job_goes_on(job_file: Path, job: dict[str, Any]) -> None:
+    poison = {f"executor-{rank}": [("poison", 3)] for rank in (1, 2)}
+    ended = run_job(job_file, {**job, "rounds": 2}, poison)
+    (reason,) = {reason for entry in ended.rounds for reason in entry["failed"]}
+    assert reason == "its work unit failed 2 times: each time the executor ended"
+    for entry in ended.rounds:
+        assert 3 not in entry["participants"]
+        assert 0 < entry["failed"][reason] <= 2  # its unit's clients
+    assert ended.deaths.total() == 4  # two a round
+    assert ended.faults["work units dropped"] == 2

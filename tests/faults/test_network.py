@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from job_results import assert_equal
 
+from .calls import KINDS
 from .harness import run_job
 
 NETWORKS = {
@@ -26,3 +27,15 @@ def test_a_job_through_a_bad_network(
     ended = run_job(job_file, job, disturb={"seed": 7, "kinds": kinds, "chunks": 500})
     assert ended.disturbed == kinds
     assert_equal(undisturbed, ended.compared)
+
+
+def test_a_job_whose_calls_are_repeated_lost_and_late(
+    job_file: Path, job: dict[str, Any], undisturbed: dict[str, Any]
+) -> None:
+    ended = run_job(job_file, job, calls=3)
+    said = [(ended.folder / f"executor-{rank}.calls").read_text().splitlines() for rank in (1, 2)]
+    for kind in KINDS:
+        assert any(line.endswith(kind) for lines in said for line in lines)
+    assert_equal(undisturbed, ended.compared)
+    assert ended.faults["results of finished units dropped"] > 0
+    assert set(ended.faults) <= {"results of finished units dropped", "late results dropped"}

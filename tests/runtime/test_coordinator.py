@@ -9,12 +9,14 @@ import torch
 from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
 
+from fedscale_ext import models
 from fedscale_ext.config import load_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.runtime import wire
 from fedscale_ext.runtime.events import ignore_event
 from fedscale_ext.runtime.launch import prepare_process
+from fedscale_ext.runtime.link import ALIVE
 
 
 class Aborted(Exception):
@@ -138,3 +140,82 @@ def test_the_port_is_on_loopback_and_one_in_use_is_named(service: Any, job_file:
         service.args.ps_port = str(taken.getsockname()[1])
         with pytest.raises(UserError, match="in use"):
             service.init_control_communication()
+
+
+def register(service: Any, *executors: str) -> None:
+    for executor in executors:
+        service.CLIENT_REGISTER(registration(executor), Context())
+
+
+def ping(service: Any, executor: str = "1", session: str | None = None) -> Any:
+    request = job_api_pb2.PingRequest(client_id=session or executor, executor_id=executor)
+    return service.CLIENT_PING(request, Context())
+
+
+def hand_in(service: Any, reply: Any, executor: str = "1", **changes: Any) -> Any:
+    header, _ = wire.unpack(reply.data)
+    result = {name: header[name] for name in ("job", "unit", "attempt")} | changes
+    request = job_api_pb2.CompleteRequest(
+        client_id=executor, executor_id=executor, event=reply.event, data_result=wire.pack(result)
+    )
+    return service.CLIENT_EXECUTE_COMPLETION(request, Context())
+
+
+@pytest.fixture
+def working(service: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """With a model, two units and one executor."""
+    monkeypatch.setattr("fedscale_ext.runtime.coordinator._PING_WAIT_S", 0.0)
+    service.round = 1
+    spec = models.named_spec("cnn_small", (1, 28, 28), 4)
+    service.pool.add("global", spec, models.initial_state(spec, 1))
+    units = [service.make_unit(commons.CLIENT_TRAIN, ["global"]) for _ in range(2)]
+    service.board._ledger.add(units)
+    register(service, "1")
+    return service
+
+
+def test_a_state_is_sent_again_until_a_result_shows_that_it_arrived(working: Any) -> None:
+    lost, again = ping(working), ping(working)
+    assert wire.unpack(lost.data) == wire.unpack(again.data)
+    assert "global" in wire.unpack(again.data)[1]
+    following = hand_in(working, again)
+    header, sections = wire.unpack(following.data)
+    assert header["unit"] == 2 and not sections
+    # sent again, because the reply was lost: counted, and the same answer
+    assert hand_in(working, again).data == following.data
+    assert working.board.faults() == {"results of finished units dropped": 1}
+
+
+def test_a_restarted_executor_gets_the_states_anew(working: Any) -> None:
+    hand_in(working, ping(working))
+    request = registration("1")
+    request.client_id = "2"  # a process that started later
+    working.CLIENT_REGISTER(request, Context())
+    header, sections = wire.unpack(ping(working, session="2").data)
+    assert (header["unit"], header["attempt"], list(sections)) == (2, 2, ["global"])
+    with pytest.raises(Aborted, match="ABORTED: another process has taken over executor 1"):
+        ping(working)
+
+
+def test_a_result_for_an_earlier_start_of_the_job_is_dropped(working: Any) -> None:
+    reply = ping(working)
+    hand_in(working, reply, job="an earlier one")
+    assert working.board.faults() == {"results of an earlier start dropped": 1}
+    hand_in(working, reply)
+    assert working.board.faults() == {}
+
+
+def test_a_unit_that_its_executor_could_not_do_fails(working: Any) -> None:
+    reply = ping(working)
+    again = hand_in(working, reply, failed="ValueError: x")
+    header, sections = wire.unpack(again.data)
+    assert (header["unit"], header["attempt"], list(sections)) == (1, 2, ["global"])  # did its state arrive? who knows
+
+
+def test_an_executor_that_nobody_knows_is_asked_to_register(service: Any) -> None:
+    with pytest.raises(Aborted, match="FAILED_PRECONDITION: register first"):
+        ping(service)
+    with pytest.raises(Aborted, match="FAILED_PRECONDITION: register first"):
+        service.CLIENT_EXECUTE_COMPLETION(
+            job_api_pb2.CompleteRequest(client_id="1", executor_id="1", event=ALIVE), Context()
+        )
