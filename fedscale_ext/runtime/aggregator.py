@@ -189,8 +189,8 @@ class MultiModelAggregator(Coordinator):
             )
         if (job.min_updates or 1) > args.num_participants:
             raise UserError(
-                f"min_updates {job.min_updates} is above num_participants {args.num_participants}, the most updates of a "
-                "round; lower it"
+                f"min_updates {job.min_updates} is above num_participants {args.num_participants}, the most updates "
+                "of a round; lower it"
             )
         self.init_state(self.population, self.task)
 
