@@ -45,7 +45,7 @@ class Killer:
         """Kill or let live; called all the time."""
         lines = job.log_dir / "metrics.jsonl"
         rounds = lines.read_bytes().count(b"\n") if lines.exists() else 0
-        due = min(self.kills, self.kills * (rounds + 1) / self.rounds)
+        due = min(self.kills, self.kills * (rounds + 1) / (0.8 * self.rounds))  # done before the last rounds
         now = time.monotonic()
         if self.done.total() >= due or now < self._next:
             return
@@ -87,7 +87,7 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = {
         "model": "cnn_small", "num_participants": 7, "rounds": arguments.rounds, "local_steps": arguments.steps,
-        "eval_interval": 2, "lease_s": 10, "unit_tries": 1000,  # units are not to blame here
+        "eval_interval": 2, "lease_s": 10, "register_timeout_s": 20, "unit_tries": 1000,  # units are not to blame here
     }  # fmt: skip
     seconds, ended = [], []
     killer = Killer(arguments.kills, arguments.rounds, arguments.seed)

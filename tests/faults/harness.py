@@ -38,18 +38,13 @@ class Result:
     folder: Path  # of the processes' output
     deaths: Counter[str] = field(default_factory=Counter)  # by process: ended by SIGKILL and started again
     disturbed: Counter[str] = field(default_factory=Counter)  # by the proxy, by kind
+    faults: Counter[str] = field(default_factory=Counter)  # what the rounds' lines tell of it
     events: list[dict[str, Any]] = field(default_factory=list)  # of the aggregator, in all its lives
 
     @property
     def compared(self) -> dict[str, Any]:
         """What must be equal, for job_results.assert_equal."""
         return {"rounds": self.rounds, "models": self.models}
-
-    @property
-    def faults(self) -> Counter[str]:
-        """What the rounds' lines tell of it."""
-        records = read_records(self.log_dir / "metrics.jsonl")
-        return sum((Counter(record.faults) for record in records), Counter())
 
 
 class Job:
@@ -111,12 +106,14 @@ class Job:
         left = [f"{name}: {kills[n]}" for name, kills in self.kill.items() for n in range(len(kills))
                 if not (self.folder / f"{name}.{n}.killed").exists()]  # fmt: skip
         assert not left, f"no process came to {left}"
+        records = read_records(self.log_dir / "metrics.jsonl")
         return Result(
             **result(self.log_dir),
             log_dir=self.log_dir,
             folder=self.folder,
             deaths=self.deaths,
             disturbed=self.proxy.done if self.proxy else Counter(),
+            faults=sum((Counter(record.faults) for record in records), Counter()),
             events=events(self.folder, AGGREGATOR),
         )
 
@@ -133,15 +130,19 @@ class Job:
                 else:
                     self.start(name)
             else:
-                assert process.exitcode == 0, f"{name} ended with exit code {process.exitcode}: {self.tail(name)}"
+                assert process.exitcode == 0, f"{name} ended with exit code {process.exitcode}: {self.tail(*self.argv)}"
         if meddle is not None:
             meddle(self)
         assert time.monotonic() < deadline, f"the job did not end in time; {self.tail(*self.argv)}"
 
     def tail(self, *names: str) -> str:
-        """The last lines that processes printed."""
+        """The last lines that processes printed, and where those are that still run."""
+        for process in self.processes.values():
+            if process.exitcode is None:
+                os.kill(process.pid, signal.SIGUSR1)
+        time.sleep(0.5)
         logs = [(name, self.folder / f"{name}.log") for name in names]
-        return "\n".join(f"{name}:\n" + "\n".join(path.read_text(errors="replace").splitlines()[-15:])
+        return "\n".join(f"{name}:\n" + "\n".join(path.read_text(errors="replace").splitlines()[-60:])
                          for name, path in logs if path.exists())  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """One process of a job under faults: the entry of a method, armed; started by fork from a server that has
 imported everything, so that a restart takes milliseconds."""
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ def main(
     log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR1)  # where it is, for whoever asks why the job does not end
     sys.argv = ["entry", *argv]
 
     def run(role: Any, config: Any) -> None:
