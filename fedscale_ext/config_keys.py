@@ -84,6 +84,24 @@ class JobKeys(BaseModel):
     resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")
     unit_timeout_s: float = Field(600.0, gt=0, description="longest wait for the next finished work unit")
     register_timeout_s: float = Field(120.0, gt=0, description="longest wait for all executors to register")
+    lease_s: float = Field(
+        30.0, ge=0.5, description="an executor that gave no sign of life for so long is lost; its work goes to others"
+    )
+    replacement_s: float = Field(
+        120.0, ge=0, description="longest wait for an executor to come back or be replaced when none is left"
+    )
+    reconnect_s: float = Field(
+        60.0, ge=0, description="longest that an executor tries to reach an aggregator that does not answer"
+    )
+    unit_tries: int = Field(
+        2, ge=1, description="a work unit that failed so often, or whose executor died, is dropped; its clients failed"
+    )
+    min_updates: int | None = Field(
+        None,
+        ge=1,
+        description="updates with which a round may close when executors fail; fewer end the job. Default: the round "
+        "waits for every planned update, and one that succeeded is enough",
+    )
     max_message_mb: int = Field(256, ge=1, le=2047, description="largest message, in either direction")
     token_file: str | None = Field(
         None,

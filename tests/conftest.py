@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from tiny_job import tiny_data, write_job_file
 
 torch.set_num_threads(1)
 
@@ -23,50 +23,16 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def tiny_femnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Seven generated clients in FEMNIST's layout; client 6 has 3 training samples, client 7 has one sample."""
-    from fedscale_ext.data.importers import import_npz
-
-    folder = tmp_path_factory.mktemp("data")
-    rng = np.random.default_rng(5)
-    sizes = [30, 25, 20, 15, 35, 4, 1]
-    client = np.repeat(np.arange(len(sizes)), sizes)
-    label = rng.integers(0, 4, len(client))
-    prototypes = rng.integers(0, 2, (4, 7, 7)).repeat(4, axis=1).repeat(4, axis=2) * 200
-    noise = rng.integers(0, 50, (len(client), 28, 28))
-    arrays = {"x": (prototypes[label] + noise).astype(np.uint8), "y": label, "client": client}
-    np.savez(folder / "tiny.npz", **arrays)
-    import_npz(folder / "tiny.npz", folder / "tiny", "femnist", name="tiny generated")
-    return folder / "tiny"
+    return tiny_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
 def job_file(tiny_femnist: Path, tmp_path: Path) -> Path:
     """A configuration of a few seconds on the tiny data; tests override its keys."""
-    path = tmp_path / "job.yml"
-    path.write_text(
-        f"""
-ps_ip: 127.0.0.1
-worker_ips:
-  - localhost:[2]
-job_conf:
-  - job_name: tiny
-  - log_path: {tmp_path}
-  - time_stamp: logs
-  - method: fedavg
-  - data_set: femnist
-  - data_dir: {tiny_femnist}
-  - model: nasbench201_base
-  - rounds: 2
-  - num_participants: 4
-  - local_steps: 2
-  - batch_size: 5
-  - eval_interval: 2
-  - filter_less: 0
-  - overcommitment: 1.0
-  - unit_size: 2
-  - cohort_size: 1
-  - use_cuda: False
-  - ps_port: 0
-""",
-        encoding="utf-8",
-    )
-    return path
+    return write_job_file(tiny_femnist, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def session_job_file(tiny_femnist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in a folder that lasts for the session."""
+    return write_job_file(tiny_femnist, tmp_path_factory.mktemp("session"))

@@ -18,7 +18,8 @@ from fedscale.cloud import commons  # noqa: E402
 from fedscale_ext.config import JobConfig, make_config  # noqa: E402
 from fedscale_ext.data.importers import import_npz  # noqa: E402
 from fedscale_ext.runtime import calibration, in_process, wire  # noqa: E402
-from fedscale_ext.runtime.board import Unit  # noqa: E402
+from fedscale_ext.runtime.ledger import Unit  # noqa: E402
+from fedscale_ext.runtime.link import ALIVE  # noqa: E402
 
 SIZES = (30, 25, 20, 15, 35, 4, 1)  # samples of the clients
 
@@ -89,17 +90,22 @@ def _timeless(result: bytes) -> bytes:
     return wire.pack(header, {name: bytes(part) for name, part in sections.items()})
 
 
+# of the job that was recorded: an aggregator takes results of its own start only
+INCARNATION = "recorded"
+_INCARNATION = mock.patch("fedscale_ext.runtime.coordinator.secrets.token_hex", lambda _: INCARNATION)
+
+
 def record(folder: Path) -> Corpus:
     """Run the job and keep what it said; ``folder`` gets the data and the job's files."""
     tiny_data(folder)
     heard: list[tuple[str, Any, Any]] = []
     environment = {"XDG_CACHE_HOME": str(folder / "cache")}  # sizes of cohorts are measured, not remembered
     one_by_one = mock.patch.object(calibration, "fastest", lambda seconds: 1)  # whatever was measured
-    with _listening(heard), one_by_one, mock.patch.dict("os.environ", environment):
+    with _listening(heard), one_by_one, _INCARNATION, mock.patch.dict("os.environ", environment):
         in_process.run_in_process(configuration(folder))
     results, replies, units = [], [], {}
     for name, request, reply in heard:
-        if name == "CLIENT_EXECUTE_COMPLETION":
+        if name == "CLIENT_EXECUTE_COMPLETION" and request.event != ALIVE:
             message = _timeless(request.data_result)
             results.append((units[wire.unpack(message)[0]["unit"]], message))
         if reply.data:

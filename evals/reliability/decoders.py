@@ -22,9 +22,9 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.traces import read_availability, read_capacity
 from fedscale_ext.runtime import calibration, wire
-from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.collect import Collector
 from fedscale_ext.runtime.evaluation import COLUMNS, Gathered
+from fedscale_ext.runtime.ledger import Unit
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.registration import read_registration
 from fedscale_ext.runtime.results import check_result

@@ -16,15 +16,17 @@ from typing import Any
 import grpc
 from fedscale.cloud.channels import job_api_pb2
 
-from evals.reliability.corpus import Corpus, configuration
+from evals.reliability.corpus import INCARNATION, Corpus, configuration
 from evals.reliability.decoders import Results
 from evals.reliability.mutate import mutated, rewritten
 from fedscale_ext.config import with_values
 from fedscale_ext.methods.fedavg import FedAvgAggregator
-from fedscale_ext.runtime.board import Board, Unit
+from fedscale_ext.runtime.board import Board
 from fedscale_ext.runtime.connection import Connection
 from fedscale_ext.runtime.events import ignore_event
 from fedscale_ext.runtime.launch import prepare_process
+from fedscale_ext.runtime.leases import Worker
+from fedscale_ext.runtime.ledger import Unit
 from fedscale_ext.runtime.signing import Signer
 from fedscale_ext.token import new_token, read_token
 
@@ -45,18 +47,21 @@ class _Always(Board):
         self.used: Counter[str] = Counter()
         self.close()
 
-    def held(self, executor: str, unit_id: int) -> Unit | None:
-        return self._units.get(unit_id)
+    def held(self, worker: Worker, unit: int) -> Unit | None:
+        return self._units.get(unit)
 
-    def release(self, executor: str) -> None:
+    def renew(self, worker: Worker) -> None:
         pass
 
-    def complete(self, executor: str, unit_id: int, result: Any) -> bool:
-        if unit_id not in self._units or "failed" in result[0]:
-            return False
-        self._results_of.use(self._units[unit_id], *result)
-        self.used[self._units[unit_id].event] += 1
-        return True
+    def fail(self, worker: Worker, unit: int, attempt: int, reason: str) -> str | None:
+        return None
+
+    def complete(self, worker: Worker, unit: int, attempt: int, result: Any) -> str | None:
+        if unit not in self._units:
+            return "unplanned"
+        self._results_of.use(self._units[unit], *result)
+        self.used[self._units[unit].event] += 1
+        return None
 
 
 class Served:
@@ -71,6 +76,7 @@ class Served:
         self._corpus, self._address = corpus, ("127.0.0.1", port)
         self.aggregator = FedAvgAggregator(config, ignore_event)
         self.aggregator.board = self.board = _Always(corpus)
+        self.aggregator.incarnation = INCARNATION
         self.aggregator.init_control_communication()
         self._signer = Signer(read_token(token), "fuzz_server")
         self._other = Signer(bytes(32), "fuzz_server")

@@ -14,13 +14,15 @@ from fedscale_ext.runtime.work import RoundRecord
 
 def record_to_json(record: RoundRecord, evaluation: Mapping[str, Any] | None) -> dict[str, Any]:
     """The record's fields; ``evaluation`` is what :func:`fedscale_ext.metrics.evaluations.write_evaluation` says."""
-    names = [field.name for field in dataclasses.fields(RoundRecord) if field.name != "evaluation"]
+    left_out = {"evaluation"} if record.faults else {"evaluation", "faults"}
+    names = [field.name for field in dataclasses.fields(RoundRecord) if field.name not in left_out]
     return {name: plain(getattr(record, name)) for name in names} | {"evaluation": evaluation}
 
 
 def record_from_json(data: Mapping[str, Any], log_dir: Path) -> RoundRecord:
     """The record of a line of ``log_dir/metrics.jsonl``; floats are exact."""
-    fields = {field.name: data[field.name] for field in dataclasses.fields(RoundRecord)}
+    fields = {field.name: data[field.name] for field in dataclasses.fields(RoundRecord) if field.name != "faults"}
+    fields["faults"] = data.get("faults", {})  # where there were any
     fields["train_loss"] = read_number(fields["train_loss"])
     if fields["evaluation"] is not None:
         fields["evaluation"] = evaluation_from_json(log_dir, fields["evaluation"])

@@ -114,6 +114,7 @@ def summarise(
         "clients": _clients(records, evaluation, int(header["num_clients"])),
         "models": _models(models, lineage or {}, evaluation),
         "refused_messages": refused_messages or {},
+        "faults": dict(sum((Counter(record.faults) for record in records), Counter())),
         "cohort_sizes": {key: size for record in records for key, size in record.cohort_sizes.items()},
     }
     return plain(summary)

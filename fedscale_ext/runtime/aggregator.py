@@ -214,6 +214,11 @@ class MultiModelAggregator(Coordinator):
             )
         if self._private:
             self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)
+        if (job.min_updates or 1) > args.num_participants:
+            raise UserError(
+                f"min_updates {job.min_updates} is above num_participants {args.num_participants}, the most updates "
+                "of a round; lower it"
+            )
         self.init_state(self.population, self.task)
 
     def _run_round(self, number: int) -> str | None:
@@ -256,6 +261,7 @@ class MultiModelAggregator(Coordinator):
         record.wall_s = time.monotonic() - began
         record.seconds = self.watch.read()
         record.executor_seconds = self.workforce.seconds()
+        record.faults = self.board.faults()
         self.history.append(record)
         with self.watch("record"):
             self.records.round(record, self._internals)
@@ -339,13 +345,15 @@ class MultiModelAggregator(Coordinator):
         )
 
     def _report_dropped(self) -> None:
-        """Nothing is dropped without a word: messages that were refused, results that nobody awaited."""
+        """Nothing is dropped without a word: messages that were refused, results that nobody awaited,
+        executors that were lost."""
+        total = sum((Counter(record.faults) for record in self.history), Counter(self.board.faults()))
         refused = sum(self.refusals.counts().values())
-        if refused or self.board.dropped:
-            self.notice(
-                f"{refused} messages were refused and {self.board.dropped} results dropped; "
-                "the aggregator's log says why"
-            )
+        if refused:
+            total["messages refused"] += refused
+        if total:
+            what = ", ".join(f"{count} {fault}" for fault, count in sorted(total.items()))
+            self.notice(f"met and mended on the way: {what}; the aggregator's log says more")
 
     def _ready(self) -> dict[str, Any]:
         kind = "generated" if self.data_info["generated"] else "real"

@@ -29,6 +29,7 @@ class Connection(ClientConnections):
             *endpoint.limits(self._config),
             ("grpc.initial_reconnect_backoff_ms", first),
             ("grpc.max_reconnect_backoff_ms", longest),
+            ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
         ]
         address = endpoint.address(self._config)
         if self._credentials is None:
@@ -37,3 +38,9 @@ class Connection(ClientConnections):
             self.channel = grpc.secure_channel(address, self._credentials, options)
         rank, most_mb = self._config.fedscale.this_rank, self._config.job.max_message_mb
         self.stub = job_api_pb2_grpc.JobServiceStub(SignedChannel(self.channel, self._signer, rank, most_mb))
+
+    def reconnect(self) -> None:
+        """Leave a connection that has gone silent: calls on it end as cancelled, later ones take a new one."""
+        silent = self.channel
+        self.connect_to_server()
+        silent.close()

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,19 +16,41 @@ from fedscale.cloud.channels import job_api_pb2, job_api_pb2_grpc
 from overrides import overrides
 
 from fedscale_ext.config import JobConfig
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, one_line
 from fedscale_ext.runtime import endpoint, events, wire
-from fedscale_ext.runtime.board import Board, BoardTimeout, Unit
+from fedscale_ext.runtime.board import Board, BoardTimeout
+from fedscale_ext.runtime.leases import Displaced, Leases, Taken, Unknown, Worker
+from fedscale_ext.runtime.ledger import Handout, Ledger, Unit
+from fedscale_ext.runtime.link import ALIVE
 from fedscale_ext.runtime.no_pickle import NoPickle
 from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.refusals import Refusals
 from fedscale_ext.runtime.registration import ExecutorInfo, read_registration
-from fedscale_ext.runtime.results import check_result, failed_result
+from fedscale_ext.runtime.results import check_result
 from fedscale_ext.runtime.signed_grpc import SignatureCheck
 from fedscale_ext.runtime.signing import Gate
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
+_ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open
 _FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
+_ADVICE = "the executors' log says why; raise unit_timeout_s if they are only slow"
+
+
+class _Sent:
+    """The states that a process surely has: those of units that it has done. A reply may have been lost."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.offered: dict[str, int] = {}  # with the unit that it holds: model key -> version
+        self._versions: dict[str, int] = {}
+
+    def holds(self, worker: Worker, key: str, version: int) -> bool:
+        return worker == self.worker and self._versions.get(key) == version
+
+    def confirm(self, worker: Worker) -> None:
+        if worker == self.worker:
+            self._versions.update(self.offered)
 
 
 class Coordinator(NoPickle, Aggregator):
@@ -44,14 +67,17 @@ class Coordinator(NoPickle, Aggregator):
         self.config = config
         self.emit = emit
         self.pool = ModelPool()
-        self.board = Board()
+        job = config.job
+        self.board = Board(Leases(job.lease_s), Ledger(job.unit_tries), job.replacement_s)
+        #: names this start of the job: what was computed for an earlier one does not count
+        self.incarnation = secrets.token_hex(8)
         self.infos: dict[str, ExecutorInfo] = {}
-        self._sent: dict[str, dict[str, int]] = {}
+        self._agreed: ExecutorInfo | None = None
+        self._sent: dict[str, _Sent] = {}
         self._farewells: set[str] = set()
         self._changed = threading.Condition()
         self._unit_ids = itertools.count(1)
         self.refusals = Refusals()
-        self._spoilt: set[int] = set()  # units that came back in a form that cannot be read
         self.farewell_s = _FAREWELL_S
 
     @overrides
@@ -65,7 +91,8 @@ class Coordinator(NoPickle, Aggregator):
         endpoint.check_reach(self.config)
         gate = Gate(endpoint.signer(self.config), range(1, len(self.executors) + 1), self.config.job.message_window_s)
         self.grpc_server = grpc.server(
-            futures.ThreadPoolExecutor(max_workers=2 * len(self.executors) + 2),
+            # each waits in a ping and in a call that shows life; calls of broken connections end at once
+            futures.ThreadPoolExecutor(max_workers=4 * len(self.executors) + 4),
             interceptors=[SignatureCheck(gate, self.refusals)],
             options=[*endpoint.limits(self.config), ("grpc.so_reuseport", 0)],
         )
@@ -93,6 +120,7 @@ class Coordinator(NoPickle, Aggregator):
         for info in infos[1:]:
             if info.digest != infos[0].digest:
                 raise UserError("the executors read different data: make data_dir hold the same files for all of them")
+        self._agreed = infos[0]
         return infos[0]
 
     def give_up(self) -> None:
@@ -101,17 +129,19 @@ class Coordinator(NoPickle, Aggregator):
         with self._changed:
             self._changed.notify_all()
 
-    def run_units(self, units: Sequence[Unit]) -> Iterator[Any]:
-        """Have the executors do the units; their (header, sections) in the units' order, as they come."""
+    def run_units(self, units: Sequence[Unit], *, lenient: bool = False) -> Iterator[Any]:
+        """Have the executors do the units; their (header, sections) in the units' order, as they come, and a
+        ledger.Dropped for one that was given up (``lenient``: also where none comes any more)."""
         try:
-            yield from self.board.run(units, self.config.job.unit_timeout_s)
+            yield from self.board.run(units, self.config.job.unit_timeout_s, lenient=lenient)
         except BoardTimeout as error:
-            raise UserError(f"round {self.round}: {error}; raise unit_timeout_s if executors are only slow") from None
+            raise UserError(f"round {self.round}: {error}; {_ADVICE}") from None
 
     def make_unit(self, event: str, models: Sequence[str], **header: Any) -> Unit:
         """A work unit of this round that needs the states of ``models``."""
         number = next(self._unit_ids)
-        return Unit(number, event, {"unit": number, "round": self.round, "attempt": 1, **header}, tuple(models))
+        own = {"job": self.incarnation, "unit": number, "round": self.round}
+        return Unit(number, event, {**own, **header}, tuple(models))
 
     @overrides
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:
@@ -122,69 +152,106 @@ class Coordinator(NoPickle, Aggregator):
             return self._reject(context, "not a registration", str(error))
         if request.executor_id not in {str(rank) for rank in range(1, len(self.executors) + 1)}:
             return self._reject(context, "unknown executor")
+        if self._agreed is not None and info.digest != self._agreed.digest:
+            return self._reject(context, "other data", "make data_dir hold the same files")
+        worker = Worker(request.executor_id, request.client_id)
+        try:
+            self.board.register(worker)
+        except Taken as error:
+            return self._reject(context, "executor number taken", str(error))
         with self._changed:
-            self._sent[request.executor_id] = {}
-            self.infos[request.executor_id] = info
+            if worker.executor not in self._sent or self._sent[worker.executor].worker != worker:
+                self._sent[worker.executor] = _Sent(worker)
+            self.infos[worker.executor] = info
             self._changed.notify_all()
-        self.board.release(request.executor_id)
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
 
     @overrides
     def CLIENT_PING(self, request: Any, context: Any) -> Any:
         """The next unit for an executor, with the states that it has not seen yet."""
-        executor = request.executor_id
-        if executor not in self._sent:
-            return self._reject(context, "register before asking for work")
-        unit = self.board.take(executor, _PING_WAIT_S)
-        if unit is not None:
-            return job_api_pb2.ServerResponse(event=unit.event, data=self._encode(executor, unit))
+        worker = Worker(request.executor_id, request.client_id)
+        context.add_callback(self.board.wake)
+        try:
+            handout = self.board.take(worker, _PING_WAIT_S, context.is_active)
+        except Unknown as error:
+            return self._send_away(context, error)
+        if handout is not None:
+            return job_api_pb2.ServerResponse(event=handout.unit.event, data=self._encode(worker, handout))
         if not self.board.closed:
             return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
         with self._changed:
-            self._farewells.add(executor)
+            self._farewells.add(worker.executor)
             self._changed.notify_all()
         return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
 
     @overrides
     def CLIENT_EXECUTE_COMPLETION(self, request: Any, context: Any) -> Any:
-        """File a unit's result; the reply carries the executor's next unit."""
+        """File a unit's result; the reply carries the executor's next unit. With event ALIVE: a sign of life."""
+        worker = Worker(request.executor_id, request.client_id)
+        if request.event == ALIVE:
+            return self._see_alive(worker, context)
         try:
+            self.board.renew(worker)
             header, sections = wire.unpack(request.data_result)
-            if type(header.get("unit")) is not int:
+            job, unit, attempt = (header.get(name) for name in ("job", "unit", "attempt"))
+            if type(job) is not str or type(unit) is not int or type(attempt) is not int:
                 raise wire.WireError("it names no unit")
+        except Unknown as error:
+            return self._send_away(context, error)
         except wire.WireError as error:
             return self._reject(context, "not a result", str(error))
-        self._file(request.executor_id, header, sections)
+        fault = self._file(worker, job, unit, attempt, header, sections)
+        if fault is not None:
+            logging.warning(f"executor {worker.executor}, unit {unit}: {fault}")
         return self.CLIENT_PING(request, context)
 
-    def _file(self, executor: str, header: dict[str, Any], sections: dict[str, wire.Section]) -> None:
-        """Put a result on the board. One that cannot be read fails its unit; a test or measurement is tried again."""
-        number = header["unit"]
-        unit = self.board.held(executor, number)
-        if unit is not None:
+    def _file(self, worker: Worker, job: str, unit: int, attempt: int, header: Any, sections: Any) -> str | None:
+        """Put a result on the board; why it was dropped and counted instead, else None. One that cannot be read counts
+        as a failure of its executor: the unit is tried again."""
+        if job != self.incarnation:
+            self.board.count(stale := "results of an earlier start dropped")
+            return stale
+        held = self.board.held(worker, unit)
+        failed = one_line(str(header["failed"]), LONGEST) if "failed" in header else None
+        if failed is None and held is not None:
             try:
-                check_result(unit, header, sections, self.infos[executor].test_sizes)
+                check_result(held, header, sections, self.infos[worker.executor].test_sizes)
             except wire.WireError as error:
                 self.refusals.note("not the result of its unit", str(error))
-                if unit.event != commons.CLIENT_TRAIN and number not in self._spoilt:
-                    self._spoilt.add(number)
-                    self.board.release(executor)
-                    return
-                header, sections = failed_result(unit, f"its executor's result was refused: {error}"), {}
-        if not self.board.complete(executor, number, (header, sections)):
-            logging.warning(f"dropped a result of executor {executor} for unit {number}: not awaited")
+                failed = f"its executor's result was refused: {error}"
+        if failed is not None:
+            logging.warning(f"executor {worker.executor} could not do unit {unit}: {failed}")
+            return self.board.fail(worker, unit, attempt, failed)
+        fault = self.board.complete(worker, unit, attempt, (header, sections))
+        if fault is None:
+            self._sent[worker.executor].confirm(worker)
+        return fault
 
-    def _encode(self, executor: str, unit: Unit) -> bytes:
-        sent = self._sent[executor]
+    def _see_alive(self, worker: Worker, context: Any) -> Any:
+        """Answered late on purpose: when this call ends before that, so has the executor's connection."""
+        context.add_callback(self.board.wake)
+        try:
+            self.board.stay(worker, _ALIVE_SHARE * self.config.job.lease_s, context.is_active)
+        except Unknown as error:
+            return self._send_away(context, error)
+        return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN if self.board.closed else commons.DUMMY_EVENT)
+
+    def _encode(self, worker: Worker, handout: Handout) -> bytes:
+        sent, unit = self._sent[worker.executor], handout.unit
         models = {}
         sections = {}
         for key in unit.models:
             model = self.pool[key]
             models[key] = {"version": model.version, "spec": model.spec.to_json()}
-            if sent.get(key) != model.version:
+            if not sent.holds(worker, key, model.version):
                 sections[key] = self.pool.encoded(key)
-                sent[key] = model.version
-        return wire.pack({**unit.header, "models": models}, sections)
+        sent.offered = {key: self.pool[key].version for key in unit.models}
+        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models}, sections)
+
+    def _send_away(self, context: Any, error: Unknown) -> None:
+        """The caller must register first, or end because another process has its number."""
+        code = grpc.StatusCode.ABORTED if isinstance(error, Displaced) else grpc.StatusCode.FAILED_PRECONDITION
+        context.abort(code, str(error))
 
     def _reject(self, context: Any, reason: str, detail: str = "") -> Any:
         self.refusals.note(reason, detail)
@@ -195,7 +262,7 @@ class Coordinator(NoPickle, Aggregator):
         """Let the executors go and close the port; waits for them, but not for ever."""
         self.board.close()
         with self._changed:
-            self._changed.wait_for(lambda: self._farewells >= set(self.infos), self.farewell_s)
+            self._changed.wait_for(lambda: self._farewells >= self.board.here, self.farewell_s)
         if self.grpc_server is not None:
             self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
         self.log_writer.close()

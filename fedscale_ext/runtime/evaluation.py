@@ -75,6 +75,8 @@ class Gathered:
         self._place = {key: place for place, key in enumerate(keys)}
         self._columns = np.zeros((task.num_clients, len(COLUMNS)))
         self._named = {key: np.zeros(len(COLUMNS)) for key in plan.named.values()}
+        self._count = task.test_sizes.copy()
+        self._named_count = dict.fromkeys(self._named, int(task.test_sizes.sum()))
 
     def add(self, key: str, clients: Sequence[int], figures: np.ndarray) -> None:
         """Take in the figures [clients, 3] of a model on the test samples of these clients."""
@@ -84,11 +86,18 @@ class Gathered:
         if key in self._named:
             self._named[key] += figures.sum(axis=0)
 
+    def miss(self, key: str, clients: Sequence[int]) -> None:
+        """These clients could not be tested on a model: they count as clients without test samples."""
+        rows = np.asarray(clients) - 1
+        if key in self._named:
+            self._named_count[key] -= int(self._task.test_sizes[rows].sum())
+        self._count[rows[self._served[rows] == self._place.get(key, -1)]] = 0
+
     def evaluation(self, round: int) -> Evaluation:
         """The evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
-        total = max(1, int(self._task.test_sizes.sum()))
-        sums = {title: self._named[key] for title, key in self._plan.named.items()}
-        named = {title: (float(correct) / total, float(loss) / total) for title, (correct, _, loss) in sums.items()}
+        named = {}
+        for title, key in self._plan.named.items():
+            correct, _, loss = self._named[key] / max(1, self._named_count[key])
+            named[title] = float(correct), float(loss)
         correct, top5, loss = self._columns.T
-        serve, count = tuple(self._plan.serve), self._task.test_sizes.copy()
-        return Evaluation(round, serve, correct, top5, loss, count, named)
+        return Evaluation(round, tuple(self._plan.serve), correct, top5, loss, self._count, named)

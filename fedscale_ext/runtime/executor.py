@@ -1,18 +1,16 @@
 """The executor: keeps data and models resident, trains and tests the units that it is handed."""
 
+import logging
 import platform
-import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import fedscale.cloud.logger.executor_logging as executor_logging
-import grpc
 import numpy as np
 import torch
 from fedscale.cloud import commons
-from fedscale.cloud.channels import job_api_pb2
 from fedscale.cloud.execution.executor import Executor
 from overrides import overrides
 
@@ -20,6 +18,7 @@ from fedscale_ext.config import JobConfig
 from fedscale_ext.data import store
 from fedscale_ext.runtime import calibration, wire
 from fedscale_ext.runtime.connection import Connection
+from fedscale_ext.runtime.link import Link
 from fedscale_ext.runtime.no_pickle import NoPickle
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
@@ -28,8 +27,7 @@ from fedscale_ext.runtime.workbench import Workbench
 
 Do = Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, bytes]]]  # a unit -> its result, with sections
 
-_REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
-_CONNECT_PAUSE_S = 0.2  # between two attempts to reach an aggregator that is still starting
+_UNUSABLE = "unusable"  # why the states that came with a unit cannot be used
 
 
 class MultiModelExecutor(NoPickle, Executor):
@@ -104,33 +102,14 @@ class MultiModelExecutor(NoPickle, Executor):
     @overrides
     def client_register(self) -> None:
         """Register, trying again while the aggregator is not up yet, at most ``register_timeout_s``."""
-        deadline = time.monotonic() + self.config.job.register_timeout_s
-        request = job_api_pb2.RegisterRequest(
-            client_id=self.executor_id,
-            executor_id=self.executor_id,
-            executor_info=self.report_executor_info_handler(),
-        )
-        while True:
-            try:
-                self.aggregator_communicator.stub.CLIENT_REGISTER(request, wait_for_ready=True, timeout=10.0)
-                return
-            except grpc.RpcError as error:
-                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    raise ConnectionError(f"the aggregator refused this executor: {error.details()}") from None
-                if time.monotonic() > deadline:
-                    raise ConnectionError(
-                        f"no aggregator at {self.args.ps_ip}:{self.args.ps_port} within "
-                        f"{self.config.job.register_timeout_s:g} s"
-                    ) from None
-                time.sleep(_CONNECT_PAUSE_S)
+        self.link = Link(self.aggregator_communicator, self.config, self.report_executor_info_handler())
+        self.link.open()
 
     @overrides
     def client_ping(self) -> Any:
         """Ask for work; the aggregator answers when it has some or after a bounded wait."""
         with self.watch("waiting"):
-            return self.aggregator_communicator.stub.CLIENT_PING(
-                job_api_pb2.PingRequest(client_id=self.executor_id, executor_id=self.executor_id), timeout=_REPLY_S
-            )
+            return self.link.ping()
 
     @overrides
     def event_monitor(self) -> None:
@@ -138,8 +117,8 @@ class MultiModelExecutor(NoPickle, Executor):
         self.client_register()
         try:
             self._work()
-        except grpc.RpcError as error:
-            raise ConnectionError(f"the aggregator does not answer any more: {error.details()}") from None
+        finally:
+            self.link.close()
 
     def _work(self) -> None:
         kinds: dict[str, tuple[str, Do]] = {
@@ -165,26 +144,30 @@ class MultiModelExecutor(NoPickle, Executor):
             return event, {}
         with self.watch("wire"):
             header, sections = wire.unpack(message)
-            self.bench.keep(header, sections)
+            try:
+                self.bench.keep(header, sections)
+            except Exception as error:
+                header[_UNUSABLE] = error
         return event, header
 
     def _hand_in(self, event: str, do: Do, header: dict[str, Any]) -> Any:
         """Do a unit and hand in its result; the reply brings the next one."""
         self.round = header["round"]
-        request = job_api_pb2.CompleteRequest(
-            client_id=self.executor_id,
-            executor_id=self.executor_id,
-            event=event,
-            status=True,
-            data_result=self._result(header, do),
-        )
+        result = self._result(header, do)
         with self.watch("waiting"):
-            return self.aggregator_communicator.stub.CLIENT_EXECUTE_COMPLETION(request, timeout=_REPLY_S)
+            return self.link.complete(event, result)
 
     def _result(self, header: dict[str, Any], do: Do) -> bytes:
-        result, parts = do(header)
+        result: dict[str, Any]
+        try:
+            if _UNUSABLE in header:
+                raise header[_UNUSABLE]
+            result, parts = do(header)
+        except Exception as error:  # the unit fails, not this process: another executor tries
+            logging.exception(f"unit {header['unit']} failed")
+            result, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
         with self.watch("wire"):
-            own = {name: header[name] for name in ("unit", "round", "attempt")}
+            own = {name: header[name] for name in ("job", "unit", "round", "attempt")}
             return wire.pack({**own, **result, "seconds": self.watch.read()}, parts)
 
     @overrides

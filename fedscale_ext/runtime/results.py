@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from fedscale.cloud import commons
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import calibration, wire
-from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.collect import SUM
 from fedscale_ext.runtime.evaluation import COLUMNS
+from fedscale_ext.runtime.ledger import Unit
 from fedscale_ext.runtime.wire import Section, WireError
 
 _MOST_TEXT = 2000  # of a client's reason to fail
@@ -37,21 +36,6 @@ def check_result(
         _check_figures(sections, test_sizes[np.asarray(unit.header["clients"]) - 1])
     elif unit.event == calibration.EVENT:
         _check_calibration(header.get("seconds_by_size"), unit.header["sizes"])
-
-
-def failed_result(unit: Unit, reason: str) -> dict[str, Any]:
-    """The header of a result in which each client of a training unit failed; of another unit, one that says why
-    there is none (:func:`usable`)."""
-    if unit.event == commons.CLIENT_TRAIN:
-        return {"results": [{"client": item["client"], "failed": reason} for item in unit.header["items"]]}
-    return {"failed": reason}
-
-
-def usable(result: tuple[dict[str, Any], dict[str, Section]]) -> tuple[dict[str, Any], dict[str, Section]]:
-    """The result of a unit that a job cannot do without; UserError where none came."""
-    if "failed" in result[0]:
-        raise UserError(f"a model was neither tested nor measured: {result[0]['failed']}; see the executors' log")
-    return result
 
 
 def _check_training(unit: Unit, header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:

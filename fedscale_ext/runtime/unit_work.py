@@ -12,7 +12,7 @@ import torch
 
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import one_line
-from fedscale_ext.runtime import calibration, wire
+from fedscale_ext.runtime import calibration, faults, wire
 from fedscale_ext.runtime.checks import Rejected, check_figures
 from fedscale_ext.runtime.collect import SUM
 from fedscale_ext.runtime.device_data import DeviceData
@@ -112,23 +112,28 @@ class UnitWork:
             if len(part) > 1 and size > 1:
                 with self.watch("training"):
                     cohort = self.bench.cohort(model, len(part), factored=factored)
-            if cohort is None or not cohort.takes([self._batch(conf) for conf in part]):
+            together = None
+            if cohort is not None and cohort.takes([self._batch(conf) for conf in part]):
+                together = self._together(trainer, cohort, part)
+            if together is not None:
+                yield together
+            else:
                 for conf in part:
                     yield self._alone(model, conf)
-            else:
-                yield self._together(trainer, cohort, part)
 
     def _batch(self, conf: Namespace) -> int:
         return min(conf.batch_size, int(self.data.train_sizes[conf.client_id - 1]))
 
-    def _together(self, trainer: MultiModelClient, cohort: Cohort, confs: Sequence[Namespace]) -> Trained:
-        data = [self._samples(conf.client_id) for conf in confs]
-        results: Sequence[dict[str, Any] | Exception]
+    def _together(self, trainer: MultiModelClient, cohort: Cohort, confs: Sequence[Namespace]) -> Trained | None:
+        """None where one of them raised: trained one by one, only the clients that are to blame fail."""
         try:
+            data = [self._samples(conf.client_id) for conf in confs]
             with self.watch("training"):
                 results = trainer.train_cohort(data, cohort, confs)
         except Exception as error:
-            results = [error] * len(confs)
+            self._judge(error)
+            logging.warning("a cohort failed, its clients train one by one", exc_info=error)
+            return None
         return results, cohort.trained([conf.local_steps for conf in confs])
 
     def _alone(self, model: str, conf: Namespace) -> Trained:
@@ -137,8 +142,19 @@ class UnitWork:
             result = self._handler(conf.client_id, conf, model)
             state = result["update_weight"]
         except Exception as error:
+            self._judge(error)
             result, state = error, self.bench.state(model)
         return [result], {name: tensor[None] for name, tensor in state.items()}
+
+    def _judge(self, error: Exception) -> None:
+        """Return only if an error comes from the client's work itself, so that it would come on any executor.
+
+        An error of this machine (no memory, no file) fails the unit, which another executor then does: what
+        a unit yields must not depend on who does it. A GPU that does not work any more ends this process.
+        """
+        if faults.of_machine(error):
+            raise error
+        faults.check_device(self.bench.device)
 
     def train_client(self, model: str, client: MultiModelClient, conf: Namespace) -> dict[str, Any]:
         """One client on the resident module of pool key ``model``."""

@@ -139,3 +139,4 @@ class RoundRecord:
     seconds: dict[str, float] = field(default_factory=dict)  # the aggregator's wall time by phase
     executor_seconds: dict[str, float] = field(default_factory=dict)  # summed over executors, by kind of work
     privacy: dict[str, float | None] | None = None  # under differential privacy, what it cost and used so far
+    faults: dict[str, int] = field(default_factory=dict)  # what went wrong and was mended; no result depends on it

@@ -12,12 +12,11 @@ from fedscale.cloud import commons
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import calibration, wire
-from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.calibration import CohortSizes, candidates
 from fedscale_ext.runtime.collect import Collector
 from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test
+from fedscale_ext.runtime.ledger import Dropped, Unit
 from fedscale_ext.runtime.registration import ExecutorInfo
-from fedscale_ext.runtime.results import usable
 from fedscale_ext.runtime.units import SPREAD, plan_units
 from fedscale_ext.runtime.work import Evaluation, State, Update, WorkItem
 
@@ -53,18 +52,25 @@ class Workforce:
         max_norm = self._job.config.job.max_update_norm
         task, longest = self._job.task, self._longest
         collector = Collector(number, items, self._job.pool, task, self._weight, keep, max_norm, longest)
-        results = self._job.run_units(units)
+        quorum = self._job.config.job.min_updates
+        results = self._job.run_units(units, lenient=quorum is not None)
         for unit in planned:
             with self._job.watch("train"):  # the wait for the next unit's result
-                header, sections = next(results)
+                result = next(results)
+            if isinstance(result, Dropped):
+                result = {"results": [{"client": item.client, "failed": result.reason} for item in unit]}, {}
+            header, sections = result
             with self._job.watch("collect"):
                 self._note_seconds(header)
                 collector.take(unit, header, sections)
-            del sections  # views of a message that may be large
+            del sections, result  # views of a message that may be large
         updates, sums = collector.close()
-        if items and not updates:
+        if len(updates) < min(quorum or 1, len(items)):
             first = next(iter(collector.failed))
-            raise UserError(f"round {number}: every client failed, first: {first}; see the executors' log")
+            most = f"{len(updates)} of {len(items)} clients gave an update and min_updates is {quorum}"
+            raise UserError(
+                f"round {number}: {most if updates else 'every client failed'}, first: {first}; see the executors' log"
+            )
         with self._job.watch("collect"):
             privacy = self._job.privacy
             if privacy is None:
@@ -126,7 +132,10 @@ class Workforce:
             )
             for key, sizes in new.items()
         ]
-        for key, (header, _) in zip(new, map(usable, self._job.run_units(units)), strict=True):
+        for key, result in zip(new, self._job.run_units(units), strict=True):
+            if isinstance(result, Dropped):
+                raise UserError(f"cohort_size auto: {result.reason}; set cohort_size to a number")
+            header, _ = result
             size = self.cohort_sizes.choose(self._job.pool[key].spec, dict(header["seconds_by_size"]))
             logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
         return {key: self.cohort_sizes.size(self._job.pool[key].spec) or 1 for key in keys}
@@ -142,7 +151,12 @@ class Workforce:
         pieces = pairs_to_test(plan, self._job.task)
         units = [self._job.make_unit(commons.MODEL_TEST, [key], model=key, clients=clients) for key, clients in pieces]
         gathered = Gathered(plan, self._job.task)
-        for (key, clients), (header, sections) in zip(pieces, map(usable, self._job.run_units(units)), strict=True):
+        for (key, clients), result in zip(pieces, self._job.run_units(units), strict=True):
+            if isinstance(result, Dropped):
+                self._job.notice(f"round {number}: {len(clients)} clients are not tested on {key}: {result.reason}")
+                gathered.miss(key, clients)
+                continue
+            header, sections = result
             self._note_seconds(header)
             columns = wire.columns(sections["figures"], COLUMNS, torch.float64)
             gathered.add(key, clients, np.stack(columns, axis=1))

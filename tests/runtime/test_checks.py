@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from fedscale_ext import models
 from fedscale_ext.runtime import calibration, wire
-from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.checks import (
     Rejected,
     check_figures,
@@ -22,6 +21,7 @@ from fedscale_ext.runtime.checks import (
     fault_in_state,
 )
 from fedscale_ext.runtime.collect import SUM, Collector
+from fedscale_ext.runtime.ledger import Unit
 from fedscale_ext.runtime.norms import TOO_FAR
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.reduction import UnitSum

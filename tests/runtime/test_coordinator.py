@@ -12,14 +12,16 @@ from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
 from served import registration
 
+from fedscale_ext import models
 from fedscale_ext.config import load_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.board import Unit
 from fedscale_ext.runtime.events import ignore_event
 from fedscale_ext.runtime.launch import prepare_process
-from fedscale_ext.runtime.results import usable
+from fedscale_ext.runtime.leases import Worker
+from fedscale_ext.runtime.ledger import Dropped, Unit
+from fedscale_ext.runtime.link import ALIVE
 
 
 class Aborted(Exception):
@@ -28,7 +30,13 @@ class Aborted(Exception):
 
 class Context:
     def abort(self, code: grpc.StatusCode, details: str) -> None:
-        raise Aborted(details)
+        raise Aborted(f"{code.name}: {details}")
+
+    def is_active(self) -> bool:
+        return True
+
+    def add_callback(self, _: Any) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -86,9 +94,23 @@ def test_executors_register_once_and_must_agree(service: Any) -> None:
     for executor in ("1", "1", "2"):
         service.CLIENT_REGISTER(registration(executor), Context())
     assert service.wait_for_executors().train_sizes.tolist() == [3, 4]
+
+
+def test_executors_that_read_different_data_end_the_job(service: Any) -> None:
+    service.CLIENT_REGISTER(registration("1"), Context())
     service.CLIENT_REGISTER(registration("2", digest="other"), Context())
     with pytest.raises(UserError, match="different data"):
         service.wait_for_executors()
+
+
+def test_a_replacement_must_read_the_jobs_data(service: Any) -> None:
+    for executor in ("1", "2"):
+        service.CLIENT_REGISTER(registration(executor), Context())
+    service.wait_for_executors()
+    with pytest.raises(Aborted, match="make data_dir hold the same files"):
+        service.CLIENT_REGISTER(registration("2", digest="other"), Context())
+    service.CLIENT_REGISTER(registration("2"), Context())
+    assert len(service.infos) == 2
 
 
 def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> None:
@@ -104,51 +126,49 @@ def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> Non
 def test_a_result_for_no_unit_is_dropped(service: Any) -> None:
     service.CLIENT_REGISTER(registration(), Context())
     service.board.close()
-    result = wire.pack({"unit": 99, "results": []})
+    result = wire.pack({"job": service.incarnation, "unit": 99, "attempt": 1, "results": []})
     reply = service.CLIENT_EXECUTE_COMPLETION(
-        job_api_pb2.CompleteRequest(executor_id="1", event=commons.UPLOAD_MODEL, data_result=result), Context()
+        job_api_pb2.CompleteRequest(client_id="1", executor_id="1", event=commons.UPLOAD_MODEL, data_result=result),
+        Context(),
     )
     assert reply.event == commons.SHUT_DOWN
-    assert service.board.dropped == 1
+    assert service.board.faults() == {"unplanned results dropped": 1}
 
 
-def hand_in(service: Any, unit: int, executor: str = "1", sections: Any = None, **header: Any) -> Any:
-    result = wire.pack({"unit": unit, **header}, sections)
-    return service.CLIENT_EXECUTE_COMPLETION(
-        job_api_pb2.CompleteRequest(executor_id=executor, event=commons.UPLOAD_MODEL, data_result=result), Context()
+def say(service: Any, unit: Any, sections: Any = None, **header: Any) -> Any:
+    own = {"job": service.incarnation, "unit": unit, "attempt": 1}
+    result = wire.pack({**own, **header}, sections)
+    request = job_api_pb2.CompleteRequest(
+        client_id="1", executor_id="1", event=commons.UPLOAD_MODEL, data_result=result
     )
+    return service.CLIENT_EXECUTE_COMPLETION(request, Context())
 
 
-def posted(service: Any, *units: Any) -> Any:
+def posted(service: Any, *units: Unit) -> Any:
     """Results of units, waited for in a thread; the executor 1 is registered and holds the first one."""
     service.CLIENT_REGISTER(registration(), Context())
     waiting = futures.ThreadPoolExecutor(1).submit(lambda: list(service.board.run(units, 10.0)))
-    assert service.board.take("1", 10.0) == units[0]
+    handout = service.board.take(Worker("1", "1"), 10.0)
+    assert handout is not None and handout.unit == units[0]
     return waiting
 
 
-def test_a_malformed_result_of_training_fails_its_clients(service: Any) -> None:
-    unit = Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 2}], "sum": True}, ())
+@pytest.mark.parametrize(
+    ("unit", "bad"),
+    [
+        (Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 2}], "sum": True}, ()), [{"client": [1]}]),
+        (Unit(1, commons.MODEL_TEST, {"clients": [1]}, ()), []),
+    ],
+)
+def test_a_malformed_result_is_a_failure_of_its_executor(service: Any, unit: Unit, bad: Any) -> None:
     results = posted(service, unit)
+    reply = say(service, 1, results=bad)
+    again = wire.unpack(reply.data)[0]
+    assert (again["attempt"], {**unit.header, **again}) == (2, again)  # the same unit: nobody else is there
     threading.Timer(0.0, lambda: results.result() and service.board.close()).start()
-    hand_in(service, 1, results=[{"client": [1]}])
-    ((header, sections),) = results.result(10.0)
-    assert [result["client"] for result in header["results"]] == [1, 2]
-    assert all("was refused" in result["failed"] for result in header["results"])
-    assert not sections
-    assert service.refusals.counts() == {"not the result of its unit": 1}
-
-
-def test_a_malformed_result_of_a_test_is_asked_for_once_more(service: Any) -> None:
-    unit = Unit(1, commons.MODEL_TEST, {"clients": [1]}, ())
-    results = posted(service, unit)
-    reply = hand_in(service, 1)
-    assert wire.unpack(reply.data)[0]["clients"] == [1]  # the same unit
-    threading.Timer(0.0, lambda: results.result() and service.board.close()).start()
-    hand_in(service, 1)
-    ((header, _),) = results.result(10.0)
-    with pytest.raises(UserError, match="neither tested nor measured"):
-        usable((header, {}))
+    say(service, 1, results=bad, attempt=2)
+    (dropped,) = results.result(10.0)
+    assert isinstance(dropped, Dropped) and "was refused" in dropped.reason
     assert service.refusals.counts() == {"not the result of its unit": 2}
 
 
@@ -156,7 +176,7 @@ def test_a_malformed_result_of_a_test_is_asked_for_once_more(service: Any) -> No
 def test_a_result_that_names_no_unit_is_refused(service: Any, unit: Any) -> None:
     service.CLIENT_REGISTER(registration(), Context())
     with pytest.raises(Aborted, match="names no unit"):
-        hand_in(service, unit)
+        say(service, unit)
 
 
 def test_the_port_is_on_loopback_and_one_in_use_is_named(service: Any, job_file: Path) -> None:
@@ -170,3 +190,82 @@ def test_the_port_is_on_loopback_and_one_in_use_is_named(service: Any, job_file:
         service.args.ps_port = str(taken.getsockname()[1])
         with pytest.raises(UserError, match="in use"):
             service.init_control_communication()
+
+
+def register(service: Any, *executors: str) -> None:
+    for executor in executors:
+        service.CLIENT_REGISTER(registration(executor), Context())
+
+
+def ping(service: Any, executor: str = "1", session: str | None = None) -> Any:
+    request = job_api_pb2.PingRequest(client_id=session or executor, executor_id=executor)
+    return service.CLIENT_PING(request, Context())
+
+
+def hand_in(service: Any, reply: Any, executor: str = "1", **changes: Any) -> Any:
+    header, _ = wire.unpack(reply.data)
+    result = {name: header[name] for name in ("job", "unit", "attempt")} | {"results": []} | changes
+    request = job_api_pb2.CompleteRequest(
+        client_id=executor, executor_id=executor, event=reply.event, data_result=wire.pack(result)
+    )
+    return service.CLIENT_EXECUTE_COMPLETION(request, Context())
+
+
+@pytest.fixture
+def working(service: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """With a model, two units and one executor."""
+    monkeypatch.setattr("fedscale_ext.runtime.coordinator._PING_WAIT_S", 0.0)
+    service.round = 1
+    spec = models.named_spec("cnn_small", (1, 28, 28), 4)
+    service.pool.add("global", spec, models.initial_state(spec, 1))
+    units = [service.make_unit(commons.CLIENT_TRAIN, ["global"], items=[], sum=True) for _ in range(2)]
+    service.board._ledger.add(units)
+    register(service, "1")
+    return service
+
+
+def test_a_state_is_sent_again_until_a_result_shows_that_it_arrived(working: Any) -> None:
+    lost, again = ping(working), ping(working)
+    assert wire.unpack(lost.data) == wire.unpack(again.data)
+    assert "global" in wire.unpack(again.data)[1]
+    following = hand_in(working, again)
+    header, sections = wire.unpack(following.data)
+    assert header["unit"] == 2 and not sections
+    # sent again, because the reply was lost: counted, and the same answer
+    assert hand_in(working, again).data == following.data
+    assert working.board.faults() == {"results of finished units dropped": 1}
+
+
+def test_a_restarted_executor_gets_the_states_anew(working: Any) -> None:
+    hand_in(working, ping(working))
+    request = registration("1")
+    request.client_id = "2"  # a process that started later
+    working.CLIENT_REGISTER(request, Context())
+    header, sections = wire.unpack(ping(working, session="2").data)
+    assert (header["unit"], header["attempt"], list(sections)) == (2, 2, ["global"])
+    with pytest.raises(Aborted, match="ABORTED: another process has taken over executor 1"):
+        ping(working)
+
+
+def test_a_result_for_an_earlier_start_of_the_job_is_dropped(working: Any) -> None:
+    reply = ping(working)
+    hand_in(working, reply, job="an earlier one")
+    assert working.board.faults() == {"results of an earlier start dropped": 1}
+    hand_in(working, reply)
+    assert working.board.faults() == {}
+
+
+def test_a_unit_that_its_executor_could_not_do_fails(working: Any) -> None:
+    reply = ping(working)
+    again = hand_in(working, reply, failed="ValueError: x")
+    header, sections = wire.unpack(again.data)
+    assert (header["unit"], header["attempt"], list(sections)) == (1, 2, ["global"])  # did its state arrive? who knows
+
+
+def test_an_executor_that_nobody_knows_is_asked_to_register(service: Any) -> None:
+    with pytest.raises(Aborted, match="FAILED_PRECONDITION: register first"):
+        ping(service)
+    with pytest.raises(Aborted, match="FAILED_PRECONDITION: register first"):
+        service.CLIENT_EXECUTE_COMPLETION(
+            job_api_pb2.CompleteRequest(client_id="1", executor_id="1", event=ALIVE), Context()
+        )

@@ -7,10 +7,9 @@ import pytest
 import torch
 from fedscale.cloud import commons
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import calibration, wire
-from fedscale_ext.runtime.board import Unit
-from fedscale_ext.runtime.results import check_result, failed_result, usable
+from fedscale_ext.runtime.ledger import Unit
+from fedscale_ext.runtime.results import check_result
 from fedscale_ext.runtime.wire import WireError
 
 SIZES = np.array([3, 2, 5])
@@ -92,12 +91,3 @@ def test_what_would_make_a_reader_stumble_is_refused(
     with pytest.raises(WireError) as raised:
         check_result(unit, header, sections, SIZES)
     assert len(str(raised.value)) < 300
-
-
-def test_a_refused_unit_fails_its_clients_or_says_so() -> None:
-    failed = failed_result(TRAIN, "why")
-    check_result(TRAIN, failed, {}, SIZES)
-    assert [result["failed"] for result in failed["results"]] == ["why", "why"]
-    assert usable(({"a": 1}, {})) == ({"a": 1}, {})
-    with pytest.raises(UserError, match="why"):
-        usable((failed_result(TEST, "why"), {}))

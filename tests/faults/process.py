@@ -1,0 +1,57 @@
+"""One process of a job under faults: the entry of a method, armed; started by fork from a server that has
+imported everything, so that a restart takes milliseconds."""
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext import compat
+
+compat.prepare()
+
+import fedscale_ext.methods.fedavg  # noqa: E402
+import fedscale_ext.runtime.executor  # noqa: E402, F401
+from fedscale_ext import models  # noqa: E402
+from fedscale_ext.runtime import launch, records  # noqa: E402
+
+from .calls import disturb  # noqa: E402
+from .steps import Kill, arm  # noqa: E402
+
+models.cost(models.named_spec("cnn_small", (1, 28, 28), 62))  # imports what counts MACs
+
+
+def main(
+    name: str, argv: list[str], environment: dict[str, str], kills: list[Kill], folder: Path, calls: int | None
+) -> None:
+    """Run as the process ``name`` of a job with command line ``argv``; its output goes to ``folder/name.log``.
+
+    ``calls``: seed of what befalls its calls to the aggregator.
+    """
+    os.environ.update(environment)
+    if calls is not None:
+        disturb(f"{calls} {name}", folder / f"{name}.calls")
+    log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR1)  # where it is, for whoever asks why the job does not end
+    sys.argv = ["entry", *argv]
+
+    def run(role: Any, config: Any) -> None:
+        process = role(config)
+        arm(process, name, kills, folder)
+        process.run()
+
+    launch._run = run
+    records.plot_job = lambda log_dir: log_dir / "plot.png"  # a second of each job
+    launch.run_rank()
+
+
+def events(folder: Path, name: str) -> list[dict[str, Any]]:
+    """What the process said on standard output."""
+    path = folder / f"{name}.log"
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.startswith('{"event"')]
