@@ -118,11 +118,8 @@ class Job:
         )
 
     def _look(self, deadline: float, meddle: Callable[["Job"], None] | None) -> None:
-        names = {process.sentinel: name for name, process in self.processes.items() if process.exitcode is None}
-        for sentinel in wait(list(names), 0.05):
-            name = names[sentinel]  # type: ignore[index]
-            process = self.processes[name]
-            process.join()
+        wait([process.sentinel for process in self.processes.values() if process.exitcode is None], 0.05)
+        for name, process in list(self.processes.items()):
             if process.exitcode == -signal.SIGKILL:
                 self.deaths[name] += 1
                 if name in self.lost:
@@ -130,7 +127,8 @@ class Job:
                 else:
                     self.start(name)
             else:
-                assert process.exitcode == 0, f"{name} ended with exit code {process.exitcode}: {self.tail(*self.argv)}"
+                ended_well = process.exitcode in (None, 0)
+                assert ended_well, f"{name} ended with exit code {process.exitcode}: {self.tail(*self.argv)}"
         if meddle is not None:
             meddle(self)
         assert time.monotonic() < deadline, f"the job did not end in time; {self.tail(*self.argv)}"
