@@ -54,8 +54,15 @@ class JobKeys(BaseModel):
     prox_mu: float = Field(0.0, ge=0, description="FedProx term added to the objective of any method")
     clip_norm: float | None = Field(None, gt=0, description="gradient clipping norm of the clients")
     record_internals: bool = Field(False, description="write what the method's equations used each round")
-    checkpoint_interval: int = Field(10, ge=1, description="rounds between two checkpoints")
+    checkpoint_interval: int = Field(1, ge=1, description="rounds from one checkpoint to the next")
+    checkpoint_keep: int = Field(3, ge=1, description="how many of the last checkpoints are kept")
     resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")
+    resume_from: int | None = Field(None, ge=1, description="continue from the checkpoint of this round instead")
     unit_timeout_s: float = Field(600.0, gt=0, description="longest wait for the next finished work unit")
     register_timeout_s: float = Field(120.0, gt=0, description="longest wait for all executors to register")
     max_message_mb: int = Field(256, ge=1, description="largest message accepted from an executor")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the job continues from a checkpoint."""
+        return self.resume or self.resume_from is not None

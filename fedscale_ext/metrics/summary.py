@@ -77,13 +77,17 @@ def summarise(
     lineage: Mapping[str, Any] | None = None,
     stopped: str | None = None,
     wall_s: float | None = None,
+    resumed: Sequence[Mapping[str, Any]] = (),
+    restarts: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
     ``records`` are all its rounds, the last evaluation in them its result; ``lineage`` maps a model's
     key to where it comes from; ``stopped`` says why the job ended before its last round; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
-    is right for a resumed job). Accuracies are in [0, 1]; figures that do not exist are None.
+    is right for a resumed job); ``resumed`` tells after which rounds it was resumed and whether its
+    code had changed, ``restarts`` how often the driver restarted each process. Accuracies are in [0, 1];
+    figures that do not exist are None.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -107,6 +111,8 @@ def summarise(
         },
         "clients": _clients(records, evaluation, int(header["num_clients"])),
         "models": _models(models, lineage or {}, evaluation),
+        "resumed": list(resumed),
+        "restarts": dict(restarts or {}),
         "cohort_sizes": {key: size for record in records for key, size in record.cohort_sizes.items()},
     }
     return plain(summary)

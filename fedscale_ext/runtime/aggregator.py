@@ -23,7 +23,8 @@ from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population, load_population
 from fedscale_ext.population.selection import select
-from fedscale_ext.runtime import events, resume
+from fedscale_ext.runtime import events, full_disk, resume
+from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.records import JobRecords
 from fedscale_ext.runtime.schedule import Schedule, schedule_round
@@ -56,6 +57,8 @@ class MultiModelAggregator(Coordinator):
         self.watch = Stopwatch()
         self.log_dir = Path(aggregator_logging.logDir).parent
         self.history: list[RoundRecord] = []
+        self.code = code_digest(type(self))
+        self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
         self._internals: dict[str, Any] = {}
 
     # ---- hooks ----
@@ -120,6 +123,7 @@ class MultiModelAggregator(Coordinator):
 
     # ---- the job ----
 
+    @full_disk.explained
     @overrides
     def run(self) -> dict[str, Any]:
         """Train ``rounds`` rounds, test the final models and write the results; returns the summary."""
@@ -132,14 +136,15 @@ class MultiModelAggregator(Coordinator):
             self.workforce = Workforce(self, info)
             self.init_model()
             self.records = JobRecords(self)
-            done = resume.load_job(self) if self.config.job.resume else 0
-            self.history = self.records.begin(done)
+            done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
+            self.history = self.records.begin(done, marks)
             self.emit(self._ready())
             stopped = None
             while done < self.args.rounds and stopped is None:
                 done += 1
                 stopped = self._run_round(done)
             self._report_dropped()
+            self.emit({"event": "trained"})  # from here on, an executor that ends is no loss
             self.board.close()  # executors end while the results are written
             return self.records.finish(stopped)
         except SystemExit:
