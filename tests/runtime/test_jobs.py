@@ -8,39 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from job_results import assert_equal, result
 
 import fedscale_ext
 from fedscale_ext.errors import UserError
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import read_records
 
 FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
-
-
-def result(log_dir: Path) -> dict[str, Any]:
-    """What two runs must agree on: every round but its wall time, each client's figures, and the final models'
-    exact weights."""
-    rounds = [json.loads(line) for line in (log_dir / "metrics.jsonl").read_text().splitlines()]
-    for entry in rounds:
-        for name in ("wall_s", "seconds", "executor_seconds"):
-            del entry[name]
-    tested = [record.evaluation for record in read_records(log_dir / "metrics.jsonl")]
-    for entry, evaluation in zip(rounds, tested, strict=True):
-        if evaluation is not None:
-            columns = (evaluation.correct, evaluation.top5, evaluation.loss, evaluation.count)
-            entry["evaluation"]["columns"] = [column.tolist() for column in columns]
-            entry["evaluation"]["serve"] = list(evaluation.serve)
-    models = {path.stem: load_model(path) for path in sorted((log_dir / "models").glob("*.safetensors"))}
-    return {"rounds": rounds, "models": models}
-
-
-def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert one["rounds"] == other["rounds"]
-    assert one["models"].keys() == other["models"].keys()
-    for key, (spec, state) in one["models"].items():
-        assert spec == other["models"][key][0]
-        assert all(torch.equal(value, other["models"][key][1][name]) for name, value in state.items()), key
 
 
 def in_process(job_file: Path, **keys: Any) -> dict[str, Any]:

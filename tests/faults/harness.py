@@ -1,0 +1,134 @@
+"""Runs a job as real processes that talk over real gRPC, kills them and starts them again."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from job_results import result
+
+from fedscale_ext.cli import preparation
+from fedscale_ext.config import JobConfig, load_config
+
+from .process import events, main
+from .steps import Kill
+
+AGGREGATOR = "aggregator"  # the others are executor-1, executor-2, …
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["faults.process"])
+
+
+@dataclass
+class Result:
+    """How a job ended: ``rounds`` and ``models`` as job_results has them, and what was done to it."""
+
+    rounds: list[dict[str, Any]]
+    models: dict[str, Any]
+    log_dir: Path
+    deaths: Counter[str] = field(default_factory=Counter)  # by process: ended by SIGKILL and started again
+    events: list[dict[str, Any]] = field(default_factory=list)  # of the aggregator, in all its lives
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """What must be equal, for job_results.assert_equal."""
+        return {"rounds": self.rounds, "models": self.models}
+
+
+class Job:
+    """The processes of a job; whichever ends by SIGKILL is started again, the aggregator from its checkpoint."""
+
+    def __init__(self, config: JobConfig, kill: Mapping[str, Iterable[Kill]], folder: Path) -> None:
+        self.folder = folder
+        self.kill = {name: list(kills) for name, kills in kill.items()}
+        self.deaths: Counter[str] = Counter()
+        self.processes: dict[str, Any] = {}
+        args = config.fedscale
+        self.log_dir = Path(args.log_path) / "logs" / args.job_name / args.time_stamp
+        self._environment = {preparation.EVENTS_VARIABLE: "1", "OMP_NUM_THREADS": "1"}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        commands = preparation.commands(config, ps_port=self.port)
+        self.argv = {name.replace(" ", "-"): argv[2:] for name, argv in commands.items()}
+        for name, kills in self.kill.items():
+            assert name in self.argv, f"no process {name} among {', '.join(self.argv)}"
+            assert kills, f"no kill of {name}"
+
+    def start(self, name: str) -> None:
+        """Start a process, or start it again."""
+        argv = self.argv[name]
+        if name == AGGREGATOR and any(self.log_dir.glob("checkpoints/*.safetensors")):
+            argv = [*argv, "--resume=True"]
+        arguments = (name, argv, self._environment, self.kill.get(name, []), self.folder)
+        self.processes[name] = _CONTEXT.Process(target=main, args=arguments, name=name, daemon=True)
+        self.processes[name].start()
+
+    def run(self, timeout_s: float, meddle: Callable[["Job"], None] | None = None) -> Result:
+        """To the job's end; AssertionError when it fails or takes longer. ``meddle`` is called every 50 ms."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            for name in self.argv:
+                self.start(name)
+            while self.processes[AGGREGATOR].exitcode != 0:
+                self._look(deadline, meddle)
+        finally:
+            for process in self.processes.values():
+                process.join(1.0 if sys.exc_info()[0] is None else 0.0)
+                process.kill()
+                process.join()
+        left = [f"{name}: {kills[n]}" for name, kills in self.kill.items() for n in range(len(kills))
+                if not (self.folder / f"{name}.{n}.killed").exists()]  # fmt: skip
+        assert not left, f"no process came to {left}"
+        return Result(
+            **result(self.log_dir), log_dir=self.log_dir, deaths=self.deaths, events=events(self.folder, AGGREGATOR)
+        )
+
+    def _look(self, deadline: float, meddle: Callable[["Job"], None] | None) -> None:
+        names = {process.sentinel: name for name, process in self.processes.items() if process.exitcode is None}
+        for sentinel in wait(list(names), 0.05):
+            name = names[sentinel]  # type: ignore[index]
+            process = self.processes[name]
+            process.join()
+            if process.exitcode == -signal.SIGKILL:
+                self.deaths[name] += 1
+                self.start(name)
+            else:
+                assert process.exitcode == 0, f"{name} ended with exit code {process.exitcode}: {self.tail(name)}"
+        if meddle is not None:
+            meddle(self)
+        assert time.monotonic() < deadline, f"the job did not end in time; {self.tail(*self.argv)}"
+
+    def tail(self, *names: str) -> str:
+        """The last lines that processes printed."""
+        logs = [(name, self.folder / f"{name}.log") for name in names]
+        return "\n".join(f"{name}:\n" + "\n".join(path.read_text(errors="replace").splitlines()[-15:])
+                         for name, path in logs if path.exists())  # fmt: skip
+
+
+def run_job(
+    job_file: Path,
+    overrides: Mapping[str, Any],
+    kill: Mapping[str, Iterable[Kill]] | None = None,
+    *,
+    timeout_s: float = 60.0,
+    meddle: Callable[[Job], None] | None = None,
+) -> Result:
+    """Run the job of a configuration to its end, whatever befalls its processes.
+
+    ``kill`` names, per process (``aggregator``, ``executor-1``, …), steps of ``steps.STEPS`` with a round:
+    at the first such step in that round or later the process ends itself by SIGKILL, once per entry, and is
+    started again. Jobs of one test need different ``job_name``s.
+    """
+    settings = {"job_name": "faults", "checkpoint_interval": 1, **overrides}
+    config = load_config(job_file, [f"{key}={value}" for key, value in settings.items()])
+    folder = job_file.parent / f"processes-{config.fedscale.job_name}"
+    folder.mkdir()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the fork server, before it imports torch
+    return Job(config, kill or {}, folder).run(timeout_s, meddle)

@@ -1,0 +1,84 @@
+"""Where a process of a job can be made to end itself by SIGKILL: a name for each step of the protocol.
+
+A step stands before or after a call. ``round`` of a kill is the first round in which it strikes; before
+the first unit or round a process is in round 0.
+"""
+
+import functools
+import importlib
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Kill = tuple[str, int]  # step, round
+
+# step -> (when, the call); a call without a module is a method of the process's own class
+STEPS: dict[str, tuple[str, str]] = {
+    # executors
+    "registered": ("after", "client_register"),
+    "unit": ("before", "fedscale_ext.runtime.unit_work:UnitWork.train"),
+    "training": ("after", "fedscale_ext.runtime.unit_work:UnitWork.train_client"),
+    "computed": ("after", "fedscale_ext.runtime.unit_work:UnitWork.train"),
+    "uploaded": ("after", "_hand_in"),
+    "evaluation": ("before", "fedscale_ext.runtime.unit_work:UnitWork.test"),
+    "evaluated": ("after", "fedscale_ext.runtime.unit_work:UnitWork.test"),
+    # the aggregator
+    "listening": ("after", "init_control_communication"),
+    "register": ("after", "CLIENT_REGISTER"),
+    "unit_sent": ("after", "_encode"),
+    "result_in": ("before", "fedscale_ext.runtime.board:Board.complete"),
+    "result_filed": ("after", "fedscale_ext.runtime.board:Board.complete"),
+    "aggregate": ("before", "aggregate"),
+    "aggregated": ("after", "aggregate"),
+    "evaluate": ("before", "fedscale_ext.runtime.workforce:Workforce.evaluate"),
+    "evaluated_all": ("after", "fedscale_ext.runtime.workforce:Workforce.evaluate"),
+    "recorded": ("after", "fedscale_ext.runtime.records:JobRecords.round"),
+    "checkpoint": ("before", "fedscale_ext.runtime.checkpoint:write_tensors"),
+    "checkpoint_rename": ("before", "os:replace"),
+    "checkpoint_renamed": ("after", "os:replace"),
+    "finish": ("before", "fedscale_ext.runtime.records:JobRecords.finish"),
+}
+_FILES = {
+    "checkpoint_rename": "checkpoint-",
+    "checkpoint_renamed": "checkpoint-",
+}  # renames of other files do not count
+
+
+def arm(process: Any, name: str, kills: list[Kill], folder: Path) -> None:
+    """Let ``process`` (called ``name``) kill itself at each of ``kills`` that it has not died of before."""
+    for number, (step, round) in enumerate(kills):
+        marker = folder / f"{name}.{number}.killed"
+        if not marker.exists():
+            _wrap(process, step, round, marker)
+
+
+def _wrap(process: Any, step: str, round: int, marker: Path) -> None:
+    when, call = STEPS[step]
+    place, _, attribute = call.rpartition(":")
+    *parents, attribute = attribute.split(".")
+    owner = importlib.import_module(place) if place else type(process)
+    for parent in parents:
+        owner = getattr(owner, parent)
+    plain: Callable[..., Any] = getattr(owner, attribute)
+
+    def die(arguments: tuple[Any, ...]) -> None:
+        wanted = _FILES.get(step)
+        if wanted is not None and not Path(arguments[1]).name.startswith(wanted):
+            return
+        if getattr(process, "round", 0) >= round:
+            marker.write_text(json.dumps({"step": step, "round": getattr(process, "round", 0)}))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @functools.wraps(plain)
+    def armed(*arguments: Any, **keywords: Any) -> Any:
+        if when == "before":
+            die(arguments)
+        result = plain(*arguments, **keywords)
+        if when == "after":
+            die(arguments)
+        return result
+
+    setattr(owner, attribute, armed)
