@@ -4,8 +4,8 @@
 
 A cell is a whole job of the real command (``fedscale driver start --supervise``): FedTrans that grows in each
 round, with an adaptive server, cohorts of two and an evaluation per round, on 12 generated clients. It counts as
-equal when the final weights, the virtual clock, every figure of metrics.jsonl but wall times, internals.jsonl, and each client's
-evaluation are bitwise those of the job that nobody disturbed. Writes matrix.md beside this file.
+equal when the final weights, the virtual clock, every figure of metrics.jsonl but wall times, internals.jsonl
+and each client's evaluation are bitwise those of the job that nobody disturbed. Writes matrix.md beside this file.
 """
 
 import argparse
@@ -88,14 +88,18 @@ def row(work: Path, job: Path, undisturbed: cells.Ended, process: str, step: str
 def page(lines: list[tuple[str, str, int, int]], seconds: float) -> str:
     """The page matrix.md."""
     equal, tried = sum(line[2] for line in lines), sum(line[3] for line in lines)
-    today = datetime.date.today().isoformat()
-    head = (
-        f"# The kill matrix\n\n`python -m evals.reliability.matrix`, {today}, {os.cpu_count()} cores of "
-        f"{model_name()}: **{equal} of {tried}** jobs whose process was killed by SIGKILL and restarted by `--supervise` ended bitwise "
-        "equal to the undisturbed one (final weights, virtual clock, metrics but wall times, each client's figures). "
-        f"FedTrans, 4 rounds, 2 executors; cells with a round strike in rounds {' and '.join(map(str, ROUNDS))}. "
-        f"An undisturbed job takes {seconds:.0f} s.\n\n| process | killed at | equal |\n|---|---|---|\n"
-    )
+    head = f"""# The kill matrix
+
+`python -m evals.reliability.matrix`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores of {model_name()}.
+
+**{equal} of {tried}** jobs, in each of which one process was killed by SIGKILL at one step and restarted by
+`--supervise`, ended bitwise equal to the undisturbed one: final weights, virtual clock, metrics but wall times,
+internals, and each client's figures. FedTrans, 4 rounds, 2 executors; a step that recurs strikes in rounds
+{" and ".join(map(str, ROUNDS))}. An undisturbed job takes {seconds:.0f} s.
+
+| process | killed at | equal |
+|---|---|---|
+"""
     return head + "".join(f"| {process} | {words} | {n} of {of} |\n" for process, words, n, of in lines)
 
 
