@@ -21,6 +21,7 @@ _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _JSON = "checkpoint.json"  # name of the tensor of JSON bytes
 _PREFIX = "tensor."  # before the caller's names, so that none can collide with it
 _FORMAT = "3"
+_STEP = 4096  # lengths of the JSON: safetensors keeps some kB per length of a tensor that it ever saw
 _ABSENT = object()  # unlike every setting
 _NAMED = 5  # settings that a refusal names at most
 
@@ -51,11 +52,13 @@ def save(
     """
     _check(data, "data")
     text = json.dumps({"settings": settings, "data": data}, separators=(",", ":"))
-    body = torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
-    content = {_JSON: body, **{_PREFIX + name: tensor for name, tensor in tensors.items()}}
+    content = text.encode()
+    padded = content + b" " * (-len(content) % _STEP)  # JSON may end in spaces
+    body = torch.frombuffer(bytearray(padded), dtype=torch.uint8)
+    stored = {_JSON: body, **{_PREFIX + name: tensor for name, tensor in tensors.items()}}
     metadata = {"format": _FORMAT, "round": str(round)}
     path = directory / f"checkpoint-{round:06d}.safetensors"
-    write_tensors(path, content, metadata)
+    write_tensors(path, stored, metadata)
     drop_after(directory, round)
     for old in list(_rounds(directory).values())[:-keep]:
         old.unlink(missing_ok=True)

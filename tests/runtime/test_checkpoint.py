@@ -148,6 +148,13 @@ def test_one_flipped_byte_anywhere_is_refused(tmp_path: Path):
             checkpoint.load(tmp_path, {})
 
 
+def test_checkpoints_without_number_leave_no_memory_behind(tmp_path: Path):
+    sizes = set()
+    for digits in range(1, 200):  # each JSON is longer by one
+        sizes.add(checkpoint.save(tmp_path, 1, {}, {"clock": "1" * digits}, CONFIG, keep=1).stat().st_size)
+    assert len(sizes) == 1
+
+
 def test_a_renamed_file_is_refused(tmp_path: Path):
     checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG, keep=2).rename(tmp_path / "checkpoint-000030.safetensors")
     with pytest.raises(UserError, match="no checkpoint of round 30"):
