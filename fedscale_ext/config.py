@@ -34,7 +34,8 @@ _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a
 # keys that say where and how long a job runs, not what it computes
 _NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
                   "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
-                  "max_message_mb", "checkpoint_interval", "lease_s", "replacement_s", "reconnect_s", "unit_tries",
+                  "max_message_mb", "checkpoint_interval", "checkpoint_keep", "resume_from",
+                  "lease_s", "replacement_s", "reconnect_s", "unit_tries",
                   "min_updates", "token_file", "message_window_s", "tls_ca",
                   "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
 

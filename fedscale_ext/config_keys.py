@@ -80,8 +80,10 @@ class JobKeys(BaseModel):
         "secret of the operating system, so that the job cannot be repeated",
     )
     record_internals: bool = Field(False, description="write what the method's equations used each round")
-    checkpoint_interval: int = Field(10, ge=1, description="rounds between two checkpoints")
+    checkpoint_interval: int = Field(1, ge=1, description="rounds from one checkpoint to the next")
+    checkpoint_keep: int = Field(3, ge=1, description="how many of the last checkpoints are kept")
     resume: bool = Field(False, description="continue from the last checkpoint of the same time_stamp")
+    resume_from: int | None = Field(None, ge=1, description="continue from the checkpoint of this round instead")
     unit_timeout_s: float = Field(600.0, gt=0, description="longest wait for the next finished work unit")
     register_timeout_s: float = Field(120.0, gt=0, description="longest wait for all executors to register")
     lease_s: float = Field(
@@ -118,3 +120,8 @@ class JobKeys(BaseModel):
     tls_aggregator_key: str | None = Field(None, description="PEM file of its key, without a password")
     tls_executor_cert: str | None = Field(None, description="PEM file of the executors' certificate")
     tls_executor_key: str | None = Field(None, description="PEM file of its key, without a password")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the job continues from a checkpoint."""
+        return self.resume or self.resume_from is not None

@@ -3,7 +3,8 @@
 import os
 import shlex
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedscale_ext.cli import jobs, preparation
@@ -11,7 +12,9 @@ from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.setup_commands import plain_commands
+from fedscale_ext.cli.supervision import Restarts, has_checkpoint, resuming
 from fedscale_ext.config import load_config
+from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.token import new_token, read_token
 
 _CAUSE_S = 0.5  # after the first failure: time for the aggregator to say what was behind it
@@ -28,15 +31,22 @@ class Outcome:
     tail: tuple[str, ...] = ()  # last output of the process that failed
 
 
-def start(conf: str, overrides: list[str], resume: bool, display: Display) -> int:
-    """Run the job of a configuration to its end and return the exit code; UserError for bad input."""
+def start(
+    conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool
+) -> int:
+    """Run the job of a configuration to its end and return the exit code; UserError for bad input.
+
+    ``resume`` continues its last run from the last checkpoint, ``resume_from`` from that of a round; with
+    ``supervise`` processes that end are started again.
+    """
     config = load_config(conf, overrides)
     name = config.fedscale.job_name
     preparation.check_hosts(config)
     plain, shell = plain_commands(config.cluster.setup_commands or ())
     with jobs.claim(name):
         last = jobs.read(name)
-        log_path, time_stamp = preparation.place(config, last, resume)
+        again = resume or resume_from is not None
+        log_path, time_stamp = preparation.place(config, last, again)
         if last:
             jobs.kill_children(last)
         keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
@@ -45,45 +55,54 @@ def start(conf: str, overrides: list[str], resume: bool, display: Display) -> in
             keys["token_file"] = str(new_token(token))
         else:
             read_token(config.job.token_file)  # a bad one is better named before processes start
-        if resume:
+        if resume_from is not None:
+            keys["resume_from"] = resume_from
+        elif resume:
             keys["resume"] = True
         ranks = preparation.commands(config, **keys)
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
+        if not again:
+            drop_restarts(job.log_dir)
         if shell:
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
         try:
-            with jobs.output_log(name).open("a" if resume else "w", encoding="utf-8") as log:
-                return _Run(job, Processes(log), display).run(plain, ranks)
+            with jobs.open_log(name, "a" if again else "w") as log:
+                return _Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
         finally:
             token.unlink(missing_ok=True)
 
 
 class _Run:
-    """One job under supervision; everything that happens to it arrives in ``processes.next``."""
+    """One job; everything that happens to it arrives in ``processes.next``."""
 
-    def __init__(self, job: jobs.Job, processes: Processes, display: Display):
+    def __init__(self, job: jobs.Job, processes: Processes, display: Display, restarts: Restarts | None):
         self.job = job
         self.processes = processes
         self.display = display
+        self.restarts = restarts  # None: processes that end are not started again
+        self.ranks: dict[str, list[str]] = {}
+        self.trained = False  # all rounds are done: executors leave
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
+        self.said: dict[str, str] = {}  # the last error of a process, in its own words
         self.failed = ""  # the process that the failure is about
         self.deadline: float | None = None
 
     def run(self, setup: list[list[str]], ranks: dict[str, list[str]]) -> int:
+        self.ranks = ranks
         outcome = Outcome("failed", 1, "the driver itself failed")
         jobs.write(self.job)
         try:
             with preparation.interrupts_into(self.processes.inbox):
                 try:
                     with self.display:
-                        outcome = self._prepare(setup) or self._train(ranks)
+                        outcome = self._prepare(setup) or self._train()
                 finally:
                     self.processes.stop()
         finally:
             self.job.status, self.job.reason, self.job.ended = outcome.status, outcome.reason, time.time()
-            jobs.write(self.job)
+            self._remember()
         self._conclude(outcome)
         return outcome.code
 
@@ -99,19 +118,20 @@ class _Run:
                     return self._died(message)
         return None
 
-    def _train(self, ranks: dict[str, list[str]]) -> Outcome:
-        for name, argv in ranks.items():
+    def _train(self) -> Outcome:
+        for name, argv in self.ranks.items():
             self._start(name, argv, preparation.environment())
-        while self.processes.running():
-            message = self.processes.next(self.deadline)
+        while self.processes.running() or (self.restarts and self.restarts.planned()):
+            message = self.processes.next(self._next_look())
             if isinstance(message, Interrupt):
                 return Outcome("stopped", 130)
-            if message is None:
-                break
             if isinstance(message, Said):
                 self._hear(message)
-            else:
+            elif isinstance(message, Exit):
                 self._miss(message)
+            elif self.deadline is not None and time.monotonic() >= self.deadline:
+                break
+            self._restart_due()
         if self.failure:
             return self.failure
         if self.processes.running():
@@ -120,47 +140,109 @@ class _Run:
                 return Outcome("failed", 1, "the aggregator hung after its summary")
         return Outcome("finished", 0)
 
+    def _next_look(self) -> float | None:
+        """When something is to be done although nothing happens."""
+        times = (self.deadline, self.restarts.next() if self.restarts else None)
+        return min((moment for moment in times if moment is not None), default=None)
+
     def _start(self, name: str, argv: list[str], env: dict[str, str]) -> None:
         self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
         self.job.children.append(self.processes.start(name, argv, env))
-        jobs.write(self.job)
+        self._remember()
+
+    def _restart_due(self) -> None:
+        """Start again what is due; an aggregator also calls for the executors that it had sent away."""
+        for name in self.restarts.take() if self.restarts else ():
+            again = [name]
+            if name == AGGREGATOR:
+                self.trained = False
+                there = [*self.processes.running(), *(self.restarts.planned() if self.restarts else ())]
+                again += [other for other in self.ranks if other not in (name, *there)]
+            for other in again:
+                argv = self.ranks[other]
+                self._start(
+                    other,
+                    resuming(argv, self.job.log_dir) if other == AGGREGATOR else argv,
+                    preparation.environment(),
+                )
+
+    def _remember(self) -> None:
+        """Write the job's record; a disk that takes no more must not end the driver, whose job will say it."""
+        with suppress(OSError):
+            jobs.write(self.job)
 
     def _hear(self, said: Said) -> None:
         kind = said.event["event"]
         if kind == "error":
-            if self.summary is None or said.name == AGGREGATOR:
-                code = 2 if said.event.get("exit_code") == 2 else 1
-                self._fail(said.name, Outcome("failed", code, str(said.event.get("message"))))
+            self._hear_error(said)
         elif said.name != AGGREGATOR:
             return
+        elif kind == "trained":
+            self.trained = True
         elif kind == "summary":
-            self.summary = said.event
+            self.summary, self.trained = said.event, True
             self.deadline = time.monotonic() + _LEAVE_S
+            if self.restarts:
+                self.restarts.cancel()
         else:
             if kind == "round":
                 self.job.round = said.event
                 if said.event.get("accuracy") is not None:
                     self.job.accuracy = said.event["accuracy"]
-                jobs.write(self.job)
+                self._remember()
+                if self.restarts:
+                    self.restarts.round_finished()
             self.display.event(said.event)
 
+    def _hear_error(self, said: Said) -> None:
+        """Bad input ends the job, whoever found it; any other error is told when the process has ended."""
+        message = str(said.event.get("message"))
+        if said.event.get("exit_code") != 2:
+            self.said[said.name] = message
+        elif self.summary is None or said.name == AGGREGATOR:
+            self._fail(said.name, Outcome("failed", 2, message))
+
     def _miss(self, gone: Exit) -> None:
-        """A process has left: in order after the summary, and for an executor whenever it was told to."""
-        if gone.code != 0 and (self.summary is None or gone.name == AGGREGATOR):
-            self._fail(gone.name, self._died(gone))
-        elif gone.name == AGGREGATOR and self.summary is None:
-            self._fail(gone.name, self._died(gone, "ended without a summary"))
+        """A process has left: in order after the summary, and for an executor once all rounds are done."""
+        outcome = self._died(gone)
+        if gone.name == AGGREGATOR:
+            if self.summary is None:
+                self._lose(gone, outcome)
+            elif gone.code != 0:
+                self._fail(gone.name, outcome)
+        elif not self.trained and (gone.code != 0 or self.restarts):
+            self._lose(gone, outcome)
+
+    def _lose(self, gone: Exit, outcome: Outcome) -> None:
+        """A process that was still needed has ended: start it again, do without it, or end the job."""
+        if self.restarts is not None and self.failure is None:
+            if self.restarts.plan(gone.name):
+                after = self.job.round["round"] if self.job.round else 0
+                self.display.notice(f"{outcome.reason} after round {after}; it is started again")
+                with suppress(OSError):  # the same disk as the job's: the job will say it
+                    note_restart(self.job.log_dir, gone.name, str(outcome.reason), after)
+                return
+            outcome = replace(outcome, reason=f"{outcome.reason}, again and again without a finished round between")
+        others = [name for name in self.processes.running() if name != AGGREGATOR]
+        if gone.name == AGGREGATOR or not others:
+            self._fail(gone.name, outcome)
+        elif self.failure is None:
+            self.display.notice(f"{outcome.reason}; the job goes on without it")
 
     def _fail(self, name: str, outcome: Outcome) -> None:
         """Note a failure; of several within a moment, the first, but an aggregator's before an executor's."""
+        if self.restarts:
+            self.restarts.cancel()
         if self.failure is None:
             self.failed, self.failure = name, outcome
             self.deadline = time.monotonic() + _CAUSE_S
         elif name == AGGREGATOR != self.failed:
             self.failed, self.failure = name, outcome
 
-    def _died(self, gone: Exit, how: str = "") -> Outcome:
-        return Outcome("failed", 1, f"{gone.name} {how or gone.how}", tuple(self.processes.tails[gone.name]))
+    def _died(self, gone: Exit) -> Outcome:
+        how = gone.how if gone.code else "ended without a summary" if gone.name == AGGREGATOR else "left too early"
+        why = f" ({self.said[gone.name]})" if gone.name in self.said else ""
+        return Outcome("failed", 1, f"{gone.name} {how}{why}", tuple(self.processes.tails[gone.name]))
 
     def _conclude(self, outcome: Outcome) -> None:
         log = jobs.output_log(self.job.name)
@@ -171,5 +253,7 @@ class _Run:
         else:
             for line in outcome.tail:
                 self.display.log_line(line)
-            where = "" if outcome.code == 2 else f"; all output is in {log}"
-            self.display.error(f"{outcome.reason}{where}")
+            more = "" if outcome.code == 2 else f"; all output is in {log}"
+            if more and has_checkpoint(self.job.log_dir):
+                more += f"; continue the job with `fedscale driver start {self.job.conf} --resume`"
+            self.display.error(f"{outcome.reason}{more}")

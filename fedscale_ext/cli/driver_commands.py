@@ -21,13 +21,20 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration; may be given again."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the job's last run from its last checkpoint.")]
+ResumeFrom = Annotated[
+    int | None,
+    typer.Option("--resume-from", metavar="ROUND", min=1, help="Continue it from an earlier checkpoint instead."),
+]
+Supervise = Annotated[bool, typer.Option("--supervise", help="Start processes that die again, from the checkpoint.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The configuration's job_name.")]
 OptionalJobName = Annotated[str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
 
 
 @app.command()
-def start(conf: Conf, set_: Set = None, resume: Resume = False) -> None:
+def start(
+    conf: Conf, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False
+) -> None:
     """Run a job to its end: aggregator, executors, progress, results.
 
     Exit code 0 if the job finished, 2 for bad input, 1 if it failed, 130 if it was stopped.
@@ -38,7 +45,9 @@ def start(conf: Conf, set_: Set = None, resume: Resume = False) -> None:
     from fedscale_ext.cli.progress import Display
     from fedscale_ext.cli.tables import console
 
-    raise typer.Exit(driver.start(conf, set_ or [], resume, Display(console(), console(stderr=True))))
+    display = Display(console(), console(stderr=True))
+    code = driver.start(conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -9,10 +9,10 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fedscale_ext.cli.processes import Proc, signal_group
 from fedscale_ext.errors import UserError, did_you_mean
@@ -109,6 +109,17 @@ def find(name: str) -> Job:
 def output_log(name: str) -> Path:
     """What the processes of the job's last run printed."""
     return folder(name) / "output.log"
+
+
+@contextmanager
+def open_log(name: str, mode: str) -> Iterator[IO[str]]:
+    """The file of :func:`output_log`, open; what a full disk did not take is lost without an error."""
+    log = output_log(name).open(mode, encoding="utf-8")
+    try:
+        yield log
+    finally:
+        with suppress(OSError):
+            log.close()
 
 
 def write(job: Job) -> None:

@@ -160,8 +160,9 @@ class Processes:
                 continue
             with self._log_lock:
                 self.tails[name].append(line.rstrip("\n"))
-                self._log.write(f"{name} | {line.rstrip()}\n")
-                self._log.flush()
+                with suppress(OSError):  # full disk: whoever stopped reading would stop the process as well
+                    self._log.write(f"{name} | {line.rstrip()}\n")
+                    self._log.flush()
 
     def _wait(self, name: str, process: "subprocess.Popen[str]", readers: Sequence[threading.Thread]) -> None:
         code = process.wait()

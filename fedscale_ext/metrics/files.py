@@ -32,6 +32,9 @@ def write_atomic(path: Path, *parts: bytes | memoryview | str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename = str(path)  # a write that fails does not say of which file
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)

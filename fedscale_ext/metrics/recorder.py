@@ -3,13 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.cost import Spent, spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import line, plain
-from fedscale_ext.metrics.records import read_lines, read_records, record_to_json
+from fedscale_ext.metrics.lines import GrowingFile, Mark, cut
+from fedscale_ext.metrics.records import read_records, record_to_json
 from fedscale_ext.metrics.tensorboard import write_round
 from fedscale_ext.runtime.work import RoundRecord
 
@@ -24,14 +26,14 @@ class Recorder:
 
     ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) says what the job is and becomes
     header.json. ``internals`` tells whether internals.jsonl is written. A new job calls
-    ``truncate_after(0)``, a resumed one ``truncate_after(round of the checkpoint)``; without either,
+    ``return_to({})``, a resumed one ``return_to(what reached() said at the checkpoint)``; without either,
     rounds are appended to what the folder holds, and a round that it already holds is a ValueError.
     """
 
     def __init__(self, log_dir: Path, *, header: dict[str, Any], internals: bool) -> None:
         self.log_dir = log_dir
         self._internals = internals
-        self._files: dict[str, TextIO] = {}
+        self._files: dict[str, GrowingFile] = {}
         self._known = False  # whether the two below tell what the folder holds
         self.last_round = 0
         self.spent = Spent()
@@ -42,7 +44,7 @@ class Recorder:
         if not self._known:
             self._go_on_from(read_records(self.log_dir / METRICS))
         if record.round <= self.last_round:
-            raise ValueError(f"round {record.round} after round {self.last_round}: call truncate_after first")
+            raise ValueError(f"round {record.round} after round {self.last_round}: call return_to first")
         said, stored = (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
         self._append(METRICS, record_to_json(record, said))
         self.last_round = record.round
@@ -58,21 +60,26 @@ class Recorder:
         """Show the round that was written last on TensorBoard."""
         write_round(writer, record, self.spent)
 
-    def truncate_after(self, round: int, writer: "SummaryWriter | None" = None) -> list[RoundRecord]:
-        """Forget all rounds after ``round`` in all files and return the kept records.
+    def reached(self) -> dict[str, Mark]:
+        """How far each file of lines has got, all of it on the disk, for :meth:`return_to` after a resume."""
+        return {name: file.mark() for name, file in self._files.items()}
 
-        UserError where a file is damaged, unless ``round`` is 0, which empties both unread. With a
-        ``writer`` the kept rounds are also written to TensorBoard; clear its folder before it is opened
+    def return_to(self, marks: Mapping[str, Mark], writer: "SummaryWriter | None" = None) -> list[RoundRecord]:
+        """Forget what was written after ``marks`` (no marks: everything, unread) and return the records kept.
+
+        UserError where a file is not what it was when it was marked. With a ``writer`` the kept rounds are also
+        written to TensorBoard; clear its folder before it is opened
         (:func:`fedscale_ext.metrics.tensorboard.drop_events`).
         """
         self.close()
         for name in (METRICS, INTERNALS):
-            path = self.log_dir / name
-            if path.exists():
-                kept = [data for data in read_lines(path) if data["round"] <= round] if round > 0 else []
-                write_atomic(path, "".join(line(data) + "\n" for data in kept))
-        drop_evaluations(self.log_dir, round)
+            cut(self.log_dir / name, marks.get(name))
         records = read_records(self.log_dir / METRICS)
+        drop_evaluations(self.log_dir, records[-1].round if records else 0)
+        for record in records:
+            if isinstance(record.evaluation, StoredEvaluation) and not record.evaluation.path.is_file():
+                raise UserError(f"{record.evaluation.path} is missing; the job cannot continue without it")
+        self._files = {name: GrowingFile(self.log_dir / name) for name in marks}
         self._go_on_from(records)
         if writer is not None:
             total = Spent()
@@ -93,17 +100,7 @@ class Recorder:
         self.spent = spent(records)
 
     def _append(self, name: str, data: Mapping[str, Any]) -> None:
-        text = line(data) + "\n"  # first, so that a value that cannot be written leaves no half line
+        text = line(data)  # first, so that a value that cannot be written leaves nothing
         if name not in self._files:
-            self._files[name] = _open_whole(self.log_dir / name)
-        self._files[name].write(text)
-        self._files[name].flush()
-
-
-def _open_whole(path: Path) -> TextIO:
-    """Open for appending, without the half line that a killed process may have left."""
-    if path.exists():
-        content = path.read_bytes()
-        if not content.endswith(b"\n") and content:
-            write_atomic(path, content[: content.rfind(b"\n") + 1])
-    return path.open("a", encoding="utf-8")
+            self._files[name] = GrowingFile(self.log_dir / name)
+        self._files[name].append(text)

@@ -80,6 +80,8 @@ def summarise(
     privacy: Mapping[str, Any] | None = None,
     wall_s: float | None = None,
     refused_messages: Mapping[str, int] | None = None,
+    resumed: Sequence[Mapping[str, Any]] = (),
+    restarts: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
@@ -88,7 +90,9 @@ def summarise(
     differential privacy promises of it, None without; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
     is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
-    started, by reason. Accuracies are in [0, 1]; figures that do not exist are None.
+    started, by reason; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
+    ``restarts`` how often the driver restarted each process. Accuracies are in [0, 1]; figures that do not
+    exist are None.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -115,6 +119,8 @@ def summarise(
         "models": _models(models, lineage or {}, evaluation),
         "refused_messages": refused_messages or {},
         "faults": dict(sum((Counter(record.faults) for record in records), Counter())),
+        "resumed": list(resumed),
+        "restarts": dict(restarts or {}),
         "cohort_sizes": {key: size for record in records for key, size in record.cohort_sizes.items()},
     }
     return plain(summary)

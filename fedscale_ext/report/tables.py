@@ -24,6 +24,7 @@ def summary_table(summary: Mapping[str, Any]) -> Rows:
         *_accuracy_rows(summary),
         *_cost_rows(summary),
         *_client_rows(summary["clients"]),
+        *_interruption_rows(summary),
     ]
 
 
@@ -147,6 +148,18 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
         ("left out", f"{failed}, {clients['stragglers']:,} stragglers, {clients['offline']:,} times offline, "
                      f"{clients['untested']:,} untested"),
     ]  # fmt: skip
+
+
+def _interruption_rows(summary: Mapping[str, Any]) -> Rows:
+    """What did not go undisturbed; nothing where all did."""
+    rows = []
+    if restarts := summary["restarts"]:
+        rows.append(("restarts", ", ".join(f"{process} {count}" for process, count in restarts.items())))
+    if resumed := summary["resumed"]:
+        after = ", ".join(str(one["after_round"]) for one in resumed)
+        changed = "; by then the code had changed" if any(one["code_changed"] for one in resumed) else ""
+        rows.append(("resumed", f"after round {after}{changed}"))
+    return rows
 
 
 def _lineage(value: Any) -> str:

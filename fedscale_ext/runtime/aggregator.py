@@ -1,7 +1,6 @@
 """One round in the order in which the data flows: select, assign, schedule, train, collect,
 aggregate, evolve, evaluate, record. Methods subclass it and fill in the hooks."""
 
-import errno
 import logging
 import math
 import time
@@ -25,7 +24,8 @@ from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population, load_population
 from fedscale_ext.population.selection import select
 from fedscale_ext.privacy.job import JobPrivacy, check_options
-from fedscale_ext.runtime import events, resume
+from fedscale_ext.runtime import events, full_disk, resume
+from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.records import JobRecords
 from fedscale_ext.runtime.schedule import Schedule, schedule_round
@@ -33,8 +33,6 @@ from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 from fedscale_ext.runtime.workforce import Workforce
 from fedscale_ext.streams import stream
-
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # a full disk, quota, or largest size of a file
 
 
 class MultiModelAggregator(Coordinator):
@@ -65,6 +63,8 @@ class MultiModelAggregator(Coordinator):
         self.watch = Stopwatch()
         self.log_dir = Path(aggregator_logging.logDir).parent
         self.history: list[RoundRecord] = []
+        self.code = code_digest(type(self))
+        self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
         self._internals: dict[str, Any] = {}
 
     # ---- hooks ----
@@ -136,6 +136,7 @@ class MultiModelAggregator(Coordinator):
 
     # ---- the job ----
 
+    @full_disk.explained
     @overrides
     def run(self) -> dict[str, Any]:
         """Train ``rounds`` rounds, test the final models and write the results; returns the summary."""
@@ -148,8 +149,8 @@ class MultiModelAggregator(Coordinator):
             self.workforce = Workforce(self, info)
             self.init_model()
             self.records = JobRecords(self)
-            done = resume.load_job(self) if self.config.job.resume else 0
-            self.history = self.records.begin(done)
+            done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
+            self.history = self.records.begin(done, marks)
             self.emit(self._ready())
             stopped = None
             if self.privacy is not None:
@@ -159,14 +160,9 @@ class MultiModelAggregator(Coordinator):
                 done += 1
                 stopped = self._run_round(done)
             self._report_dropped()
+            self.emit({"event": "trained"})  # from here on, an executor that ends is no loss
             self.board.close()  # executors end while the results are written
             return self.records.finish(stopped)
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
-            raise UserError(
-                f"the results in {self.log_dir} cannot be written: {error.strerror}; make room, then resume the job"
-            ) from error
         except SystemExit:
             self.farewell_s = 0.0  # told to stop now: so are the executors
             raise

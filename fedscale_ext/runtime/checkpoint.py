@@ -20,7 +20,8 @@ from fedscale_ext.metrics.files import read_tensors, write_tensors
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _JSON = "checkpoint.json"  # name of the tensor of JSON bytes
 _PREFIX = "tensor."  # before the caller's names, so that none can collide with it
-_FORMAT = "2"
+_FORMAT = "3"
+_STEP = 4096  # lengths of the JSON: safetensors keeps some kB per length of a tensor that it ever saw
 _ABSENT = object()  # unlike every setting
 _NAMED = 5  # settings that a refusal names at most
 
@@ -40,62 +41,67 @@ def save(
     tensors: Mapping[str, torch.Tensor],
     data: Any,
     settings: Mapping[str, Any],
-    keep: int = 2,
+    keep: int,
 ) -> Path:
-    """Write the checkpoint of ``round`` atomically, then remove all but the newest ``keep``.
+    """Write the checkpoint of ``round`` atomically, then remove later ones and all but the last ``keep``.
 
     ``settings`` is the configuration that a job must have to continue from here, ``data`` the rest of
     the state. Both are JSON: dicts with text keys, lists, tuples (which come back as lists), numbers, text,
     True, False, None; floats come back exactly, NaN and infinities included. TypeError for anything
-    else. Checkpoints of later rounds belong to a course of the job that was left, and are removed.
+    else.
     """
     _check(data, "data")
     text = json.dumps({"settings": settings, "data": data}, separators=(",", ":"))
-    body = torch.frombuffer(bytearray(text, "utf-8"), dtype=torch.uint8)
-    content = {_JSON: body, **{_PREFIX + name: tensor for name, tensor in tensors.items()}}
+    content = text.encode()
+    padded = content + b" " * (-len(content) % _STEP)  # JSON may end in spaces
+    body = torch.frombuffer(bytearray(padded), dtype=torch.uint8)
+    stored = {_JSON: body, **{_PREFIX + name: tensor for name, tensor in tensors.items()}}
     metadata = {"format": _FORMAT, "round": str(round)}
     path = directory / f"checkpoint-{round:06d}.safetensors"
-    write_tensors(path, content, metadata)
-    rounds = _rounds(directory)
-    kept = [other for other in rounds if other <= round][-keep:]
-    for other, old in rounds.items():
-        if other not in kept:
-            old.unlink(missing_ok=True)
+    write_tensors(path, stored, metadata)
+    drop_after(directory, round)
+    for old in list(_rounds(directory).values())[:-keep]:
+        old.unlink(missing_ok=True)
     for left in directory.glob(".checkpoint-*.tmp"):  # of a job that was killed while it wrote
         left.unlink(missing_ok=True)
     return path
 
 
-def load_latest(directory: Path, settings: Mapping[str, Any]) -> Checkpoint | None:
-    """The newest checkpoint of ``directory``, None where there is none.
+def load(directory: Path, settings: Mapping[str, Any], round: int | None = None) -> Checkpoint | None:
+    """The checkpoint of ``round``, by default the newest, of ``directory``; None where it is empty.
 
-    UserError where it is damaged, of another format, or of a job with another configuration; the
-    sentence names the checkpoint before it, which is never taken silently.
+    UserError where it is absent, damaged, of another format, or of a job with another configuration; the
+    sentence offers the checkpoint before it, which is never taken silently.
     """
     rounds = _rounds(directory)
     if not rounds:
         return None
-    newest, *older = sorted(rounds, reverse=True)
-    path = rounds[newest]
-    before = (
-        f"delete it to resume from {rounds[older[0]].name} of round {older[0]}"
-        if older
-        else "no checkpoint is before it; start the job anew without --resume"
-    )
+    wanted = max(rounds) if round is None else round
+    if wanted not in rounds:
+        raise UserError(f"{directory} holds no checkpoint of round {wanted}; {_others(rounds)}")
+    path = rounds[wanted]
+    before = _others({other: rounds[other] for other in rounds if other < wanted})
     try:
         tensors, metadata = read_tensors(path)
-        if metadata.get("format") != _FORMAT or metadata.get("round") != str(newest):
-            raise UserError(f"{path} is no checkpoint of round {newest} in format {_FORMAT}")
+        if metadata.get("format") != _FORMAT or metadata.get("round") != str(wanted):
+            raise UserError(f"{path} is no checkpoint of round {wanted} in format {_FORMAT}")
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
     content = json.loads(tensors.pop(_JSON).numpy().tobytes())
     if content["settings"] != settings:
         raise UserError(
             f"{path} was written by a job with another configuration: {_differences(content['settings'], settings)}; "
-            "resume with the configuration that it was started with, or start anew without --resume"
-            + (f"; the one before it is {rounds[older[0]].name}" if older else "")
+            f"resume with the configuration that it was started with, or: {before}"
         )
-    return Checkpoint(newest, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
+    return Checkpoint(wanted, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
+
+
+def _others(rounds: Mapping[int, Path]) -> str:
+    """What a user whose checkpoint is refused can do with the other ones."""
+    if not rounds:
+        return "no checkpoint is before it, from which the job could continue; start it anew without --resume"
+    newest = max(rounds)
+    return f"--resume-from {newest} continues the job from {rounds[newest].name}"
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -109,10 +115,11 @@ def _in_words(settings: Mapping[str, Any], key: str) -> str:
     return json.dumps(settings[key], ensure_ascii=False) if key in settings else "not set"
 
 
-def clear(directory: Path) -> None:
-    """Remove all checkpoints of ``directory``: a new job starts there."""
-    for path in _rounds(directory).values():
-        path.unlink(missing_ok=True)
+def drop_after(directory: Path, round: int) -> None:
+    """Remove the checkpoints of later rounds, which belong to a course of the job that was left."""
+    for other, path in _rounds(directory).items():
+        if other > round:
+            path.unlink(missing_ok=True)
 
 
 def _rounds(directory: Path) -> dict[int, Path]:

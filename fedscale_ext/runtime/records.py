@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.models import save_models
 from fedscale_ext.metrics.recorder import Recorder
+from fedscale_ext.metrics.restarts import count_restarts
 from fedscale_ext.metrics.summary import job_header, summarise, write_summary
 from fedscale_ext.report.plots import plot_job
 from fedscale_ext.report.tables import summary_table, write_markdown
 from fedscale_ext.runtime import checkpoint
+from fedscale_ext.runtime.resume import FOLDER
 from fedscale_ext.runtime.work import RoundRecord
 
 if TYPE_CHECKING:
@@ -37,11 +40,11 @@ class JobRecords:
         )
         self.recorder = Recorder(job.log_dir, header=self.header, internals=config.job.record_internals)
 
-    def begin(self, after_round: int) -> list[RoundRecord]:
-        """Forget what an earlier run wrote after ``after_round`` (0: all of it); the records kept."""
-        if after_round == 0:
-            checkpoint.clear(self._job.log_dir / "checkpoints")
-        return self.recorder.truncate_after(after_round, self._job.log_writer)
+    def begin(self, after_round: int, marks: Mapping[str, Mark]) -> list[RoundRecord]:
+        """Forget what an earlier run wrote after ``after_round`` (0: all of it), when the records reached as far
+        as ``marks``; the records kept."""
+        checkpoint.drop_after(self._job.log_dir / FOLDER, after_round)
+        return self.recorder.return_to(marks, self._job.log_writer)
 
     def round(self, record: RoundRecord, internals: dict[str, Any]) -> None:
         """Write and announce a finished round; its clients' figures are on disk from then on, not in memory."""
@@ -76,6 +79,8 @@ class JobRecords:
             stopped=stopped,
             privacy=job.privacy.summary() if job.privacy else None,
             refused_messages=job.refusals.counts(),
+            resumed=job.resumed,
+            restarts=count_restarts(job.log_dir),
         )
         write_summary(job.log_dir, summary)
         write_markdown(job.log_dir, summary)

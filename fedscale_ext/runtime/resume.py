@@ -1,8 +1,13 @@
-"""A job's state as a checkpoint, and back: what a resumed job continues from."""
+"""A job's state as a checkpoint, and back: what a resumed job continues from.
+
+Random streams have no state to keep: each is keyed by what it is for (streams.py), and participants are drawn
+from such a stream and the virtual clock.
+"""
 
 from typing import TYPE_CHECKING
 
 from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.work import State
@@ -14,7 +19,7 @@ FOLDER = "checkpoints"
 
 
 def save_job(job: "MultiModelAggregator", round: int) -> None:
-    """Write the pool, the method's state and the virtual clock after ``round``."""
+    """Write the pool, the method's state, the virtual clock and how far the records reach after ``round``."""
     tensors, data = job.state()
     tensors = {f"method/{name}": tensor for name, tensor in tensors.items()}
     for model in job.pool:
@@ -25,32 +30,46 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "pool": pool,
         "method": data,
         "cohort_sizes": job.workforce.cohort_sizes.chosen,
+        "records": job.records.recorder.reached(),
+        "code": job.code,
+        "resumed": job.resumed,
     }
     if job.privacy is not None:
         own, content["privacy"] = job.privacy.state()
         tensors.update({f"privacy/{name}": tensor for name, tensor in own.items()})
-    checkpoint.save(job.log_dir / FOLDER, round, tensors, content, job.config.decisive())
+    settings, keep = job.config.decisive(), job.config.job.checkpoint_keep
+    checkpoint.save(job.log_dir / FOLDER, round, tensors, content, settings, keep)
 
 
-def load_job(job: "MultiModelAggregator") -> int:
-    """Take back the last checkpoint; returns the round that it was written after.
+def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
+    """Take back the last checkpoint, or that of round ``resume_from``.
 
-    UserError where there is none, or it is damaged or of another configuration.
+    Returns the round that it was written after and how far the records reached by then. UserError where there is
+    no such checkpoint, or it is damaged or of another configuration.
     """
-    found = checkpoint.load_latest(job.log_dir / FOLDER, job.config.decisive())
+    folder = job.log_dir / FOLDER
+    found = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from)
     if found is None:
-        raise UserError(f"nothing to resume: {job.log_dir / FOLDER} holds no checkpoint; start without --resume")
+        raise UserError(f"nothing to resume: {folder} holds no checkpoint; start without --resume")
+    data = found.data
     job.pool.clear()
-    for entry in found.data["pool"]:
+    for entry in data["pool"]:
         state = _below(found.tensors, f"pool/{entry['key']}/")
         job.pool.add(entry["key"], ModelSpec.from_json(entry["spec"]), state).version = entry["version"]
-    job.load_state(_below(found.tensors, "method/"), found.data["method"])
-    job.global_virtual_clock = found.data["clock_s"]
-    job.workforce.cohort_sizes.chosen.update(found.data["cohort_sizes"])
+    job.load_state(_below(found.tensors, "method/"), data["method"])
+    job.global_virtual_clock = data["clock_s"]
+    job.workforce.cohort_sizes.chosen.update(data["cohort_sizes"])
+    same = data["code"] == job.code
+    job.resumed = [*data["resumed"], {"after_round": found.round, "code_changed": not same}]
     if job.privacy is not None:
-        job.privacy.load_state(_below(found.tensors, "privacy/"), found.data["privacy"])
+        job.privacy.load_state(_below(found.tensors, "privacy/"), data["privacy"])
     job.notice(f"resumed after round {found.round}")
-    return found.round
+    if not same:
+        job.notice(
+            "this program, torch or NumPy has changed since the checkpoint was written: the result may differ from "
+            "that of an undisturbed job"
+        )
+    return found.round, data["records"]
 
 
 def _below(tensors: State, prefix: str) -> State:

@@ -63,28 +63,50 @@ def test_executors_get_their_gpu_and_the_job_its_place(fedscale, state, write_co
     [
         ({"FAKE_AGGREGATOR": "die", "FAKE_EXECUTOR": "wait"}, 1, "aggregator ended with exit code 1"),
         ({"FAKE_AGGREGATOR": "no summary", "FAKE_EXECUTOR": "wait"}, 1, "aggregator ended without a summary"),
-        ({"FAKE_AGGREGATOR": "wait", "FAKE_EXECUTOR": "die"}, 1, "executor 2 ended with exit code 3"),
     ],
 )
 def test_a_process_that_dies_ends_the_job(fedscale, state, write_conf, env, code, sentence):
     found, _, err = done(fedscale("driver", "start", write_conf(), **env))
     assert found == code
-    last = err.splitlines()[-1]
+    last = err.splitlines()[-1]  # there is no checkpoint that --resume could continue from
     assert last == f"fedscale: {sentence}; all output is in {state}/jobs/fake/output.log"
     assert record(state)["status"] == "failed"
     assert sentence in record(state)["reason"]
-    if "die" in (env["FAKE_AGGREGATOR"], env["FAKE_EXECUTOR"]):
-        assert "breaks" in err
+    assert ("breaks" in err) == (env["FAKE_AGGREGATOR"] == "die")
     assert_nothing_left(state)
 
 
-def test_a_killed_executor_is_named_with_its_signal(fedscale, state, write_conf):
+def test_the_job_goes_on_without_an_executor_that_was_killed(fedscale, state, write_conf):
     process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
     wait_until(lambda: started(state))
-    os.kill(record(state)["children"][1]["pid"], signal.SIGKILL)
+    children = {child["name"]: child["pid"] for child in record(state)["children"]}
+    os.kill(children["executor 1"], signal.SIGKILL)
+    wait_until(lambda: len(processes_of(state)) == 3)
+    os.kill(children["executor 2"], signal.SIGKILL)
     code, _, err = done(process)
     assert code == 1
-    assert "executor 1 was ended by SIGKILL" in err
+    assert "note: executor 1 was ended by SIGKILL; the job goes on without it\n" in err
+    assert "fedscale: executor 2 was ended by SIGKILL; all output is in" in err
+    assert_nothing_left(state)
+
+
+def test_a_job_that_ends_without_one_of_its_executors_has_finished(fedscale, state, write_conf, tmp_path):
+    env = {"FAKE_AGGREGATOR": "slowly", "FAKE_EXECUTOR": "die once", "FAKE_MARKER": str(tmp_path / "marker")}
+    code, _, err = done(fedscale("driver", "start", write_conf(), **env))
+    assert code == 0
+    assert "note: executor 2 ended with exit code 3; the job goes on without it" in err
+    assert record(state)["status"] == "finished"
+
+
+def test_a_killed_aggregator_with_a_checkpoint_can_be_resumed(fedscale, state, write_conf):
+    conf = write_conf()
+    env = {"FAKE_AGGREGATOR": "kill with checkpoint", "FAKE_EXECUTOR": "wait"}
+    code, _, err = done(fedscale("driver", "start", conf, **env))
+    assert code == 1
+    assert err.splitlines()[-1] == (
+        f"fedscale: aggregator was ended by SIGKILL; all output is in {state}/jobs/fake/output.log; "
+        f"continue the job with `fedscale driver start {conf} --resume`"
+    )
     assert_nothing_left(state)
 
 

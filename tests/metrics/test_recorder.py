@@ -91,10 +91,12 @@ def test_resume_gives_the_file_of_an_unbroken_job(tmp_path: Path):
     for item in records(8, every=6)[:6]:
         job.round(item)
         job.internals(item.round, {"t": item.round / 3})
+        if item.round == 4:
+            marks = job.reached()
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"round":7,"virtual_cl')  # killed while writing
     job = recorder(broken)
-    kept = job.truncate_after(4)
+    kept = job.return_to(marks)
     assert [item.round for item in kept] == [1, 2, 3, 4]
     assert job.spent == spent(kept)
     for item in records(8)[4:]:
@@ -109,8 +111,10 @@ def test_truncating_and_writing_again_gives_equal_bytes(tmp_path: Path):
     every = records(5, every=2)
     for item in every:
         job.round(item)
+        if item.round == 2:
+            marks = job.reached()
     before = (tmp_path / "metrics.jsonl").read_bytes()
-    job.truncate_after(2)
+    job.return_to(marks)
     assert len((tmp_path / "metrics.jsonl").read_bytes()) < len(before)
     for item in every[2:]:
         job.round(item)
@@ -130,8 +134,8 @@ def test_two_jobs_never_mix_silently(tmp_path: Path):
         recorder(tmp_path).round(record(number))
     with pytest.raises(ValueError, match="round 1 after round 2"):
         recorder(tmp_path).round(record(1))
-    assert recorder(tmp_path).truncate_after(0) == []
-    assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+    assert recorder(tmp_path).return_to({}) == []
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_a_damaged_line_is_named(tmp_path: Path):
@@ -141,13 +145,43 @@ def test_a_damaged_line_is_named(tmp_path: Path):
     path = tmp_path / "metrics.jsonl"
     path.write_text("nonsense\n" + path.read_text())
     with pytest.raises(UserError, match="line 1 of"):
-        recorder(tmp_path).truncate_after(1)
-    with pytest.raises(UserError, match="line 1 of"):
         recorder(tmp_path).round(record(3))
     anew = recorder(tmp_path)
-    assert anew.truncate_after(0) == []
+    assert anew.return_to({}) == []
     anew.round(record(1))
     assert [line["round"] for line in lines(path)] == [1]
+
+
+@pytest.mark.parametrize("damage", ["flip", "shorten", "delete"])
+def test_a_file_that_is_not_what_it_was_at_the_checkpoint_is_refused(tmp_path: Path, damage: str):
+    job = recorder(tmp_path)
+    for number in (1, 2):
+        job.round(record(number))
+        if number == 1:
+            marks = job.reached()
+    path = tmp_path / "metrics.jsonl"
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[content.index(b"61.7")] ^= 1  # still JSON
+        path.write_bytes(content)
+    elif damage == "shorten":
+        path.write_bytes(content[: marks["metrics.jsonl"]["bytes"] - 1])
+    else:
+        path.unlink()
+    words = {"flip": "its sha256 differs", "shorten": "it is shorter", "delete": "No such file"}[damage]
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match=words):
+        recorder(tmp_path).return_to(marks)
+    assert contents(tmp_path) == before
+
+
+def test_a_lost_evaluation_is_missed_at_once(tmp_path: Path):
+    job = recorder(tmp_path)
+    job.round(record(1, evaluated=True))
+    marks = job.reached()
+    (tmp_path / "evaluations" / "round-000001.safetensors").unlink()
+    with pytest.raises(UserError, match=r"round-000001.safetensors is missing"):
+        recorder(tmp_path).return_to(marks)
 
 
 def tags_of(path: Path) -> EventAccumulator:
@@ -199,10 +233,12 @@ def test_a_resumed_job_shows_each_round_once(tmp_path: Path):
     for item in every[:5]:
         job.round(item)
         job.tensorboard(writer, item)
+        if item.round == 4:
+            marks = job.reached()
     writer.close()
     drop_events(tmp_path)
     job, writer = recorder(tmp_path), SummaryWriter(str(tmp_path))
-    job.truncate_after(4, writer)
+    job.return_to(marks, writer)
     for item in every[4:]:
         job.round(item)
         job.tensorboard(writer, item)

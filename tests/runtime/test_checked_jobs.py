@@ -72,7 +72,7 @@ def test_a_full_disk_ends_the_job_in_a_sentence_and_leaves_the_last_checkpoint_w
         plain(path, *parts)
 
     monkeypatch.setattr(files, "write_atomic", full)
-    with pytest.raises(UserError, match=r"cannot be written: No space left on device; make room, then resume"):
+    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\); make room"):
         fedscale_ext.run(job_file, checkpoint_interval=1)
     monkeypatch.undo()
     checkpoints = job_file.parent / "logs/tiny/logs/checkpoints"

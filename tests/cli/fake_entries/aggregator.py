@@ -30,7 +30,12 @@ if what == "deaf":
     import signal
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-for number in range(1, 13):
+marker = Path(os.environ.get("FAKE_MARKER", "none"))  # "… once": what happened before does not happen again
+if what.endswith(" once"):
+    what = "slowly" if marker.exists() else what.removesuffix(" once")
+    marker.touch()
+resumed = "--resume=True" in sys.argv
+for number in range(4 if resumed else 1, 13):
     say(event="round", round=number, rounds=12, participants=2, models=1, assignments={"m0": 2}, loss=2.5 / number,
         accuracy=number / 20 if number % 5 == 0 else None, virtual_clock_s=61.0 * number, wall_s=0.001)  # fmt: skip
     if what == "slowly":
@@ -41,10 +46,22 @@ for number in range(1, 13):
             time.sleep(600)
         if what == "die":
             raise ValueError("the fake aggregator breaks")
+        if what in ("kill", "kill with checkpoint"):
+            if "checkpoint" in what:
+                log_path, stamp = (next(word.split("=", 1)[1] for word in sys.argv if word.startswith(f"--{key}="))
+                                   for key in ("log_path", "time_stamp"))  # fmt: skip
+                folder = Path(log_path, "logs", "fake", stamp, "checkpoints")
+                folder.mkdir(parents=True)
+                (folder / "checkpoint-000003.safetensors").touch()
+            os.kill(os.getpid(), 9)
         if what == "bad input":
             say(event="error", message="num_participants 9 is above the 4 clients; lower it", exit_code=2)
             sys.exit(2)
 say(event="notice", message="[nothing] happened")
+say(event="trained")
+if "FAKE_MARKER" in os.environ:
+    time.sleep(0.2)  # the word of it is heard before the executors end
+    Path(os.environ["FAKE_MARKER"]).with_suffix(".trained").touch()
 if what != "no summary":
     say(event="summary", summary={"accuracy": 0.5}, table=[["accuracy", "50.0 %"], ["rounds", 12]],
         files={"plot": "/tmp/plot.png", "tensorboard": "/tmp/a b"})  # fmt: skip

@@ -1,0 +1,28 @@
+"""restarts.jsonl: which processes of a job were restarted, written by the driver and counted in the summary."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+RESTARTS = "restarts.jsonl"
+
+
+def note_restart(log_dir: Path, process: str, reason: str, after_round: int) -> None:
+    """Add one restart; ``reason`` says how the process ended, ``after_round`` is the last round that was finished."""
+    log_dir.mkdir(parents=True, exist_ok=True)
+    with (log_dir / RESTARTS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"process": process, "reason": reason, "after_round": after_round}) + "\n")
+
+
+def count_restarts(log_dir: Path) -> dict[str, int]:
+    """How often each process was restarted; a half line that a killed driver left is passed over."""
+    path = log_dir / RESTARTS
+    if not path.exists():
+        return {}
+    whole = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return dict(sorted(Counter(str(json.loads(text)["process"]) for text in whole).items()))
+
+
+def drop_restarts(log_dir: Path) -> None:
+    """Forget the restarts of an earlier run in this folder."""
+    (log_dir / RESTARTS).unlink(missing_ok=True)

@@ -1,0 +1,44 @@
+"""Two kills of the matrix with the real command; evals/reliability/matrix.py runs all of them."""
+
+from pathlib import Path
+
+import pytest
+from job_results import result
+
+import fedscale_ext
+from evals.reliability import cells, matrix
+from evals.reliability.soak import slope
+
+KILLS = {"executor 2": [("training", 1)], "aggregator": [("checkpoint_rename", 2)]}
+
+
+def test_a_supervised_job_whose_processes_are_killed_equals_an_undisturbed_one(job_file: Path, tmp_path: Path) -> None:
+    keys = {"rounds": 3, "model": "cnn_small", "time_stamp": "run"}
+    fedscale_ext.run(job_file, job_name="undisturbed", **keys)
+    undisturbed = cells.Ended(result(tmp_path / "logs" / "undisturbed" / "run"), b"", {}, 0.0)
+    killed = cells.run(job_file, tmp_path, "killed", KILLS, **keys)
+    cells.check(undisturbed, killed, KILLS)
+    assert killed.restarts["aggregator"] == 1
+
+
+def test_a_cell_that_differs_is_not_called_equal() -> None:
+    one = cells.Ended({"rounds": [{"train_loss": 1.0}], "models": {}}, b"", {}, 1.0)
+    other = cells.Ended({"rounds": [{"train_loss": 1.0000000000000002}], "models": {}}, b"", {"aggregator": 1}, 1.0)
+    with pytest.raises(AssertionError):
+        cells.check(one, other, {"aggregator": [("aggregate", 1)]})
+    with pytest.raises(AssertionError, match="aggregator was not restarted"):
+        cells.check(one, one, {"aggregator": [("aggregate", 1)]})
+
+
+def test_every_row_of_the_matrix_names_a_step() -> None:
+    from faults.steps import STEPS
+
+    assert {step for _, _, step in matrix.rows()} <= STEPS.keys()
+    assert len({row[:2] for row in matrix.rows()}) == len(matrix.rows()) == 28
+    text = matrix.page([("aggregator", "register", 1, 1), ("executor 1", "unit received", 1, 2)], 7.2)
+    assert "**2 of 3** jobs" in text and "| executor 1 | unit received | 1 of 2 |" in text
+
+
+def test_the_slope_is_per_100_rounds() -> None:
+    assert slope([(1, 5.0), (101, 7.0), (201, 9.0)]) == pytest.approx(2.0)
+    assert slope([(50, 5.0), (60, 5.0)]) == pytest.approx(0.0)
