@@ -9,10 +9,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fedscale_ext"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "evals").rglob("*.py"), *ROOT.glob("*.py")])
 
-# the one restricted reader, and a script that makes traces in FedScale's own format to measure how they are read
+# the one restricted reader, and scripts that make traces in FedScale's own format to see how they are read
 ALLOWED = {
     "fedscale_ext/population/traces.py": {"module pickle", "module pickletools"},
     "evals/speed/population.py": {"module pickle", "pickle.dumps"},
+    "evals/reliability/decoders.py": {"module pickle", "pickle.dumps"},
 }
 MODULES = {
     "pickle", "_pickle", "cPickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle",
