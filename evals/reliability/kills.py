@@ -29,7 +29,7 @@ from tiny_job import tiny_data, write_job_file  # noqa: E402
 from evals.speed.machine import model_name  # noqa: E402
 
 PAGE = Path(__file__).with_suffix(".md")
-PAUSE_S = 0.25  # between two kills, on average
+PAUSE_S = 0.6  # between two kills, on average
 
 
 class Killer:
@@ -81,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--steps", type=int, default=60, help="local steps: they decide how long a round lasts")
+    parser.add_argument("--steps", type=int, default=120, help="local steps: they decide how long a round lasts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--print", action="store_true", help="print the page instead of writing kills.md")
     arguments = parser.parse_args()
