@@ -1,0 +1,102 @@
+"""What the guards of a job cost: rounds with and without them, in turn.
+
+    python -m evals.reliability.overhead --work /tmp/overhead
+
+With: a job as it is (signed messages, signs of life, checked results, a checkpoint after each round). Without: the
+same job with :mod:`bare` as the processes' entry, and no checkpoints. ~50k-parameter CNN, 100 clients, 20 steps,
+batch 10, 2 executors; a round's span is from one line of metrics.jsonl to the next, so that it includes what is
+written. Writes overhead.md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evals.speed.data import prepare
+from evals.speed.machine import model_name
+from evals.speed.rows.ours import Watch, configuration
+from evals.speed.task import Task
+
+HERE = Path(__file__).resolve().parent
+KINDS = ("with", "without")
+
+
+def job(kind: str, folder: Path, data: Path, rounds: int) -> list[float]:
+    """Seconds of the job's rounds but the first and the last, which test."""
+    folder.mkdir(parents=True)
+    conf: dict[str, Any] = configuration(Task(model="cnn_small", rounds=rounds, data=data, out=folder))
+    if kind == "without":
+        conf |= dict.fromkeys(("aggregator_entry", "executor_entry"), str(HERE / "bare.py"))
+        conf["job_conf"].append({"checkpoint_interval": 10**6})
+    path = folder / "conf.yml"
+    path.write_text(yaml.safe_dump(conf, sort_keys=False), encoding="utf-8")
+    watch = Watch(folder / "logs" / "speed" / "run" / "metrics.jsonl")
+    watch.start()
+    command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", str(path)]
+    subprocess.run(command, env={**os.environ, "FEDSCALE_EXT_STATE": str(folder / "state")}, check=True)
+    watch.ended.set()
+    watch.join()
+    return [end - begin for begin, end in zip(watch.seen[:-2], watch.seen[1:-1], strict=True)]
+
+
+def table(spent: dict[str, list[list[float]]], began: str) -> str:
+    """The page: seconds of each kind, and the ratio within each repetition."""
+    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(spent["with"], spent["without"], strict=True)]
+    rows = [
+        f"| {kind} | {statistics.median(every := [s for own in spent[kind] for s in own]):.3f} "
+        f"| {min(every):.3f} | {max(every):.3f} | {len(every)} |"
+        for kind in KINDS
+    ]
+    return "\n".join(
+        [
+            "# What the guards cost",
+            "",
+            f"`python -m evals.reliability.overhead`, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores of {model_name()}; {began}.",
+            "",
+            "Seconds per round, ~50k-parameter CNN, 100 clients, 20 steps, batch 10, 2 executors. With: signed messages,",
+            "signs of life, checked results, a checkpoint after each round. Without: none of these. Jobs in turn.",
+            "",
+            "| guards | median | least | most | rounds |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            f"With / without: **{statistics.median(ratios):.3f}** (median of {len(ratios)} pairs of jobs, "
+            f"{min(ratios):.3f} to {max(ratios):.3f}).",
+            "",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the jobs and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=HERE / "work" / "overhead", help="data and jobs' files")
+    parser.add_argument("--rounds", type=int, default=10, help="timed rounds of a job (10)")
+    parser.add_argument("--repetitions", type=int, default=5, help="pairs of jobs (5)")
+    asked = parser.parse_args(arguments)
+    began = f"load average at the start {os.getloadavg()[0]:.2f}"
+    data = prepare(asked.work / "data")
+    spent: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
+    run = time.strftime("%H%M%S")
+    for repetition in range(asked.repetitions):
+        for kind in KINDS if repetition % 2 == 0 else reversed(KINDS):
+            seconds = job(kind, asked.work / f"{run}-{repetition}-{kind}", data, asked.rounds)
+            spent[kind].append(seconds)
+            with (asked.work / "results.jsonl").open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps({"run": run, "kind": kind, "seconds": seconds}) + "\n")
+    page = table(spent, began)
+    (HERE / "overhead.md").write_text(page, encoding="utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
