@@ -60,10 +60,11 @@ def table(spent: dict[str, list[list[float]]], began: str) -> str:
         [
             "# What the guards cost",
             "",
-            f"`python -m evals.reliability.overhead`, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores of {model_name()}; {began}.",
+            f"`python -m evals.reliability.overhead`, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores of "
+            f"{model_name()}; {began}.",
             "",
-            "Seconds per round, ~50k-parameter CNN, 100 clients, 20 steps, batch 10, 2 executors. With: signed messages,",
-            "signs of life, checked results, a checkpoint after each round. Without: none of these. Jobs in turn.",
+            "Seconds per round, ~50k-parameter CNN, 100 clients, 20 steps, batch 10, 2 executors. With: signed",
+            "messages, signs of life, checked results, a checkpoint after each round. Without: none of these. Jobs in turn.",
             "",
             "| guards | median | least | most | rounds |",
             "|---|---|---|---|---|",
