@@ -5,7 +5,8 @@
 With: a job as it is (signed messages, signs of life, checked results, a checkpoint after each round). Without: the
 same job with :mod:`bare` as the processes' entry, and no checkpoints. ~50k-parameter CNN, 100 clients, 20 steps,
 batch 10, 2 executors; a round's span is from one line of metrics.jsonl to the next, so that it includes what is
-written. Writes overhead.md.
+written. Training itself varies by more than the guards cost, from one job to the next; so the part of a round in which
+the executors did not train (span - training / executors) is told as well. Writes overhead.md.
 """
 
 import argparse
@@ -24,14 +25,14 @@ import yaml
 from evals.speed.data import prepare
 from evals.speed.machine import model_name
 from evals.speed.rows.ours import Watch, configuration
-from evals.speed.task import Task
+from evals.speed.task import PROCESSES, Task
 
 HERE = Path(__file__).resolve().parent
 KINDS = ("with", "without")
 
 
-def job(kind: str, folder: Path, data: Path, rounds: int) -> list[float]:
-    """Seconds of the job's rounds but the first and the last, which test."""
+def job(kind: str, folder: Path, data: Path, rounds: int) -> list[tuple[float, float]]:
+    """Seconds of the job's rounds but the first and the last, which test: in all, and without training."""
     folder.mkdir(parents=True)
     conf: dict[str, Any] = configuration(Task(model="cnn_small", rounds=rounds, data=data, out=folder))
     if kind == "without":
@@ -45,17 +46,25 @@ def job(kind: str, folder: Path, data: Path, rounds: int) -> list[float]:
     subprocess.run(command, env={**os.environ, "FEDSCALE_EXT_STATE": str(folder / "state")}, check=True)
     watch.ended.set()
     watch.join()
-    return [end - begin for begin, end in zip(watch.seen[:-2], watch.seen[1:-1], strict=True)]
+    spans = [end - begin for begin, end in zip(watch.seen[:-2], watch.seen[1:-1], strict=True)]
+    records = [json.loads(line) for line in watch.path.read_text(encoding="utf-8").splitlines()][1:-1]
+    training = [record["executor_seconds"]["training"] / PROCESSES for record in records]
+    return [(span, span - trained) for span, trained in zip(spans, training, strict=True)]
 
 
-def table(spent: dict[str, list[list[float]]], began: str) -> str:
-    """The page: seconds of each kind, and the ratio within each repetition."""
-    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(spent["with"], spent["without"], strict=True)]
-    rows = [
-        f"| {kind} | {statistics.median(every := [s for own in spent[kind] for s in own]):.3f} "
-        f"| {min(every):.3f} | {max(every):.3f} | {len(every)} |"
-        for kind in KINDS
-    ]
+def table(spent: dict[str, list[list[tuple[float, float]]]], began: str) -> str:
+    """The page: seconds of each kind, the ratio within each repetition, and what the guards cost beside training."""
+    whole, beside = ({kind: [[pair[part] for pair in own] for own in spent[kind]] for kind in KINDS} for part in (0, 1))
+    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(whole["with"], whole["without"], strict=True)]
+    rows, medians = [], {}
+    for kind in KINDS:
+        every, rest = ([s for own in part[kind] for s in own] for part in (whole, beside))
+        medians[kind] = statistics.median(every), statistics.median(rest)
+        low, high = min(every), max(every)
+        rows.append(
+            f"| {kind} | {medians[kind][0]:.3f} | {low:.3f} | {high:.3f} | {medians[kind][1]:.3f} | {len(every)} |"
+        )
+    share = (medians["with"][1] - medians["without"][1]) / medians["without"][0]
     return "\n".join(
         [
             "# What the guards cost",
@@ -66,12 +75,13 @@ def table(spent: dict[str, list[list[float]]], began: str) -> str:
             "Seconds per round, ~50k-parameter CNN, 100 clients, 20 steps, batch 10, 2 executors. With: signed",
             "messages, signs of life, checked results, a checkpoint after each round. Without: none of these. Jobs in turn.",
             "",
-            "| guards | median | least | most | rounds |",
-            "|---|---|---|---|---|",
+            "| guards | median | least | most | beside training, median | rounds |",
+            "|---|---|---|---|---|---|",
             *rows,
             "",
             f"With / without: **{statistics.median(ratios):.3f}** (median of {len(ratios)} pairs of jobs, "
-            f"{min(ratios):.3f} to {max(ratios):.3f}).",
+            f"{min(ratios):.3f} to {max(ratios):.3f}: training differs more from job to job). Beside training the",
+            f"guards cost **{100 * share:.1f} %** of a round.",
             "",
         ]
     )
@@ -86,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     began = f"load average at the start {os.getloadavg()[0]:.2f}"
     data = prepare(asked.work / "data")
-    spent: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
+    spent: dict[str, list[list[tuple[float, float]]]] = {kind: [] for kind in KINDS}
     run = time.strftime("%H%M%S")
     for repetition in range(asked.repetitions):
         for kind in KINDS if repetition % 2 == 0 else reversed(KINDS):
