@@ -73,15 +73,16 @@ def table(spent: dict[str, list[list[tuple[float, float]]]], began: str) -> str:
             f"{model_name()}; {began}.",
             "",
             "Seconds per round, ~50k-parameter CNN, 100 clients, 20 steps, batch 10, 2 executors. With: signed",
-            "messages, signs of life, checked results, a checkpoint after each round. Without: none of these. Jobs in turn.",
+            "messages, signs of life, checked results, a checkpoint after each round. Without: none of these. Jobs in",
+            "turn.",
             "",
             "| guards | median | least | most | beside training, median | rounds |",
             "|---|---|---|---|---|---|",
             *rows,
             "",
             f"With / without: **{statistics.median(ratios):.3f}** (median of {len(ratios)} pairs of jobs, "
-            f"{min(ratios):.3f} to {max(ratios):.3f}: training differs more from job to job). Beside training the",
-            f"guards cost **{100 * share:.1f} %** of a round.",
+            f"{min(ratios):.3f} to {max(ratios):.3f}: training differs more from job to job).",
+            f"Beside training the guards cost **{100 * share:.1f} %** of a round.",
             "",
         ]
     )
