@@ -144,6 +144,7 @@ class MultiModelExecutor(NoPickle, Executor):
             return event, {}
         with self.watch("wire"):
             header, sections = wire.unpack(message)
+            del message
             try:
                 self.bench.keep(header, sections)
             except Exception as error:
@@ -153,9 +154,9 @@ class MultiModelExecutor(NoPickle, Executor):
     def _hand_in(self, event: str, do: Do, header: dict[str, Any]) -> Any:
         """Do a unit and hand in its result; the reply brings the next one."""
         self.round = header["round"]
-        result = self._result(header, do)
+        request = self.link.result(event, self._result(header, do))
         with self.watch("waiting"):
-            return self.link.complete(event, result)
+            return self.link.complete(request)
 
     def _result(self, header: dict[str, Any], do: Do) -> bytes:
         result: dict[str, Any]

@@ -54,9 +54,12 @@ class Link:
         """Ask for work; the aggregator answers when it has some or after a bounded wait."""
         return self._call("CLIENT_PING", job_api_pb2.PingRequest(**self._own))
 
-    def complete(self, event: str, result: bytes) -> Any:
+    def result(self, event: str, result: bytes) -> Any:
+        """The message that hands in a unit's result, which it holds: whoever made it need not."""
+        return job_api_pb2.CompleteRequest(**self._own, event=event, status=True, data_result=result)
+
+    def complete(self, request: Any) -> Any:
         """Hand in a unit's result; the reply brings the next unit."""
-        request = job_api_pb2.CompleteRequest(**self._own, event=event, status=True, data_result=result)
         return self._call("CLIENT_EXECUTE_COMPLETION", request)
 
     def close(self) -> None:

@@ -54,8 +54,10 @@ def bytes_to_tensors(section: Section) -> State:
     (length,) = _SECTION_LENGTH.unpack_from(section)
     if length > _MAX_TENSOR_HEADER:
         raise WireError(f"a section claims {length} bytes of names and shapes; {_MAX_TENSOR_HEADER} are allowed")
+    content = bytes(section)
+    del section  # it may have been the last to need a large message
     try:
-        return safetensors.torch.load(bytes(section))
+        return safetensors.torch.load(content)
     except (SafetensorError, ValueError, KeyError, RuntimeError, TypeError, OverflowError) as error:
         raise WireError(f"a section does not hold tensors: {_short(error)}") from None
 

@@ -32,13 +32,14 @@ class Workbench:
         self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}
         self._cohorts: dict[tuple[ModelSpec, bool], Cohort] = {}
 
-    def keep(self, header: Mapping[str, Any], sections: Mapping[str, wire.Section]) -> None:
-        """Remember the states that came along; an older version of the same model is let go."""
+    def keep(self, header: Mapping[str, Any], sections: dict[str, wire.Section]) -> None:
+        """Remember the states that came along; an older version of the same model is let go, and so is each section
+        as soon as it is read."""
         for key, entry in header["models"].items():
             if key in sections:
                 self._kept.pop(key, None)  # before the new one is decoded: large states are there once
                 spec = ModelSpec.from_json(entry["spec"])
-                start = self._resident(spec).start(wire.bytes_to_tensors(sections[key]))
+                start = self._resident(spec).start(wire.bytes_to_tensors(sections.pop(key)))
                 self._kept[key] = _Kept(entry["version"], spec, start)
             elif key not in self._kept or self._kept[key].version != entry["version"]:
                 raise wire.WireError(f"version {entry['version']} of model {key!r} was not sent to this executor")
