@@ -150,6 +150,8 @@ class Ledger:
     def _first(self, executor: str, here: Set[str]) -> _Entry | None:
         for unit in self._open:
             entry = self._entries[unit]
+            if entry.failures + len(entry.left) >= self._tries:
+                continue  # it may have killed them: its fate waits for theirs
             if executor not in entry.spoilt or here <= entry.spoilt:
                 return entry
         return None

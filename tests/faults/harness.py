@@ -2,13 +2,16 @@
 
 import multiprocessing
 import os
+import random
 import signal
 import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -67,8 +70,7 @@ class Job:
         args = config.fedscale
         self.log_dir = Path(args.log_path) / "logs" / args.job_name / args.time_stamp
         self._environment = {preparation.EVENTS_VARIABLE: "1", "OMP_NUM_THREADS": "1"}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = _free_port()
         if disturb is not None:
             self.proxy = Proxy(self.port, **disturb)
         commands = preparation.commands(config, ps_port=self.port)
@@ -144,6 +146,30 @@ class Job:
                          for name, path in logs if path.exists())  # fmt: skip
 
 
+def _free_port() -> int:
+    """A port outside the range from which the system gives ports to others while the aggregator is down."""
+    for port in random.SystemRandom().sample(range(20000, 32000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no free port")
+
+
+def _start_fork_server() -> None:
+    """Where it finds these modules: it does not take this process's sys.path in every version of Python."""
+    here = Path(__file__).resolve()
+    paths = [str(here.parents[2]), str(here.parents[1])]
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [before])])
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before it imports torch
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
 def run_job(
     job_file: Path,
     overrides: Mapping[str, Any],
@@ -167,5 +193,5 @@ def run_job(
     config = load_config(job_file, [f"{key}={value}" for key, value in settings.items()])
     folder = job_file.parent / f"processes-{config.fedscale.job_name}"
     folder.mkdir()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the fork server, before it imports torch
+    _start_fork_server()
     return Job(config, kill or {}, folder, lost, disturb, calls).run(timeout_s, meddle)

@@ -22,11 +22,9 @@ def test_two_undisturbed_jobs_are_equal(job_file: Path, job: dict[str, Any], und
 def test_both_executors_killed_and_started_again(
     job_file: Path, job: dict[str, Any], undisturbed: dict[str, Any], step: str
 ) -> None:
-    rounds = (0, 0) if step == "registered" else (1, 2)
-    # both may die of the same unit: that is no fault of the unit here
-    ended = run_job(
-        job_file, {**job, "unit_tries": 9}, {f"executor-{rank}": [(step, rounds[rank - 1])] for rank in (1, 2)}
-    )
+    kill = [(step, 0 if step == "registered" else 1)]
+    # both may die of the same unit, which is not to blame here
+    ended = run_job(job_file, {**job, "unit_tries": 9}, {"executor-1": kill, "executor-2": kill})
     assert ended.deaths == {"executor-1": 1, "executor-2": 1}
     assert_equal(undisturbed, ended.compared)
 

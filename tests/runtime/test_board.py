@@ -173,7 +173,7 @@ def stay(board: Board, worker: Worker, alive: list[bool]) -> threading.Thread:
 
 
 def test_a_broken_connection_is_noticed_before_the_lease_ends_but_is_no_proof_of_death() -> None:
-    board, alive = Timed(A, B, tries=1), [True]
+    board, alive = Timed(A, B), [True]
     board.ledger.add([unit(1)])
     board.take_now(A)
     thread = stay(board, A, alive)
@@ -184,10 +184,13 @@ def test_a_broken_connection_is_noticed_before_the_lease_ends_but_is_no_proof_of
     assert board.here == {"1", "2"}  # it has a moment to come back
     board.after(1.0, B)
     assert board.here == {"2"}
-    assert board.take_now(B) == Handout(unit(1), 2)  # though one failure would have been its last
+    assert board.take_now(B) == Handout(unit(1), 2)
+    board.fail(B, 1, 2, "ValueError")
+    assert board.take_now(B) is None  # it failed here, and perhaps killed A: that decides
     board.after(1.0, A)
     assert board.here == {"1", "2"}
-    assert board.complete(B, 1, 2, "right") is None
+    assert board.take_now(A) == Handout(unit(1), 3)
+    assert board.complete(A, 1, 3, "right") is None
 
 
 def test_a_connection_that_was_opened_anew_before_the_old_one_broke_holds() -> None:
