@@ -146,12 +146,16 @@ def check_tensors(log_dir, rounds, params):
 
 
 def main(log_dir):
+    if not (log_dir / "header.json").is_file():
+        sys.exit(f"{log_dir} has no header.json: name the log folder of a job")
     header = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))
-    other = {name: value for name, value in DEFAULTS.items() if header["params"].get(name) != value}
-    if header["method"] != "fedtrans" or other:
-        sys.exit(
-            f"{log_dir} is no FedTrans job of the default resolutions; it differs in {', '.join(other) or 'method'}"
-        )
+    if header["method"] != "fedtrans":
+        sys.exit(f"{log_dir} is a job of {header['method']}, not of fedtrans")
+    other = [name for name, value in DEFAULTS.items() if header["params"].get(name) != value]
+    if other:
+        sys.exit(f"{log_dir} is no FedTrans job of the default resolutions; it differs in {', '.join(other)}")
+    if not (log_dir / "internals.jsonl").is_file():
+        sys.exit(f"{log_dir} has no internals.jsonl: train with record_internals: True")
     lines = (log_dir / "internals.jsonl").read_text(encoding="utf-8").splitlines()
     rounds = [json.loads(line) for line in lines]
     check_records(rounds, header["params"])
@@ -167,4 +171,6 @@ def main(log_dir):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     main(Path(sys.argv[1]))

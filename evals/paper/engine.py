@@ -85,7 +85,9 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
     parser.add_argument("--runs", type=Path, default=Path("logs") / paper.name, help="where the jobs' folders are")
     parser.add_argument("--results", type=Path, default=paper.folder / "results")
     given = parser.parse_args(argv)
-    more = dict(pair.split("=", 1) for pair in given.set)
+    more = dict(map(_pair, given.set))
+    for data in given.data or ():
+        paper.split_name(data)
     experiment = replace(experiment, title=f"{experiment.title} ({given.scale})")
     name = "_".join([experiment.name, given.scale, *(given.data or ())])
     where = {key: getattr(given, key).absolute() for key in ("folder", "sources", "runs")}
@@ -187,6 +189,13 @@ def _wanted(key: str, method: str) -> bool:
     """A method's own key goes to its jobs alone."""
     owner, dot, _ = key.partition(".")
     return not dot or owner == method
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        sys.exit(f"--set {text}: write it as key=value")
+    return key, value
 
 
 def _option(key: str, values: Sequence[str] | None) -> list[str]:

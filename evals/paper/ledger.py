@@ -7,6 +7,7 @@ with fewer than two seeds.
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,14 @@ def row(claim: str, orders: Sequence[Order], results: Mapping[str, Any]) -> str 
     return f"| {claim} | {outcome} | {'; '.join(words)} | {seeds} seeds, {results['scale']} | `{results['command']}` |"
 
 
-def main(claims: Claims, results: Path, says: str | None) -> None:
+def main(claims: Claims, results: Path, says: str | None, argv: Sequence[str] | None = None) -> None:
     """Print the rows; ``claims`` by name: the script whose results decide it, and what must be true."""
     parser = argparse.ArgumentParser(description=says, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=results)
     parser.add_argument("--scale", default="small")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
+    if not any(given.results.glob(f"*_{given.scale}*.json")):
+        sys.exit(f"{given.results} holds no results at scale {given.scale}: run the scripts beside this one first")
     for claim, (script, orders) in claims.items():
         for path in sorted(given.results.glob(f"{script}_{given.scale}*.json")):
             line = row(claim, orders, json.loads(path.read_text(encoding="utf-8")))

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,11 @@ def write(experiment: "Experiment", runs: Sequence["Run"], stem: Path, command: 
         content["differences"] = differences(experiment.orders, rows)
     if experiment.shares is not None and finished:
         content["shares"] = dict(experiment.shares(finished))
+    picture = _named(stem, ".png").name if experiment.plot is not None and finished else ""
     _replace(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
-    _replace(_named(stem, ".md"), markdown(experiment, rows, command))
-    shown = [run for run in runs if run.log_dir is not None]
-    if experiment.plot is not None and shown:
-        experiment.plot(experiment, shown, _named(stem, ".png"))
+    _replace(_named(stem, ".md"), markdown(experiment, rows, command, picture, content.get("shares")))
+    if experiment.plot is not None and finished:
+        experiment.plot(experiment, finished, _named(stem, ".png"))
 
 
 def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
@@ -73,16 +73,22 @@ def _within(value: Any) -> Any:
     return path.relative_to(_ROOT).as_posix() if path is not None and path.is_relative_to(_ROOT) else value
 
 
-def markdown(experiment: "Experiment", rows: Sequence[dict[str, Any]], command: str) -> str:
-    """The table; a cell is "paper / here", here as mean ± deviation over seeds."""
-    head = ["", "data", "seeds", *experiment.columns]
+def markdown(
+    experiment: "Experiment", rows: Sequence[dict[str, Any]], command: str, picture: str,
+    shares: Mapping[str, float] | None = None,
+) -> str:  # fmt: skip
+    """The table; a cell is "paper / here", here as mean ± deviation over seeds. ``picture``: a file, or "";
+    ``shares`` of clients by arm, over all seeds and data sets."""
+    head = ["", "data", "seeds", *experiment.columns, *(["share of clients %"] if shares else [])]
     lines = [f"# {experiment.title}", "", f"`{command}`", ""]
     if experiment.note:
         lines += [experiment.note, ""]
-    lines += ["Each cell: paper / here (mean ± standard deviation over seeds).", ""]
+    lines += ["Each cell: paper / here, or here alone (mean ± standard deviation over seeds).", ""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         cells = [_cell(row, column) for column in experiment.columns]
+        if shares:
+            cells.append(number(100 * shares[row["label"]]) if row["label"] in shares else "–")
         seeds = ", ".join(map(str, row["seeds"])) or "; ".join(row["failed"])
         lines.append("| " + " | ".join([row["label"], row["data"], seeds, *cells]) + " |")
     compared = differences(experiment.orders, rows)
@@ -94,6 +100,8 @@ def markdown(experiment: "Experiment", rows: Sequence[dict[str, Any]], command: 
         above = f"{sum(value > 0 for value in one['values'])} of {len(one['values'])}"
         cells = [one["more"], one["less"], one["data"], one["column"], f"{number(one['mean'])}{spread}", above]
         lines.append("| " + " | ".join(cells) + " |")
+    if picture:
+        lines += ["", f"![{experiment.title}]({picture})"]
     return "\n".join(lines) + "\n"
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,11 +63,12 @@ class Paper:
             return base, []
         if how == "iid":
             return base, ["--partition", "iid", *clients]
-        if how[0] == "h":
-            own = self.data[base].dirichlet
-            return base, ["--partition", "dirichlet", "--alpha", str(float(how[1:])), *clients, *own]
-        if how[0] == "c":
-            return base, ["--partition", "classes", "--classes-per-client", str(int(how[1:])), *clients]
+        with suppress(ValueError):  # no number
+            if how[0] == "h":
+                own = self.data[base].dirichlet
+                return base, ["--partition", "dirichlet", "--alpha", str(float(how[1:])), *clients, *own]
+            if how[0] == "c":
+                return base, ["--partition", "classes", "--classes-per-client", str(int(how[1:])), *clients]
         sys.exit(f"{name}: the partition {how!r} is none of h<number>, c<number> and iid")
 
     def keys_of(self, name: str, scale: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def show(
     Example: fedscale methods show quickstart
     """
     from fedscale_ext.cli import jobs
+    from fedscale_ext.cli.progress import counted
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.errors import UserError
     from fedscale_ext.metrics.summary import SUMMARY
@@ -42,7 +43,7 @@ def show(
     try:
         summary = read_json(log_dir / SUMMARY, 1024 * MEGA)
         rows = lineage_rows(summary)
-        print(f"{summary['method']}, {summary['rounds']} rounds, {len(rows)} models")
+        print(f"{summary['method']}, {counted(summary['rounds'], 'round')}, {counted(len(rows), 'model')}")
     except OSError as error:
         raise UserError(
             f"job {job} has no {SUMMARY} in {log_dir} ({error.strerror}): it is written when a job ends"

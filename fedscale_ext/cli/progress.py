@@ -28,7 +28,8 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
-def _count(number: Any, thing: str) -> str:
+def counted(number: Any, thing: str) -> str:
+    """``1 model``, ``2 models``."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
@@ -68,7 +69,7 @@ class Display:
 
     def _ready(self, event: dict[str, Any]) -> None:
         self._status = "training"
-        self._line(f"data        {event.get('data')}, {_count(event.get('clients'), 'client')}")
+        self._line(f"data        {event.get('data')}, {counted(event.get('clients'), 'client')}")
         self._line(f"population  {event.get('population')}")
         self._line(
             f"model       {event.get('model')}, {event.get('rounds')} rounds, {event.get('executors')} executors"
@@ -96,7 +97,7 @@ class Display:
 
     def _facts(self, with_accuracy: bool) -> list[str]:
         event = self._round
-        facts = [_count(event.get("participants"), "client"), _count(event.get("models"), "model")]
+        facts = [counted(event.get("participants"), "client"), counted(event.get("models"), "model")]
         if event.get("loss") is not None:
             facts.append(f"loss {event['loss']:.3f}")
         if with_accuracy and self._accuracy is not None:

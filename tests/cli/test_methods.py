@@ -47,6 +47,8 @@ def test_show_prints_the_lineage_of_a_finished_job(call, state, job_file):
     assert lines[1].split()[:3] == ["model", "parent", "round"]
     assert lines[3].split()[:4] == ["m1", "m0", "2", "widen"]
     assert lines[-1].endswith("growth.png")
+    alone = fedscale_ext.run(job_file, rounds=1, job_name="alone")
+    assert call("methods", "show", alone["log_dir"])[1].startswith("fedavg, 1 round, 1 model\n")
 
 
 def test_show_of_what_is_no_job_is_one_sentence(call, state, tmp_path):

@@ -33,6 +33,29 @@ def test_the_script_imports_nothing_of_the_package() -> None:
     assert "fedscale" not in SCRIPT.read_text(encoding="utf-8").split('"""')[2]
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "has no header.json: name the log folder of a job"),
+        ({"method": "fedavg", "params": {}}, "is a job of fedavg, not of fedtrans"),
+        ({"method": "fedtrans", "params": {}}, "it differs in sharing, decay"),
+    ],
+)
+def test_what_is_no_fedtrans_job_is_told_in_a_sentence(
+    tmp_path: Path, content: dict[str, Any] | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / "header.json").write_text(json.dumps(content))
+    code, told = check(tmp_path)
+    assert code == 1 and said in told and len(told.splitlines()) == 1
+
+
+def test_a_job_without_internals_is_told_which_key_it_lacks(job: Path, tmp_path: Path) -> None:
+    shutil.copy(job / "header.json", tmp_path)
+    code, told = check(tmp_path)
+    assert code == 1 and "record_internals: True" in told and len(told.splitlines()) == 1
+
+
 def test_a_job_agrees_with_the_equations(job: Path) -> None:
     code, said = check(job)
     assert code == 0, said

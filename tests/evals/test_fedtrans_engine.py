@@ -12,7 +12,7 @@ from evals.fedtrans.settings import PAPER, main
 from evals.paper import jobs, plots
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, planned
-from evals.paper.output import aggregated
+from evals.paper.output import aggregated, markdown
 from fedscale_ext.metrics.models import load_model
 
 EXPERIMENT = Experiment(
@@ -66,6 +66,7 @@ def test_the_table_sets_paper_beside_here(done: dict[str, Any], places: dict[str
     text = (places["results"] / "try_smoke.md").read_text()
     assert "| FedTrans | chars74k | 1, 2 | 76.42 / " in text
     assert "| absent | chars74k | there is no method 'nobody' here | – |" in text
+    assert "](try_smoke.png)" in text
     assert (places["results"] / "try_smoke.png").stat().st_size > 10_000
 
 
@@ -143,9 +144,24 @@ def test_names_of_partitions() -> None:
     assert PAPER.split_name("har") == ("har", [])
     assert PAPER.split_name("cifar10-h0.5")[1][:4] == ["--partition", "dirichlet", "--alpha", "0.5"]
     assert PAPER.split_name("cifar10-c2")[1][:4] == ["--partition", "classes", "--classes-per-client", "2"]
-    for wrong in ("nothing", "cifar10-x"):
-        with pytest.raises(SystemExit, match="cifar10" if "x" in wrong else "no data set"):
+    for wrong in ("nothing", "cifar10-x", "cifar10-hx", "cifar10-c", "cifar10-c2.5"):
+        with pytest.raises(SystemExit, match="none of h<number>" if "-" in wrong else "no data set"):
             PAPER.split_name(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--set", "rounds"], "--set rounds: write it as key=value"),
+        (["--data", "chars74k", "nothing"], "there is no data set 'nothing'"),
+    ],
+)
+def test_wrong_options_are_told_before_anything_is_written(
+    places: dict[str, Path], tmp_path: Path, options: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit, match=said):
+        call(EXPERIMENT, {**places, "results": tmp_path / "none"}, *options)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
@@ -197,6 +213,11 @@ def test_the_ledgers_rule(one: list[float], other: list[float], outcome: str) ->
     assert judged("F1", results({"FedTrans": one})) is None
 
 
+def test_the_ledger_says_where_it_found_nothing(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=f"{tmp_path} holds no results at scale small"):
+        judge.main(ledger.CLAIMS, tmp_path, None, [])
+
+
 def test_a_ratio_is_part_of_an_ordering() -> None:
     same = {"SplitMix": [9.0, 9.0], "FLuID": [9.0, 9.0], "FedTrans": [1.0, 1.0]}
     holds = judged("F4", results({"HeteroFL": [1.7, 1.7], **same}, "TMACs"))
@@ -212,6 +233,10 @@ def test_ties_for_the_best_model_are_shared_out(monkeypatch: pytest.MonkeyPatch)
     runs = [Run(Arm(name), "har", 1, Path(name)) for name in accuracies]
     assert plots.best_shares(runs) == {"a": pytest.approx(0.5), "b": pytest.approx(0.5)}
     assert fig1b.EXPERIMENT.shares is plots.best_shares
+    rows = aggregated([*runs, Run(Arm("c"), "har", 1, None, failed="not run")])
+    table = markdown(fig1b.EXPERIMENT, rows, "", "", plots.best_shares(runs))
+    assert "| share of clients % |" in table and "| a | har | 1 | – | – | – | 50 |" in table
+    assert "| c | har | not run | – | – | – | – |" in table
     assert aggregated(runs)[0]["seeds"] == [1]
 
 
