@@ -25,3 +25,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` when a known word is close to ``word``, else an empty string."""
     close = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def meant_or_known(word: str, known: Iterable[str], shown: int = 12) -> str:
+    """:func:`did_you_mean`, or where nothing is close what there is: ``"; there are a, b and 3 more"``."""
+    names = sorted(known)
+    rest = f" and {len(names) - shown} more" if len(names) > shown else ""
+    # spread over all of them: the first ones by name may all be of one kind
+    some = names if not rest else [names[place * len(names) // shown] for place in range(shown)]
+    return did_you_mean(word, names) or f"; there are {', '.join(some)}{rest}"

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.errors import UserError, one_line
+from fedscale_ext.errors import UserError, meant_or_known, one_line
 from fedscale_ext.models.cost import cost
-from fedscale_ext.models.registry import did_you_mean, family, named_spec
+from fedscale_ext.models.registry import family, named_spec
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.reading import MEGA, read_json
 
@@ -60,7 +60,7 @@ def _check_fields(spec: ModelSpec) -> None:
 def _check_names(refusal: str, names: Iterable[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
-            raise UserError(f"{refusal} {name!r:.60}; {did_you_mean(name[:60], known)}")
+            raise UserError(f"{refusal} {name!r:.60}{meant_or_known(name, known)}")
 
 
 def _read(path: Path) -> ModelSpec:

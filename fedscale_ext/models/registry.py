@@ -5,7 +5,6 @@ adds one by an entry point in the group ``fedscale_ext.models`` whose name is th
 whose object is the module.
 """
 
-import difflib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -14,7 +13,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, meant_or_known
 from fedscale_ext.models import cnn, mobilenetv3, multi_exit, nasbench201, resnet, torchvision_models, vit
 from fedscale_ext.models.spec import Layout, ModelSpec
 
@@ -53,18 +52,12 @@ def _families() -> dict[str, Family]:
     return {**others, **own}
 
 
-def did_you_mean(name: str, known: list[str]) -> str:
-    """The end of an error message about an unknown name."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-
-
 def family(spec_or_name: ModelSpec | str) -> Family:
     """The module of a spec's family, or of a family's name; UserError when there is none."""
     name = spec_or_name if isinstance(spec_or_name, str) else spec_or_name.family
     found = _families().get(name)
     if found is None:
-        raise UserError(f"there is no family of models {name!r}; {did_you_mean(name, list(_families()))}")
+        raise UserError(f"there is no family of models {name!r}{meant_or_known(name, _families())}")
     return found
 
 
@@ -72,7 +65,7 @@ def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -
     """The spec of a named model (the conf's ``model``) for inputs (C, H, W); UserError when unknown."""
     makers = {known: maker for each in _families().values() for known, maker in each.NAMED.items()}
     if name not in makers:
-        raise UserError(f"there is no model {name!r}; {did_you_mean(name, list(makers))}")
+        raise UserError(f"there is no model {name!r}{meant_or_known(name, makers)}")
     if len(input_shape) != 3 or min(input_shape) < 1 or num_classes < 1:
         raise UserError(
             f"model {name!r} needs an input shape (C, H, W) and a number of classes, all positive; "

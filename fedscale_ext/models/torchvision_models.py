@@ -45,7 +45,7 @@ NAMED: dict[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {
 def _kept(spec: ModelSpec) -> int:
     """How many of the early strides stay."""
     if spec["name"] not in NAMES:
-        raise UserError(f"there is no torchvision model {spec['name']!r} here; known are {', '.join(NAMES)}")
+        raise UserError(f"there is no torchvision model {spec['name']!r} here; there are {', '.join(NAMES)}")
     kept = early_halvings(spec["input_shape"], _EARLY, _HALVINGS - _EARLY)
     check_depth(spec["name"], spec["input_shape"], _HALVINGS - _EARLY + kept)
     return kept

@@ -138,10 +138,14 @@ def test_parameter_names_leave_buffers_out():
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(UserError, match="did you mean 'cnn_small'"):
         models.named_spec("cnn_smal", (1, 28, 28), 62)
-    names = sorted(name for family in registry._families().values() for name in family.NAMED)
+    number = sum(len(family.NAMED) for family in registry._families().values())
     with pytest.raises(UserError) as error:
         models.named_spec("zzz", (1, 28, 28), 62)
-    assert str(error.value) == f"there is no model 'zzz'; known are {', '.join(names)}"
+    said = str(error.value)
+    assert said.startswith("there is no model 'zzz'; there are cnn_leaf, ") and said.endswith(
+        f" and {number - 12} more"
+    )
+    assert len(said) < 300
     with pytest.raises(UserError, match="did you mean 'nasbench201'"):
         models.family("nasbench20")
     with pytest.raises(UserError, match="input shape"):

@@ -115,7 +115,7 @@ def test_inputs_that_are_too_small_for_the_depth_are_named(name):
         (lambda: inverted(activation="gelu"), "use relu or hardswish"),
         (lambda: inverted(expand="all"), "conv, none or adapter"),
         (lambda: inverted(cell_id="a b"), "plain name"),
-        (lambda: torchvision_models.make("alexnet", (3, 64, 64), 5), "known are efficientnet_v2_s"),
+        (lambda: torchvision_models.make("alexnet", (3, 64, 64), 5), "there are efficientnet_v2_s"),
     ],
 )
 def test_specs_that_do_not_fit_together_are_refused(make, message):

@@ -96,10 +96,10 @@ def test_a_field_that_the_family_does_not_have_is_refused_with_the_one_that_was_
 
 def test_what_belongs_to_no_spec_is_refused(tmp_path: Path) -> None:
     cases = {
-        r"'nasbench201' has no field 'zzz'; known are input_shape, num_classes, .*, stem$": with_fields(zzz=1),
+        r"'nasbench201' has no field 'zzz'; there are .*input_shape, num_classes, .*, stem$": with_fields(zzz=1),
         r"'nasbench201' has no field 'x{50,60}": with_fields(**{"x" * 900_000: 1}),
         r"m5\.json: a model spec has no 'feilds'; did you mean 'fields'\?": {"family": "cnn", "feilds": {}},
-        r"m5\.json: a model spec has no 'weights'; known are family, fields": {**SPEC.to_json(), "weights": []},
+        r"m5\.json: a model spec has no 'weights'; there are family, fields": {**SPEC.to_json(), "weights": []},
     }
     for why, content in cases.items():
         with pytest.raises(UserError, match=why) as error:
