@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.records import read_records
+
 
 class Failed(Exception):
     """Why a job has no result; one sentence."""
@@ -79,15 +82,15 @@ def figures(log_dir: Path) -> dict[str, float]:
     evaluations in the last quarter of the rounds.
     """
     job = summary(log_dir)
-    accuracy, cost, time, clients = job["accuracy"], job["cost"], job["time"], job["clients"]
+    clientwise, cost, time, clients = job["accuracy"], job["cost"], job["time"], job["clients"]
     lines = (log_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     rounds = [json.loads(line) for line in lines]
     coordinator = [sum(one["seconds"].get(part, 0.0) for part in ("assign", "aggregate", "evolve")) for one in rounds]
     last = rounds[-max(1, len(rounds) // 10) :]
     found = {
-        "accuracy %": 100 * accuracy["mean"],
-        "IQR %": 100 * accuracy["iqr"],
-        "worst %": 100 * accuracy["worst"],
+        "accuracy %": 100 * clientwise["mean"],
+        "IQR %": 100 * clientwise["iqr"],
+        "worst %": 100 * clientwise["worst"],
         "TMACs": cost["training_macs"] / 1e12,
         "TMACs forward": cost["forward_macs"] / 1e12,
         "suite MB": cost["storage_suite_mb"],
@@ -119,6 +122,14 @@ def global_accuracies(log_dir: Path) -> list[tuple[int, float]]:
     lines = (log_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     named = [(one["round"], one["evaluation"]["named"]) for one in map(json.loads, lines) if one["evaluation"]]
     return [(round, models["global"][0]) for round, models in named if "global" in models]
+
+
+def accuracy_by_cost(log_dir: Path) -> list[tuple[float, float]]:
+    """(TMACs of training so far, mean client accuracy in %) of each evaluation."""
+    records = read_records(log_dir / "metrics.jsonl")
+    spent = np.cumsum([record.training_macs for record in records]) / 1e12
+    return [(float(macs), 100 * accuracy(record.evaluation).mean)
+            for macs, record in zip(spent, records, strict=True) if record.evaluation]  # fmt: skip
 
 
 def client_accuracies(log_dir: Path) -> np.ndarray:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from evals.paper.jobs import client_accuracies, global_accuracies
+from evals.paper.jobs import accuracy_by_cost, client_accuracies, global_accuracies
 from evals.paper.panels import AXES, COLORS, MARKERS, grid, legend, logarithmic, panels, save, shown
-from fedscale_ext.metrics.accuracy import accuracy
-from fedscale_ext.metrics.records import read_records
 
 if TYPE_CHECKING:
     from evals.paper.engine import Experiment, Run
@@ -123,11 +121,7 @@ def curves(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
         for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
             for run in group:
                 assert run.log_dir is not None
-                records = read_records(run.log_dir / "metrics.jsonl")
-                spent = np.cumsum([record.training_macs for record in records]) / 1e12
-                tested = [(macs, 100 * accuracy(record.evaluation).mean)
-                          for macs, record in zip(spent, records, strict=True) if record.evaluation]  # fmt: skip
-                axis.plot(*zip(*tested, strict=True), color=COLORS[number % len(COLORS)],
+                axis.plot(*zip(*accuracy_by_cost(run.log_dir), strict=True), color=COLORS[number % len(COLORS)],
                           label=label if run is group[0] else None)  # fmt: skip
         logarithmic(axis)
         axis.set_xlabel("training cost so far, TMACs")
