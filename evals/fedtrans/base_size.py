@@ -1,12 +1,10 @@
 """When growing beats the base model: with bases that are ever smaller for the data. Not in the paper."""
 
-from pathlib import Path
-
-from evals.fedtrans.settings import main
+from evals.fedtrans.settings import PAPER, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
 
-_FOLDER = Path(__file__).resolve().parent / "models"
+_FOLDER = PAPER.folder / "models"
 _BASES = {
     "quarter of the channels": str(_FOLDER / "resnet18_speech_quarter.json"),
     "half of the channels": str(_FOLDER / "resnet18_speech_half.json"),

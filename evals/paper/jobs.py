@@ -55,8 +55,9 @@ def _in_process(job: Path, keys: dict[str, Any]) -> None:
 def _digest(keys: Mapping[str, Any]) -> str:
     """Of the keys, places aside: a model's file stands for what it holds."""
     decisive = {key: value for key, value in keys.items() if key != "data_dir"}
-    if str(decisive.get("model")).endswith(".json"):
-        decisive["model"] = json.loads(Path(decisive["model"]).read_text(encoding="utf-8"))
+    for key in ("model", "capacity_model"):
+        if str(decisive.get(key)).endswith(".json"):
+            decisive[key] = json.loads(Path(decisive[key]).read_text(encoding="utf-8"))
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
 
 

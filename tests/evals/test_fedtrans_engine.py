@@ -243,3 +243,14 @@ def test_ties_for_the_best_model_are_shared_out(monkeypatch: pytest.MonkeyPatch)
 def test_files_of_the_repository_are_named_by_their_path_within() -> None:
     run = Run(Arm("A", {"model": str(PAPER.folder / "models" / "one.json"), "rounds": 3}), "speech", 1, None)
     assert aggregated([run])[0]["keys"] == {"model": "evals/fedtrans/models/one.json", "rounds": 3}
+
+
+@pytest.mark.parametrize("key", ["model", "capacity_model"])
+def test_a_job_is_the_same_wherever_its_models_file_is(tmp_path: Path, key: str) -> None:
+    names = []
+    for place, stem in (("a", 2), ("b", 2), ("c", 4)):
+        file = tmp_path / place / "one.json"
+        file.parent.mkdir()
+        file.write_text(json.dumps({"stem": stem}))
+        names.append(jobs._digest({key: str(file), "rounds": 3, "data_dir": place}))
+    assert names[0] == names[1] != names[2]
