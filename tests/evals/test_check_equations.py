@@ -65,6 +65,13 @@ def test_a_job_agrees_with_the_equations(job: Path) -> None:
     assert "WRONG" not in said
 
 
+def test_statistics_of_a_federated_pass_are_none_of_eq_5(session_job_file: Path) -> None:
+    own = {"bn_statistics": "federated", "eval_interval": 9, "model": "nasbench201_base"}
+    done = fedscale_ext.run(session_job_file, job_name="static", **{**JOB, **GROW, **own})
+    code, said = check(Path(done["log_dir"]))
+    assert code == 0 and "3 of them with their tensors" in said, said
+
+
 def in_records(change: Callable[[dict[str, Any]], None], which: int = -1) -> Callable[[Path], None]:
     def alter(folder: Path) -> None:
         path = folder / "internals.jsonl"
