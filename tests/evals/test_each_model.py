@@ -1,0 +1,38 @@
+"""What each of a job's models is worth agrees with the job's own test."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedscale_ext
+from evals.fedtrans import each_model
+from evals.paper.jobs import client_accuracies
+from fedscale_ext.data.store import open_data_set
+from fedscale_ext.metrics.records import read_records
+from fedscale_ext.reading import load_json
+
+
+def test_models_are_worth_to_those_served_what_the_job_says(
+    session_job_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grow = {"fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
+    done = fedscale_ext.run(session_job_file, job_name="each", method="fedtrans", rounds=4, num_participants=6, **grow)
+    log_dir = Path(done["log_dir"])
+    last = read_records(log_dir / "metrics.jsonl")[-1].evaluation
+    assert last is not None and len(set(last.serve)) > 1
+    config = load_json((log_dir / "header.json").read_text())["config"]
+    data = open_data_set(config["data_dir"], config["data_set"], test_split=config["test_split"], seed=config["seed"])
+    own = {key: each_model.correct(log_dir / "models" / f"{key}.safetensors", data) for key in set(last.serve)}
+    found = [own[key][client] for client, key in enumerate(last.serve)]
+    np.testing.assert_array_equal(found, client_accuracies(log_dir))
+    capsys.readouterr()
+    each_model.main([str(log_dir)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith(f"| model | MMACs | all ({len(last.serve)}) | served m0 (")
+    assert [line.split("|")[1].strip() for line in lines[4:6]] == ["m0", "m1"]
+
+
+def test_what_is_no_finished_job_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no summary\.json: name the log folder of a finished job"):
+        each_model.main([str(tmp_path)])
