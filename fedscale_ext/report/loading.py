@@ -1,0 +1,113 @@
+"""A job as its folder tells of it, finished or not: what reports and leaderboards are made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.config import decisive
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.accuracy import client_accuracy
+from fedscale_ext.metrics.clients import Clients, read_clients
+from fedscale_ext.metrics.recorder import HEADER, METRICS
+from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.summary import SUMMARY, summarise
+from fedscale_ext.reading import MEGA, read_json
+from fedscale_ext.runtime.work import Evaluation, RoundRecord
+
+_KNOWN = ("job_name", "method", "params", "seed", "data", "population", "num_clients", "versions", "config")
+_PARTS = ("rounds", "accuracy", "cost", "time", "clients", "models", "loss", "stopped", "restarts", "resumed")
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """A job's folder, read: ``summary`` as in summary.json; where it has not ended, that of its rounds so far."""
+
+    folder: Path
+    header: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    records: Sequence[RoundRecord]
+    finished: bool
+
+    @property
+    def name(self) -> str:
+        """The configuration's job_name."""
+        return str(self.header["job_name"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of its random draws."""
+        return int(self.header["seed"])
+
+    @property
+    def data(self) -> str:
+        """Name of its data, with a word where they are generated."""
+        data = self.header["data"]
+        return f"{data['name']} (generated)" if data["generated"] else str(data["name"])
+
+    @property
+    def tested(self) -> list[RoundRecord]:
+        """The rounds after which clients were tested."""
+        return [record for record in self.records if record.evaluation is not None]
+
+    @property
+    def rounds_asked(self) -> int:
+        """How many rounds its configuration wants."""
+        return int(self.header["config"]["rounds"])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What decides its result, but for the seed; a method's hyperparameters by their dotted names."""
+        params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
+        return {key: value for key, value in (decisive(self.header["config"]) | params).items() if key != "seed"}
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """The last test of the clients, in memory; None where there was none."""
+        last = self.tested[-1].evaluation if self.tested else None
+        whole = getattr(last, "whole", None)
+        return whole() if whole else last
+
+    @cached_property
+    def client_accuracy(self) -> np.ndarray:
+        """float64[clients] of the last test, NaN for a client that was not tested; empty where there was none."""
+        return client_accuracy(self.evaluation) if self.evaluation is not None else np.array([])
+
+    @cached_property
+    def clients(self) -> Clients | None:
+        """Capacities and samples of its clients; None where an earlier version ran it."""
+        return read_clients(self.folder)
+
+
+def load_job(folder: Path) -> LoadedJob:
+    """Read the log folder of a job that has trained at least one round; UserError for anything else."""
+    records = read_records(folder / METRICS)
+    if not records:
+        raise UserError(f"{folder} holds no {METRICS} with a round; give the log folder of a job that has trained")
+    header = _object(folder / HEADER, _KNOWN)
+    if (folder / SUMMARY).exists():
+        return LoadedJob(folder, header, _object(folder / SUMMARY, (*_KNOWN, *_PARTS)), records, True)
+    summary = summarise(header, records, [])
+    summary["cost"].update(storage_suite_mb=None, mean_model_mb=None)
+    return LoadedJob(folder, header, summary, records, False)
+
+
+def is_job(folder: Path) -> bool:
+    """Whether a folder looks like a job's log folder."""
+    return (folder / HEADER).is_file()
+
+
+def _object(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+    try:
+        content = read_json(path, 1024 * MEGA)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UserError(f"{path} is damaged: it is no JSON") from None
+    missing = [key for key in keys if not isinstance(content, dict) or key not in content]
+    if missing:
+        raise UserError(f"{path} is damaged, or of another version: it lacks {missing[0]!r}")
+    return content
