@@ -134,19 +134,28 @@ def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
 
 
 def _labels(groups: Sequence[Sequence[LoadedJob]]) -> list[str]:
-    """The method alone where that says it, else with what differs within the method, else the job's name."""
-    labels = []
-    for group in groups:
-        job = group[0]
-        alike = [other[0] for other in groups if other[0].header["method"] == job.header["method"]]
-        own = {key: values[alike.index(job)] for key, values in differences(alike).items()}
-        words = [job.header["method"], *([job.data] if len({other.data for other in alike}) > 1 else [])]
-        if len(own) <= _NAMED_SETTINGS:
-            words += [f"{key.rpartition('.')[2]} {_value(value)}" for key, value in own.items() if key != "data_dir"]
-            labels.append(", ".join(words))
-        else:
-            labels.append(job.name)
-    return [label if labels.count(label) == 1 else group[0].name for label, group in zip(labels, groups, strict=True)]
+    """The method where that says which arm it is, else with the data, else with what differs, else the job's name."""
+    firsts = [group[0] for group in groups]
+    methods = [str(job.header["method"]) for job in firsts]
+    tries = [methods, [f"{method}, {job.data}" for method, job in zip(methods, firsts, strict=True)]]
+    tries.append([_with_settings(job, firsts) for job in firsts])
+    names = [job.name for job in firsts]
+    return [
+        next((labels[place] for labels in tries if labels.count(labels[place]) == 1), name)
+        for place, name in enumerate(names)
+    ]
+
+
+def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob]) -> str:
+    """The method, the data where they differ, and what differs within both; the job's name where that is too much."""
+    method = job.header["method"]
+    alike = [other for other in jobs if other.header["method"] == method and other.data == job.data]
+    own = {key: values[alike.index(job)] for key, values in differences(alike).items() if key != "data_dir"}
+    if len(own) > _NAMED_SETTINGS:
+        return job.name
+    data = [job.data] if any(other.header["method"] == method and other.data != job.data for other in jobs) else []
+    settings = [f"{key.rpartition('.')[2]} {_value(value)}" for key, value in own.items()]
+    return ", ".join([method, *data, *settings])
 
 
 def _value(value: Any) -> str:
@@ -161,6 +170,13 @@ def pooled(arm: Arm) -> np.ndarray:
 
 
 def settings_table(arms: Sequence[Arm]) -> Mapping[str, list[str]]:
-    """Settings in which arms differ -> how each arm has them; what a method alone knows is a dash for the others."""
-    found = differences([arm.jobs[0] for arm in arms])
+    """Settings in which arms differ -> how each arm has them. A method's own are told where two of its arms differ;
+    where the data lie is not told."""
+    jobs = [arm.jobs[0] for arm in arms]
+    found = {
+        key: values
+        for key, values in differences(jobs).items()
+        if ("." not in key and key != "data_dir")
+        or len({json.dumps(value, default=str) for value in values if value is not None}) > 1
+    }
     return {key: ["–" if value is None else _value(value) for value in values] for key, values in found.items()}

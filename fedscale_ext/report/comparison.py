@@ -20,9 +20,9 @@ from fedscale_ext.report.tables import quantity
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH = 4.6  # inches of a plot: about a phone's width, so that its words stay readable there
+WIDTH = 3.9  # inches of a plot: about a phone's width, so that its words stay readable there
 _DASHES = ("-", "--", ":", "-.")  # from so many arms on, colours come again with the next of them
-_NAME = 34  # letters of a name in a plot
+_NAME = 44  # letters of a name in a plot
 _POINTS = 201
 _BARS = ("macs", "network", "suite", "served")
 
@@ -34,14 +34,14 @@ def plots(arms: Sequence[Arm]) -> dict[str, tuple[str, "Figure"]]:
         "accuracy_rounds": ("Accuracy by round", lambda axis: _course(axis, arms, "rounds"), 2.9 + on_legend),
         "accuracy_time": ("Accuracy by virtual time", lambda axis: _course(axis, arms, "time"), 2.9 + on_legend),
         "accuracy_macs": ("Accuracy by computation", lambda axis: _course(axis, arms, "macs"), 2.9 + on_legend),
-        "clients_box": ("Accuracy of the clients", lambda axis: _boxes(axis, arms), 1.3 + 0.42 * len(arms)),
+        "clients_box": ("Accuracy of the clients", lambda axis: _boxes(axis, arms), 1.0 + 0.52 * len(arms)),
         "clients_cdf": ("Share of clients up to an accuracy", lambda axis: _cdf(axis, arms), 2.9 + on_legend),
         "devices": ("Accuracy by class of device", lambda axis: _devices(axis, arms), 2.9 + on_legend),
     }
     for key in _BARS:
         title = {"macs": "Computation", "network": "Network", "suite": "Storage of all models",
                  "served": "Storage of a client"}[key]  # fmt: skip
-        made[f"cost_{key}"] = (title, partial(_bars, arms=arms, key=key), 1.1 + 0.42 * len(arms))
+        made[f"cost_{key}"] = (title, partial(_bars, arms=arms, key=key), 0.9 + 0.52 * len(arms))
     return {name: (title, _drawn(title, draw, height)) for name, (title, draw, height) in made.items()}
 
 
@@ -132,9 +132,9 @@ def _boxes(axis: Axes, arms: Sequence[Arm]) -> None:
         color = style(place)["color"]
         low, q1, median, q3, high = np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95))
         axis.plot([low, high], [place] * 2, color=color, linewidth=1.4, zorder=2)
-        axis.barh(place, q3 - q1, 0.56, q1, color=color, alpha=0.45, zorder=3)
-        axis.plot([median] * 2, [place - 0.28, place + 0.28], color=INK, linewidth=1.8, zorder=4)
-        axis.plot([values.min(), values.max()], [place] * 2, "o", color=color, markersize=3.5, zorder=2)
+        axis.barh(place, q3 - q1, 0.5, q1, color=color, alpha=0.45, zorder=3)
+        axis.plot([median] * 2, [place - 0.25, place + 0.25], color=INK, linewidth=1.8, zorder=4)
+        axis.plot([values.min(), values.max()], [place] * 2, "o", color=color, markersize=3.5, zorder=2, clip_on=False)
         axis.plot(values.mean(), place, "D", color=INK, markersize=4, zorder=5)
     _names(axis, arms)
     axis.set_xlim(0, 1.01)
@@ -142,9 +142,12 @@ def _boxes(axis: Axes, arms: Sequence[Arm]) -> None:
 
 
 def _names(axis: Axes, arms: Sequence[Arm]) -> None:
-    axis.set_yticks(range(len(arms)), [short(arm.label) for arm in arms])
-    axis.tick_params(axis="y", labelcolor=INK, labelsize=8.5)
-    axis.set_ylim(len(arms) - 0.4, -0.6)
+    """Each arm's name above its bar: beside it, a long one would leave no room for the bar."""
+    for place, arm in enumerate(arms):
+        axis.annotate(short(arm.label), (0, place - 0.36), (0, 2), textcoords="offset points", xycoords=(
+            "axes fraction", "data"), va="bottom", color=INK, fontsize=8.5)  # fmt: skip
+    axis.set_yticks([])
+    axis.set_ylim(len(arms) - 0.5, -0.85)
     axis.grid(visible=False, axis="y")
     axis.grid(visible=True, axis="x", color=GRID, linewidth=0.8)
 
@@ -192,7 +195,7 @@ def _bars(axis: Axes, arms: Sequence[Arm], key: str) -> None:
     for place, (arm, mean) in enumerate(zip(arms, means, strict=True)):
         if mean is None:
             continue
-        axis.barh(place, mean, 0.6, color=style(place)["color"], alpha=0.85)
+        axis.barh(place, mean, 0.46, color=style(place)["color"], alpha=0.85)
         spread = arm.std(key) or 0.0
         if spread:
             axis.plot([mean - spread, mean + spread], [place] * 2, color=INK, linewidth=1.2)
@@ -201,7 +204,7 @@ def _bars(axis: Axes, arms: Sequence[Arm], key: str) -> None:
                       va="center", color=INK, fontsize=8.5)  # fmt: skip
     _names(axis, arms)
     axis.grid(visible=False)
-    axis.set_xlim(0, 1.42 * top or 1)
+    axis.set_xlim(0, 1.35 * top or 1)
     axis.set_xticks([])
     axis.spines["bottom"].set_visible(False)
     axis.set_xlabel(figure.note, color=MUTED, fontsize=8.5)

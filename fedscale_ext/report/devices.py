@@ -8,7 +8,7 @@ import numpy as np
 from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.loading import LoadedJob
 
-_CLASSES = ("weakest quarter", "second", "third", "strongest")
+_CLASSES = ("weakest\nquarter", "second", "third", "strongest\nquarter")
 _BINS = 10
 
 

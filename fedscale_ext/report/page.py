@@ -91,11 +91,14 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
         kind = ' class="paper"' if row.place is None else ""
         body.append(f"<tr{kind}><th scope=row>{mark}{escape(row.label)}{state}</th>{cells}</tr>")
     notes = "; ".join(f"{figure.title}: {figure.note}" for figure in FIGURES if figure.note)
-    text = f"Mean ± standard deviation over seeds; the best of each column is bold and green. {notes}."
+    text = "Mean ± standard deviation over seeds; the best of each column is bold and green."
     if has_papers(rows):
         text += (" The paper does not say what its cost, storage and network count; they stand beside ours that come "
                  "closest, and ratios compare, not values. Its jobs are of its own size.")  # fmt: skip
-    return f'<div class="scroll">{_plain_table(head, body)}</div><p class="quiet">{escape(text)}</p>'
+    return (
+        f'<div class="scroll">{_plain_table(head, body)}</div><p class="quiet">{escape(text)}</p>'
+        f'<details class="quiet"><summary>What the columns are</summary>{escape(notes)}</details>'
+    )
 
 
 def _colour(place: int) -> str:
