@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedscale_ext.cli import jobs, sweeps
 from fedscale_ext.errors import UserError
-from fedscale_ext.metrics.recorder import HEADER
+from fedscale_ext.metrics.names import HEADER
 
 
 def folders(words: Sequence[str]) -> list[Path]:

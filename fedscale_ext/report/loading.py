@@ -12,7 +12,7 @@ from fedscale_ext.config import decisive
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.accuracy import client_accuracy
 from fedscale_ext.metrics.clients import Clients, read_clients
-from fedscale_ext.metrics.recorder import HEADER, METRICS
+from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, summarise
 from fedscale_ext.reading import MEGA, read_json
