@@ -82,12 +82,15 @@ def start(
 
 @app.command()
 def stop(job: JobName) -> None:
-    """Stop a running job and wait until all of its processes are gone.
+    """Stop a running job, or sweep, and wait until all of its processes are gone.
 
     Example: fedscale driver stop quickstart
     """
-    from fedscale_ext.cli import jobs
+    from fedscale_ext.cli import jobs, sweeps
 
+    if (sweep := sweeps.read(job)) is not None:
+        print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
+        return
     record = jobs.find(job)
     if jobs.stop(record):
         print(f"job {job} is stopped")
@@ -109,16 +112,17 @@ def forget(job: JobName) -> None:
 
 @app.command()
 def status(job: OptionalJobName = None) -> None:
-    """List the jobs started on this machine, or tell what is known of one.
+    """List the jobs started on this machine, or tell what is known of one, or of a sweep's.
 
     Example: fedscale driver status quickstart
     """
-    from fedscale_ext.cli import jobs
+    from fedscale_ext.cli import jobs, sweeps
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.metrics.restarts import count_restarts
 
-    if job is None:
-        rows = [_row(name) for name in jobs.names()]
+    of_sweep = sweeps.jobs_of(job) if job is not None and job not in jobs.names() else []
+    if job is None or of_sweep:
+        rows = [_row(name) for name in of_sweep or jobs.names()]
         if not rows:
             print("no job was started here yet; start one with: fedscale driver start quickstart")
             return
@@ -149,7 +153,9 @@ def _row(name: str) -> list[str]:
     from fedscale_ext.errors import UserError
 
     try:
-        job = jobs.find(name)
+        job = jobs.read(name)
+        if job is None:
+            return [name, "waiting", "", "", "", ""]
     except UserError:
         return [name, "damaged", "", "", "", ""]
     return [name, job.state(), _progress(job), _accuracy(job), _when(job.started), _when(job.ended)]

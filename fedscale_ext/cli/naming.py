@@ -17,7 +17,8 @@ def _folders(word: str) -> list[Path]:
     path = Path(word)
     if (path / HEADER).is_file():
         return [path]
-    names = sweeps.jobs_of(word)
+    # a sweep's arm may be called as a job is: then the job is meant
+    names = [] if word in jobs.names() else sweeps.jobs_of(word)
     if not names:
         if path.is_dir():
             raise UserError(f"{path} is no log folder of a job: it holds no {HEADER}")

@@ -119,6 +119,8 @@ def print_arms(out: Console, sweep: Sweep, states: Mapping[str, State]) -> None:
     """The arms as a table, and how to compare them in full."""
     out.print()
     print_table(out, *arm_rows(sweep, states))
+    if not any(state.status == "finished" for state in states.values()):
+        return
     out.print()
     out.print(f"compare: fedscale report {sweep.name}", markup=False, highlight=False, soft_wrap=True)
 

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from fedscale_ext.cli.jobs import state_dir
 from fedscale_ext.cli.processes import Proc
 from fedscale_ext.errors import UserError
+
+_STOP_S = 20.0  # a sweep stops its jobs within 12 s
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,20 @@ def jobs_of(word: str) -> list[str]:
 def of_job(name: str) -> Sweep | None:
     """The sweep that a job belongs to; None for a job of its own."""
     return next((sweep for sweep in _all() if name in {point.name for point in sweep.points}), None)
+
+
+def stop(sweep: Sweep) -> bool:
+    """Have a sweep's driver stop its jobs and end, and wait until it is gone; False if it does not run.
+
+    Jobs that outlive a driver which was killed stop by themselves."""
+    driver = sweep.driver.running()
+    if driver is None:
+        return False
+    driver.terminate()
+    _, left = psutil.wait_procs([driver], timeout=_STOP_S)
+    for process in left:
+        process.kill()
+    return True
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import fedscale_ext
+from fedscale_ext.commit import commit
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
 from fedscale_ext.metrics.cost import round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
@@ -24,7 +25,7 @@ SUMMARY = "summary.json"
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides a result, and the platform; "absent" for a package without metadata."""
+    """Versions of what decides a result, the commit and the platform; "absent" for what is not known."""
     try:
         fedscale = metadata.version("fedscale")
     except metadata.PackageNotFoundError:
@@ -35,6 +36,7 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "fedscale": fedscale,
         "fedscale_ext": fedscale_ext.__version__,
+        "commit": commit(),
         "platform": platform.platform(),
     }
 
