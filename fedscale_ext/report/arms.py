@@ -176,7 +176,7 @@ def settings_table(arms: Sequence[Arm]) -> Mapping[str, list[str]]:
     found = {
         key: values
         for key, values in differences(jobs).items()
-        if ("." not in key and key != "data_dir")
-        or len({json.dumps(value, default=str) for value in values if value is not None}) > 1
+        if key != "data_dir"
+        and ("." not in key or len({json.dumps(value, default=str) for value in values if value is not None}) > 1)
     }
     return {key: ["–" if value is None else _value(value) for value in values] for key, values in found.items()}

@@ -1,5 +1,6 @@
 """From jobs' folders to a folder with report.html, plots as PNG and SVG, and the figures as CSV."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from fedscale_ext.report.loading import LoadedJob, load_job
 from fedscale_ext.report.page import Plot, page
 from fedscale_ext.report.pictures import save
 
+_FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}"
 PAGE, FIGURES, PLOTS = "report.html", "figures.csv", "plots"
 
 
@@ -30,18 +32,20 @@ def build(folders: Sequence[Path], out: Path) -> tuple[Path, list[Arm]]:
     compared = [
         Plot(name, title, save(figure, out / PLOTS, name)) for name, (title, figure) in comparison.plots(arms).items()
     ]
-    own = {job.name: _own(job, out / PLOTS) for arm in arms for job in arm.jobs}
+    own = {job.name: _own(job, out / PLOTS, place) for place, job in enumerate(job for arm in arms for job in arm.jobs)}
     write_atomic(out / FIGURES, comma_separated(arms))
     write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, own))
     return out / PAGE, arms
 
 
-def _own(job: LoadedJob, folder: Path) -> list[Plot]:
-    made = []
-    for name, (title, figure) in single.plots(job).items():
-        (folder / job.name).mkdir(exist_ok=True)
-        made.append(Plot(f"{job.name}/{name}", title, save(figure, folder / job.name, name), name == "models"))
-    return made
+def _own(job: LoadedJob, folder: Path, place: int) -> list[Plot]:
+    """A job's own plots in a folder of its name, as far as that is one: a header may come from anywhere."""
+    name = job.name if re.fullmatch(_FILE_NAME, job.name) else f"job_{place}"
+    (folder / name).mkdir(exist_ok=True)
+    return [
+        Plot(f"{name}/{kind}", title, save(figure, folder / name, kind), kind == "models")
+        for kind, (title, figure) in single.plots(job).items()
+    ]
 
 
 def _title(arms: Sequence[Arm]) -> str:

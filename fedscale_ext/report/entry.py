@@ -153,8 +153,11 @@ def configuration(job: LoadedJob) -> str:
     # what is neither a key nor a method's was derived from them
     settings = {key: value for key, value in decisive(job.header["config"]).items()
                 if key != "seed" and (key in known or "." in key)}  # fmt: skip
-    own = {key: value for key, value in settings.items()
-           if key in _ALWAYS or key not in defaults or json.dumps(defaults[key], default=str) != json.dumps(value)}  # fmt: skip
+    own = {
+        key: value
+        for key, value in settings.items()
+        if key in _ALWAYS or key not in defaults or json.dumps(defaults[key], default=str) != json.dumps(value)
+    }
     again = make_config({}, own).decisive()
     for key, value in settings.items():
         if again.get(key) != value:

@@ -90,9 +90,7 @@ def load_job(folder: Path) -> LoadedJob:
     header = _object(folder / HEADER, _KNOWN)
     if (folder / SUMMARY).exists():
         return LoadedJob(folder, header, _object(folder / SUMMARY, (*_KNOWN, *_PARTS)), records, True)
-    summary = summarise(header, records, [])
-    summary["cost"].update(storage_suite_mb=None, mean_model_mb=None)
-    return LoadedJob(folder, header, summary, records, False)
+    return LoadedJob(folder, header, summarise(header, records, None), records, False)
 
 
 def is_job(folder: Path) -> bool:

@@ -41,8 +41,8 @@ def svg(figure: "Figure") -> str:
 
 def inline(text: str, name: str, title: str) -> str:
     """An SVG to stand in a page: its colours are the page's, its ids its own (``name``), its title for who hears it."""
-    used = set(re.findall(r"(?:url\(#|href=\"#)([\w-]+)", text))
-    text = re.sub(r"\s+id=\"([\w-]+)\"", lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
+    used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", text))
+    text = re.sub(r"\s+id=\"([^\"]+)\"", lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
     text = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", text)
     for light, (variable, _) in COLOURS.items():
         text = re.sub(re.escape(light), f"var(--{variable})", text, flags=re.I)
