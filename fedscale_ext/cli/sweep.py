@@ -157,4 +157,7 @@ def _wait_for_end() -> None:
     with suppress(OSError):  # closed: as gone as ended
         while os.read(0, 4096):
             pass
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):  # nobody reads what it says any more
+        os.dup2(nowhere, descriptor)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import psutil
-
-from fedscale_ext.cli.jobs import state_dir
+from fedscale_ext.cli.jobs import left_after, state_dir
 from fedscale_ext.cli.processes import Proc
 from fedscale_ext.errors import UserError
 
@@ -102,9 +100,8 @@ def stop(sweep: Sweep) -> bool:
     if driver is None:
         return False
     driver.terminate()
-    _, left = psutil.wait_procs([driver], timeout=_STOP_S)
-    for process in left:
-        process.kill()
+    if left_after(_STOP_S, [sweep.driver]):
+        driver.kill()
     return True
 
 

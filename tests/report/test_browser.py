@@ -16,7 +16,7 @@ PROBE = """<script>addEventListener("load", () => { document.title = JSON.string
     svg.getBoundingClientRect().height > 60)]); });</script>"""
 
 
-def chromium(report: Path, profile: Path, *options: str) -> str:
+def chromium(page: Path, profile: Path, *options: str) -> str:
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
                f"--user-data-dir={profile}", *options, page.as_uri()]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
