@@ -122,10 +122,11 @@ def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
-    """Places of the arms with the best mean of a figure among those of their data; nobody's where nobody competes."""
+    """Places of the arms with the best mean of a figure among those of their data that have ended; nobody's where
+    nobody competes."""
     result: set[int] = set()
     for data in {arm.data for arm in arms}:
-        means = {place: mean for place, arm in enumerate(arms) if arm.data == data
+        means = {place: mean for place, arm in enumerate(arms) if arm.data == data and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
         if len(means) > 1 and figure.more_is_better is not None and len(set(means.values())) > 1:
             top = (max if figure.more_is_better else min)(means.values())

@@ -98,7 +98,7 @@ def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:
         mark = "o" if points < 2 else None
         axis.plot(x.mean(0), y.mean(0), linewidth=2, marker=mark, label=short(arm.label), **style(place))
         if len(lines) > 1:
-            low, high = y.mean(0) - y.std(0, ddof=1), y.mean(0) + y.std(0, ddof=1)
+            low, high = (np.clip(y.mean(0) + sign * y.std(0, ddof=1), 0, 1) for sign in (-1, 1))
             axis.fill_between(x.mean(0), low, high, color=style(place)["color"], alpha=0.15, linewidth=0)
     if not any_line:
         return nothing(axis, "no client was tested")
