@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedscale_ext.report.arms import FIGURES, Arm, Figure, best
-from fedscale_ext.report.published import FEDTRANS, table2
+from fedscale_ext.report.published import paper_row
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ def lines(arms: Sequence[Arm]) -> list[Line]:
         cells = [_cell(arm, figure, place in tops[figure.key]) for figure in FIGURES]
         rows.append(Line(arm.label, ", ".join(map(str, arm.seeds)), arm.data, cells, place, arm.state))
         job = arm.jobs[0].header
-        paper = {} if job["data"]["generated"] else table2(str(job["config"]["data_set"]), job["method"])
+        where, paper = paper_row(job)
         if paper:
             told = [Cell(figure.tell(paper[figure.key]) if figure.key in paper else "–") for figure in FIGURES]
-            rows.append(Line(f"{job['method']}: {FEDTRANS}", "", "", told, None))
+            rows.append(Line(f"{job['method']}: {where}", "", "", told, None))
     return rows
 
 

@@ -93,8 +93,8 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
     notes = "; ".join(f"{figure.title}: {figure.note}" for figure in FIGURES if figure.note)
     text = "Mean ± standard deviation over seeds; the best of each column is bold and green."
     if has_papers(rows):
-        text += (" The paper does not say what its cost, storage and network count; they stand beside ours that come "
-                 "closest, and ratios compare, not values. Its jobs are of its own size.")  # fmt: skip
+        text += (" A paper may not say what its cost, storage and network count; they stand beside ours that come "
+                 "closest, and ratios compare, not values. Papers' jobs are of their own size.")  # fmt: skip
     return (
         f'<div class="scroll">{_plain_table(head, body)}</div><p class="quiet">{escape(text)}</p>'
         f'<details class="quiet"><summary>What the columns are</summary>{escape(notes)}</details>'

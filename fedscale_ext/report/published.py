@@ -2,14 +2,15 @@
 
 FedTrans's Table 2 (arXiv text, whose columns are right): mean client accuracy and IQR in per cent, cost in PMACs,
 storage and network in MB. What the paper counts as cost, storage and network it does not say, so ratios compare
-and absolute values do not. FedScale's leaderboard: test accuracy with its standard deviation over five seeds,
-rounds, and hours on its clock.
+and absolute values do not. HypeMeFed's Table 1: accuracy on UniMiB SHAR by the number of singular components.
+FedScale's leaderboard: test accuracy with its standard deviation over five seeds, rounds, and hours on its clock.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-FEDTRANS = "FedTrans, Table 2"
+_FEDTRANS, _HYPEMEFED = "FedTrans, Table 2", "HypeMeFed, Table 1"
 # data set -> method -> accuracy %, IQR %, PMACs, storage MB, network MB
 TABLE2: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
     "cifar10": {
@@ -33,19 +34,31 @@ TABLE2: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
 NAMES = {"cifar10": "cifar10", "femnist": "femnist", "google_speech": "speech", "openImg": "openimage"}
 
 
-def table2(data_set: str, method: str) -> Mapping[str, float]:
-    """A row of FedTrans's Table 2 by the keys of :data:`fedscale_ext.report.arms.FIGURES`; empty where it has none."""
+_COMPONENTS = {"25": 0.3855, "50": 0.3876, "100": 0.3886, "200": 0.3889}
+
+
+def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
+    """What a paper has published for a job's method on its data: where, and the figures by the keys of
+    :data:`fedscale_ext.report.arms.FIGURES`; no figures where there is nothing, or the job's data are generated."""
+    method, data_set = str(header["method"]), str(header["config"]["data_set"])
+    if header["data"]["generated"]:
+        return "", {}
+    if method == "hypemefed" and data_set == "unimib_shar":
+        components = str(header["params"].get("k"))
+        found = {"accuracy": _COMPONENTS[components]} if components in _COMPONENTS else {}
+        return f"{_HYPEMEFED}, k = {components}", found
     row = TABLE2.get(NAMES.get(data_set, ""), {}).get(method)
     if row is None:
-        return {}
+        return "", {}
     accuracy, iqr, pmacs, storage, network = row
-    return {
+    figures = {
         "accuracy": accuracy / 100,
         "iqr": iqr / 100,
         "macs": pmacs * 1e15,
         "served": storage,
         "round_mb": network,
     }
+    return _FEDTRANS, figures
 
 
 @dataclass(frozen=True)

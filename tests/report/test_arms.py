@@ -7,6 +7,7 @@ from written_job import write_job
 from fedscale_ext.report.arms import BY_KEY, FIGURES, arms_of, best, differences, pooled, settings_table
 from fedscale_ext.report.compared import comma_separated, has_papers, lines
 from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.published import paper_row
 from fedscale_ext.report.text import comparison_rows
 
 
@@ -92,3 +93,19 @@ def test_the_terminals_table_has_a_star_for_the_best(arms):
     titles, rows = comparison_rows(arms)
     assert titles[:3] == ["", "jobs", "accuracy %"]
     assert rows[0][2].endswith("*") and "±" in rows[0][2] and rows[2][0] == "fedavg (round 20 of 40)"
+
+
+@pytest.mark.parametrize(
+    ("method", "data_set", "params", "where", "accuracy"),
+    [
+        ("hypemefed", "unimib_shar", {"k": 100}, "HypeMeFed, Table 1, k = 100", 0.3886),
+        ("hypemefed", "unimib_shar", {"k": 7}, "HypeMeFed, Table 1, k = 7", None),
+        ("fluid", "google_speech", {}, "FedTrans, Table 2", 0.765),
+        ("fedavg", "google_speech", {}, "", None),
+        ("fluid", "stl10", {}, "", None),
+    ],
+)
+def test_papers_rows(method, data_set, params, where, accuracy):
+    header = {"method": method, "params": params, "config": {"data_set": data_set}, "data": {"generated": False}}
+    found, figures = paper_row(header)
+    assert found == where and figures.get("accuracy") == (None if accuracy is None else pytest.approx(accuracy))

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from written_job import write_job
 
+import fedscale_ext
 from fedscale_ext.errors import UserError
 from fedscale_ext.report.build import build
+from fedscale_ext.report.loading import load_job
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -110,3 +112,12 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(folders: list[Path], tm
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot be written to: .*; name another folder with -o"):
         build(folders[:1], tmp_path / "file" / "out")
+
+
+def test_a_job_that_really_ran_is_reported_whole(job_file: Path, tmp_path: Path):
+    done = fedscale_ext.run(job_file)
+    text = build([Path(done["log_dir"])], tmp_path / "out")[0].read_text(encoding="utf-8")
+    job = load_job(Path(done["log_dir"]))
+    assert job.clients is not None and len(job.clients.capacity) == job.header["num_clients"] == 7
+    assert job.clients.capacity.min() == job.summary["models"][0]["cost"]["forward_macs"]  # rule `deadline`
+    assert "were not recorded" not in Page(text).text and "fedavg on tiny generated" in text
