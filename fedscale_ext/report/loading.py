@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from fedscale_ext.config import decisive
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.accuracy import client_accuracy
-from fedscale_ext.metrics.clients import Clients, read_clients
+from fedscale_ext.metrics.clients import CLIENTS, Clients, read_clients
+from fedscale_ext.metrics.evaluations import StoredEvaluation
 from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, summarise
 from fedscale_ext.reading import MEGA, read_json
+from fedscale_ext.report.shape import Header, Summary
 from fedscale_ext.runtime.work import Evaluation, RoundRecord
-
-_KNOWN = ("job_name", "method", "params", "seed", "data", "population", "num_clients", "versions", "config")
-_PARTS = ("rounds", "accuracy", "cost", "time", "clients", "models", "loss", "stopped", "restarts", "resumed")
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,12 @@ class LoadedJob:
     def evaluation(self) -> Evaluation | None:
         """The last test of the clients, in memory; None where there was none."""
         last = self.tested[-1].evaluation if self.tested else None
-        whole = getattr(last, "whole", None)
-        return whole() if whole else last
+        found = last.whole() if isinstance(last, StoredEvaluation) else last
+        if found is not None and len(found.count) != self.header["num_clients"]:
+            raise UserError(
+                f"{self.folder} is damaged: its last evaluation is not of {self.header['num_clients']} clients"
+            )
+        return found
 
     @cached_property
     def client_accuracy(self) -> np.ndarray:
@@ -79,7 +83,10 @@ class LoadedJob:
     @cached_property
     def clients(self) -> Clients | None:
         """Capacities and samples of its clients; None where an earlier version ran it."""
-        return read_clients(self.folder)
+        found = read_clients(self.folder)
+        if found is not None and len(found.capacity) != self.header["num_clients"]:
+            raise UserError(f"{self.folder / CLIENTS} is not of {self.header['num_clients']} clients, as the job is")
+        return found
 
 
 def load_job(folder: Path) -> LoadedJob:
@@ -87,9 +94,9 @@ def load_job(folder: Path) -> LoadedJob:
     records = read_records(folder / METRICS)
     if not records:
         raise UserError(f"{folder} holds no {METRICS} with a round; give the log folder of a job that has trained")
-    header = _object(folder / HEADER, _KNOWN)
+    header = _object(folder / HEADER, Header)
     if (folder / SUMMARY).exists():
-        return LoadedJob(folder, header, _object(folder / SUMMARY, (*_KNOWN, *_PARTS)), records, True)
+        return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True)
     return LoadedJob(folder, header, summarise(header, records, None), records, False)
 
 
@@ -98,14 +105,16 @@ def is_job(folder: Path) -> bool:
     return (folder / HEADER).is_file()
 
 
-def _object(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+def _object(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
     try:
         content = read_json(path, 1024 * MEGA)
+        shape.model_validate(content)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise UserError(f"{path} is damaged, or of another version: {where}: {first['msg'].lower()}") from None
     except ValueError:
         raise UserError(f"{path} is damaged: it is no JSON") from None
-    missing = [key for key in keys if not isinstance(content, dict) or key not in content]
-    if missing:
-        raise UserError(f"{path} is damaged, or of another version: it lacks {missing[0]!r}")
     return content

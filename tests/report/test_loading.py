@@ -6,6 +6,7 @@ import pytest
 from written_job import write_job
 
 from fedscale_ext.errors import UserError
+from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import is_job, load_job
 
 
@@ -42,7 +43,7 @@ def test_data_that_were_generated_are_called_so(tmp_path: Path):
     [
         ("metrics.jsonl", "", "holds no metrics.jsonl with a round"),
         ("header.json", "{", "header.json is damaged: it is no JSON"),
-        ("header.json", "[]", "header.json is damaged, or of another version: it lacks 'job_name'"),
+        ("header.json", "[]", "header.json is damaged, or of another version: it: "),
         ("summary.json", "{}", "summary.json is damaged, or of another version"),
         ("header.json", None, "header.json cannot be read: No such file or directory"),
     ],
@@ -56,3 +57,36 @@ def test_a_damaged_folder_is_one_sentence(tmp_path: Path, name: str, content: st
     with pytest.raises(UserError, match=sentence):
         load_job(folder)
     assert is_job(folder) == (content is not None)
+
+
+@pytest.mark.parametrize("name", ["header.json", "summary.json"])
+def test_whatever_header_and_summary_hold_is_used_or_one_sentence(tmp_path: Path, undrawn, name: str):
+    """Every value in turn taken away, or replaced by one of another kind."""
+    folder = write_job(tmp_path / "job")
+    whole = json.loads((folder / name).read_text())
+    refused = 0
+    for path in _places(whole):
+        for value in (None, "x", [1], -1):
+            (folder / name).write_text(json.dumps(_replaced(whole, path, value)))
+            try:
+                build([folder], tmp_path / "out")
+            except UserError:
+                refused += 1
+    assert refused > 20
+
+
+def _places(value, at=()):
+    """Keys to each value, lists by their first."""
+    for key, inner in value.items() if isinstance(value, dict) else list(enumerate(value))[:1]:
+        yield (*at, key)
+        if isinstance(inner, dict | list):
+            yield from _places(inner, (*at, key))
+
+
+def _replaced(whole, path, value):
+    copy = json.loads(json.dumps(whole))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return copy
