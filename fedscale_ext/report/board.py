@@ -1,5 +1,6 @@
 """FedScale's leaderboard with one's own rows in their places."""
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,15 +55,17 @@ def _usable(folders: Sequence[Path], notes: list[str]) -> tuple[list[LoadedJob],
 
 
 def _arm_row(arm: Arm) -> tuple[str, bool, float, list[str]]:
-    job, mean = arm.jobs[0], arm.mean("samples") or 0.0
-    data = str(board_data(job))
+    """An arm by its jobs' summaries alone: what was kept of each client is not read."""
+    job = arm.jobs[0]
+    data, other = str(board_data(job)), not of_its_size(job)
+    values = [float(each.summary["accuracy"]["sample_weighted"] or 0.0) for each in arm.jobs]
+    hours = statistics.mean(each.summary["time"]["virtual_s"] for each in arm.jobs) / 3600
     by = f"you, {len(set(arm.seeds) & set(SEEDS))} of 5 seeds"
-    other = not of_its_size(job)
     if other:
         by += f", {job.header['num_clients']:,} clients"
-    hours = (arm.mean("time") or 0.0) / 3600
-    cells = [data, arm.label, Path(str(job.header["config"]["model"])).stem, _accuracy(mean, arm.std("samples")),
-             str(job.summary["rounds"]), f"{hours:.1f}", by]  # fmt: skip
+    mean, std = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
+    model = Path(str(job.header["config"]["model"])).stem
+    cells = [data, arm.label, model, _accuracy(mean, std), str(job.summary["rounds"]), f"{hours:.1f}", by]
     return data, other, mean, cells
 
 
