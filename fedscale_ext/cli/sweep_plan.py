@@ -22,7 +22,7 @@ _OWN = {
     "job_name": "each job gets a name of its own",
     "ps_port": "each job gets one",
 }
-_PROCESS_BYTES = 600e6  # of an executor or aggregator with a small model, measured; --at-once for larger ones
+_PROCESS_BYTES = 600e6  # evals/speed/results.md: executors 395 to 593 MB; --at-once for larger models
 
 
 def read_seeds(text: str) -> list[int]:
