@@ -32,7 +32,8 @@ from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
-from fedscale_ext.runtime.schedule import Schedule, schedule_round
+from fedscale_ext.runtime.schedule import Schedule, dropped_bytes, schedule_round
+from fedscale_ext.runtime.selectors import Guided, guided
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 from fedscale_ext.runtime.workforce import Workforce
@@ -66,7 +67,11 @@ class MultiModelAggregator(Coordinator):
     #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
     chooses_paths: ClassVar[bool] = False
 
+    #: Why no tensor of a client's update may be left out, where none may: as above.
+    needs_whole_updates: ClassVar[str] = ""
+
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
+    selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params = make_params(self.Params, config)
@@ -275,6 +280,7 @@ class MultiModelAggregator(Coordinator):
             )
         self.init_state(self.population, self.task)
         self.handed = {kept.kind: kept for kept in self.client_tensors()}
+        self.selection = guided(self)
 
     def _run_round(self, number: int) -> str | None:
         self.round = number
@@ -295,10 +301,14 @@ class MultiModelAggregator(Coordinator):
                 reference_macs=self.config.job.reference_macs,
                 traffic=self.traffic,
             )
+            if self.selection is not None:
+                schedule = self.selection.refined(number, schedule)
         updates, means, failed = self.workforce.train(number, schedule.items)
         self.round_duration = schedule.duration_s
         self.global_virtual_clock += schedule.duration_s
         record = self._round_record(number, schedule, updates, failed, len(selected), offered)
+        if self.selection is not None:
+            self.selection.learn(number, schedule, updates)
         if updates or means:  # noise alone, where privacy is on and nobody took part
             with self.watch("aggregate"):
                 self.aggregate(number, updates, means)
@@ -350,7 +360,10 @@ class MultiModelAggregator(Coordinator):
         if self.privacy is not None:
             return self.privacy.select(online, wanted, *key), int(online.sum())
         rng, strata = stream(self.seed, *key), self.strata()
-        chosen = select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
+        if self.selection is not None:
+            chosen = self.selection.select(number, online, wanted, rng, strata)
+        else:
+            chosen = select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
         return chosen, int(online.sum())
 
     def traffic(self, item: WorkItem) -> int:
@@ -399,7 +412,7 @@ class MultiModelAggregator(Coordinator):
             forward_macs=float(sum(samples * cost[key].forward_macs for key, samples in computed.items())),
             training_macs=float(sum(samples * cost[key].training_macs for key, samples in computed.items())),
             download_bytes=sum(map(self.traffic, schedule.items)),
-            upload_bytes=sum(self.traffic(update.item) for update in updates),
+            upload_bytes=sum(self.traffic(update.item) - dropped_bytes(update.item, self.pool) for update in updates),
         )
 
     def _task(self, data: dict[str, Any], train_sizes: np.ndarray, test_sizes: np.ndarray) -> Task:

@@ -64,8 +64,18 @@ class Workforce:
         units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
         keep = None if self.job.reduces else partial(self.job.collect, number)
         max_norm = self.job.config.job.max_update_norm
-        task, longest = self.job.task, self._longest
-        collector = Collector(number, items, self.job.pool, task, self._weight, keep, max_norm, longest, handed)
+        collector = Collector(
+            number,
+            items,
+            self.job.pool,
+            self.job.task,
+            self._weight,
+            keep,
+            max_norm,
+            self._longest,
+            handed,
+            self._norms,
+        )
         quorum = self.job.config.job.min_updates
         results = self.job.run_units(units, lenient=quorum is not None)
         for unit in planned:
@@ -117,6 +127,11 @@ class Workforce:
         """The norm that clients' changes are clipped to."""
         return None if self.job.privacy is None else self.job.privacy.clip_norm
 
+    @property
+    def _norms(self) -> bool:
+        """Whether clients tell the norm of their change."""
+        return self.job.selection is not None and self.job.selection.norms
+
     def _weight(self, item: WorkItem) -> float:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
         return self.job.weight(item) if self.job.privacy is None else 1.0
@@ -155,12 +170,14 @@ class Workforce:
             cohort=cohort,
             sum=self.job.reduces,
             longest=self._longest,
+            norms=self._norms,
             items=[
                 {
                     "client": item.client,
                     "model": item.model,
                     "objective": dict(item.objective),
                     "weight": self._weight(item),
+                    "dropped": list(item.dropped),
                 }
                 for item in items
             ],
@@ -188,6 +205,7 @@ class Workforce:
                 sizes=sizes,
                 sum=self.job.reduces,
                 longest=self._longest,
+                norms=self._norms,
                 learning_rate=self.job.learning_rate(self.job.round),
             )
             for key, sizes in new.items()
