@@ -37,6 +37,10 @@ class ClientTensors:
     def __init__(self, folder: Path, clients: int) -> None:
         self.files = ClientFiles(folder, clients)
 
+    def concerns(self, items: Sequence[WorkItem]) -> bool:
+        """Whether the clients of a round are handed it, or hand it back."""
+        return True
+
     def begin(self, items: Sequence[WorkItem]) -> None:
         """The items of a round are about to be handed out; nothing by default."""
 

@@ -42,6 +42,12 @@ class ModelPool:
         self.place_part(key, reference, channels)
         return model
 
+    def replace(self, key: str, spec: ModelSpec, state: State) -> Model:
+        """Put another model in the place of one; it is a part of none."""
+        version = self._models[key].version
+        self._models[key] = Model(key, spec, state, models.cost(spec), version + 1)
+        return self._models[key]
+
     def place_part(self, key: str, reference: str, channels: IndexMap) -> None:
         """Let a part hold other channels, of the same numbers."""
         model = self._models[key]

@@ -250,16 +250,16 @@ class UnitWork:
     def personalise(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Tune the unit's models for each of its clients, and test them."""
         answer, figures = personalised_figures(self, header, batch)
-        return answer, {"figures": _columns(figures)}
+        return answer, {"figures": figures_section(figures)}
 
     def test(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Test the unit's model on the test samples of the unit's clients."""
         with self.watch("evaluation"):
             if OwnTensors.kind in header.get(HANDED, {}):
-                return {}, {"figures": _columns(self._test_own(header, batch))}
+                return {}, {"figures": figures_section(self._test_own(header, batch))}
             modules = map(self.bench.module, header["members"])
             figures = test_clients(modules, self.data, header["clients"], batch, self.bench.device)
-        return {}, {"figures": _columns(figures)}
+        return {}, {"figures": figures_section(figures)}
 
     def _test_own(self, header: dict[str, Any], batch: int) -> np.ndarray:
         """Figures of each client on its own version of the unit's model."""
@@ -309,7 +309,7 @@ class UnitWork:
         return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
 
 
-def _columns(figures: np.ndarray) -> bytes:
+def figures_section(figures: np.ndarray) -> bytes:
     """A section for what clients reached, float64 [clients, 3]."""
     columns = {name: torch.from_numpy(np.ascontiguousarray(figures[:, i])) for i, name in enumerate(COLUMNS)}
     return wire.tensors_to_bytes(columns)

@@ -19,7 +19,6 @@ from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.supernet import Searchable, Tables, tables
-from fedscale_ext.runtime.executor import MultiModelExecutor
 from fedscale_ext.runtime.outcome import result
 from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.sgd import Pull, Sgd, Steps
@@ -32,6 +31,11 @@ EXAMPLES = "examples"  # of what clients hand back: how many went through each o
 def budget_tables(supernet: ModelSpec, unsupported: tuple[str, ...]) -> Tables:
     """Costs as tiers' budgets are given: by the paper's count."""
     return tables(supernet, unsupported=unsupported, published=True)
+
+
+def reads_everywhere(spec: ModelSpec) -> bool:
+    """Whether the network is trained on what it says at every position of a text."""
+    return dict(spec.fields).get("readout") == "all"
 
 
 class Paths:
@@ -88,7 +92,7 @@ class FedorASClient(MultiModelClient):
     def __init__(self, conf: Namespace, spec: ModelSpec | None = None, supernet: ModelSpec | None = None) -> None:
         super().__init__(conf)
         self._spec, self._supernet = spec, supernet  # what is held, and of what; None where only asked for the class
-        self._everywhere = spec is not None and dict(spec.fields).get("readout") == "all"
+        self._everywhere = spec is not None and reads_everywhere(spec)
 
     def seen(self, data: ClientSamples, conf: Namespace) -> Iterator[tuple[Tensor, Tensor]]:
         """Of texts that are read at every position, the labels are what follows each, [B, T]."""
@@ -128,15 +132,3 @@ class FedorASClient(MultiModelClient):
         figures = result(conf, len(client_data), found)
         returned = {EXAMPLES: torch.from_numpy(examples)}
         return {**figures, "update_weight": model.state_dict(), "returned": returned}
-
-
-class FedorASExecutor(MultiModelExecutor):
-    """Its clients are told which operators they hold, and of which supernet."""
-
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How FedorAS's clients train."""
-        return FedorASClient(conf)
-
-    def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
-        """One client on the resident supernet, which holds its subspace alone."""
-        return self.work.train_client(model, FedorASClient(conf, self.bench.spec(model), self.bench.host(model)), conf)

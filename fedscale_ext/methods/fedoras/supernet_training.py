@@ -58,6 +58,9 @@ class Experience(Returned):
     def template(self, key: str) -> State:  # noqa: D102
         return {EXAMPLES: torch.zeros(self._costs.held.shape, dtype=torch.int64)}
 
+    def concerns(self, items: Sequence[WorkItem]) -> bool:  # noqa: D102
+        return any("paths" in item.objective for item in items)
+
     def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
         self.of.clear()
 

@@ -14,7 +14,8 @@ from fedscale_ext import models
 from fedscale_ext.config import make_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
-from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASExecutor, budget_tables
+from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
+from fedscale_ext.methods.fedoras.executor import FedorASExecutor
 from fedscale_ext.methods.fedoras.operator_aggregation import operator_of
 from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
@@ -49,7 +50,7 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fedoras(space: Path, tmp_path: Path) -> Any:
     def make(**keys: Any) -> Any:
         capacity = keys.pop("capacity", [1e15, 1, 1e3, 1e9, 1e6, 1e12])
-        given = {"model": str(space), "tiers": 3, **keys}
+        given = {"model": str(space), "tiers": None if "brackets" in keys else 3, "allocation": "shares", **keys}
         made = server(FedorASAggregator, "fedoras", shape=(1, 16, 16), capacity=capacity, **given)
         made.log_dir = tmp_path
         made.handed = {kept.kind: kept for kept in made.client_tensors()}
@@ -215,7 +216,17 @@ def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
     ("keys", "sentence"),
     [
         ({"brackets": [0.001, 5.0]}, r"budget of tier 1 is 0.001 MMACs and its cheapest path takes 0.0\d+; raise fed"),
-        ({"shares": [0.9, 0.05, 0.05]}, "tier 3 of 3 has none of the 6 clients; change fedoras.shares"),
+        ({"shares": [0.9, 0.05, 0.05]}, r"tier [23] of 3 has none of the 6 clients"),
+        ({"allocation": "capacity", "capacity": [1.0] * 6}, "tier 2 of 3 has none of the 6 clients; set fedoras.alloc"),
+        ({"allocation": "capacity", "shares": [1.0, 1.0, 1.0]}, "shares is given and fedoras.allocation is capacity"),
+        ({"tiers": 2, "brackets": [1.0, 2.0, 3.0]}, "are of 3 tiers and fedoras.tiers is 2; leave one out"),
+        ({"brackets": [1000.0, 2000.0]}, "no path can be searched for that takes above 1000 and at most 2000 MMACs"),
+        ({"population": 0}, "fedoras.population is 0; it must be at least 2"),
+        ({"evaluations": [10, 10]}, "fedoras.evaluations has 2 numbers; there are 3 tiers"),
+        ({"finetune_rounds": -1}, "finetune_rounds is -1; it must be at least 0"),
+        ({"val_fraction": 0.0}, "val_fraction is 0.0; it must be above 0"),
+        ({"val_ratio": 0.0}, "no client holds out a sample at fedoras.val_ratio 0"),
+        ({"evaluation": "central"} | {"search": "nsga"}, "fedoras.search"),
         ({"model": "cnn_small"}, "needs a supernet, and model cnn_small is none"),
         ({"subspace": 0.05}, r"one operator for each layer may take .* bytes|it must be at least 0.\d+"),
         ({"subspace": 0.0}, "subspace is 0.0; it must be above 0"),
@@ -253,7 +264,13 @@ def test_defaults_are_the_papers() -> None:
 
 
 def run(job_file: Path, space: Path, name: str, **keys: Any) -> dict[str, Any]:
-    settings = {"method": "fedoras", "model": str(space), "fedoras.tiers": 2, "fedoras.dynamic_budget": 0.3}
+    settings = {
+        "method": "fedoras",
+        "model": str(space),
+        "fedoras.tiers": 2,
+        "fedoras.allocation": "shares",
+        "fedoras.dynamic_budget": 0.3,
+    }
     fedscale_ext.run(job_file, job_name=name, **{**settings, "num_participants": 6, "local_steps": 4, **keys})
     return result(job_file.parent / "logs" / name / "logs")
 
