@@ -35,10 +35,13 @@ def brackets_of(space: str, supernet: ModelSpec, params: FedorASParams, seed: in
         low = min(costs.fixed_macs, 0.999e6 * params.brackets[0])  # a budget of the cheapest path alone
         return between([low, *(1e6 * edge for edge in params.brackets)])
     rng = stream(seed, "brackets")
-    if params.tiers is None:
-        return space_brackets(space, costs, rng)
     recipe = RECIPES.get(space, Recipe())
-    return drawn_brackets(costs, params.tiers, rng, top_mass=recipe.top_mass, low_mass=recipe.low_mass)
+    try:
+        if params.tiers is None:
+            return space_brackets(space, costs, rng)
+        return drawn_brackets(costs, params.tiers, rng, top_mass=recipe.top_mass, low_mass=recipe.low_mass)
+    except UserError as error:  # a space of few paths
+        raise UserError(f"{error}; have fewer of them, or name their budgets in fedoras.brackets") from None
 
 
 def tiers_of(
