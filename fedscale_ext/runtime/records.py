@@ -64,7 +64,7 @@ class JobRecords:
                 "participants": len(record.participants),
                 "models": record.models,
                 "assignments": record.assignments,
-                "loss": record.train_loss,
+                "loss": record.train_loss if record.participants else None,
                 "accuracy": accuracy(record.evaluation).mean if record.evaluation else None,
                 "epsilon": record.privacy["epsilon"] if record.privacy else None,
                 "virtual_clock_s": record.virtual_clock_s,

@@ -34,7 +34,8 @@ SPACE = {
 KEYS: dict[str, Any] = {
     "method": "fedoras", "rounds": 7, "num_participants": 6, "local_steps": 2, "eval_interval": 100,
     "fedoras.brackets": [0.12, 0.25], "fedoras.allocation": "shares", "fedoras.supernet_rounds": 2,
-    "fedoras.finetune_rounds": 1, "fedoras.twin_rounds": 1, "fedoras.evaluations": 6, "fedoras.population": 3, "fedoras.parents": 2,
+    "fedoras.finetune_rounds": 1, "fedoras.twin_rounds": 1, "fedoras.evaluations": 6,
+    "fedoras.population": 3, "fedoras.parents": 2,
     "fedoras.val_ratio": 0.2,
 }  # fmt: skip
 FEDERATED = {"fedoras.evaluation": "federated", "fedoras.evaluation_rounds": 2, "fedoras.recalibrate": True}
