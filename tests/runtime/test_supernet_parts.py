@@ -99,3 +99,16 @@ def test_only_parts_of_supernets_have_another_host() -> None:
     made = pool()
     made.add("path", path_of(SPEC, ("conv1", "conv1")), {})
     assert made.host("path") is made["path"].spec and made.host("whole") is SPEC and made.host("part1") is SPEC
+
+
+def test_another_model_in_the_place_of_a_part_follows_nothing_and_is_sent_anew() -> None:
+    spec = models.named_spec("cnn_tiny", (3, 32, 32), 10)
+    pool = ModelPool()
+    pool.add("whole", spec, models.initial_state(spec, 1))
+    old = pool.add_part("tier", "whole", models.supernet.path_of(spec, ["conv1"] * 6), {})
+    other = models.supernet.path_of(spec, ["identity"] * 6)
+    new = pool.replace("tier", other, models.initial_state(other, 2))
+    assert pool["tier"] is new and new.version == old.version + 1 and new.part is None
+    state = new.state
+    pool.update("whole", models.initial_state(spec, 3))
+    assert equal(pool["tier"].state, state) and pool.host("tier") == other and len(pool) == 2
