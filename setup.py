@@ -35,6 +35,8 @@ setup(
         "typer>=0.16",
         "rich>=13.0",
         "psutil>=5.9",
+        "pymoo>=0.6.2,<0.7",
+        "scipy>=1.11",
     ],
     extras_require={
         "parquet": ["pyarrow>=15"],
@@ -45,7 +47,6 @@ setup(
             "hypothesis>=6.100",
             "pyarrow>=15",
             "librosa>=0.10.2",
-            "scipy>=1.11",
             "dp-accounting>=0.6,<0.7",
             "ruff>=0.6",
             "mypy>=1.10",
@@ -72,6 +73,7 @@ setup(
             "scalefl=fedscale_ext.methods.scalefl:ScaleFLAggregator",
             "depthfl=fedscale_ext.methods.depthfl:DepthFLAggregator",
             "hypemefed=fedscale_ext.methods.hypemefed.aggregator:HypeMeFedAggregator",
+            "fedoras=fedscale_ext.methods.fedoras.aggregator:FedorASAggregator",
         ],
     },
 )

@@ -1,5 +1,5 @@
 """Writes the configurations of this folder and its README.md from tables of sizes, data sets and methods: FedTrans's
-here, HypeMeFed's in hypemefed_tables.py.
+here, HypeMeFed's in hypemefed_tables.py, FedorAS's in fedoras_tables.py.
 
     python benchmark_configs/make.py
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fedoras_tables
 import hypemefed_tables
 
 HERE = Path(__file__).resolve().parent
@@ -222,7 +223,7 @@ def header(name: str, method: str, dataset: str, data: Data, size: Size) -> str:
 
 def entries(method: str) -> tuple[str, str]:
     """Entry files of aggregator and executors."""
-    if method in ("fedtrans", "hypemefed"):
+    if method in ("fedtrans", "hypemefed", "fedoras"):
         return f"methods/{method}/aggregator.py", f"methods/{method}/executor.py"
     return f"methods/{method}.py", f"methods/{method}.py"
 
@@ -244,7 +245,7 @@ def files() -> dict[str, str]:
                 job = job_keys(name, method, data, size)
                 text = header(name, method, dataset, data, size) + "\n" + _MACHINES.format(*entries(method))
                 made[name] = text + _lines(job)
-    for name, (top, job) in hypemefed_tables.jobs().items():
+    for name, (top, job) in {**hypemefed_tables.jobs(), **fedoras_tables.jobs()}.items():
         made[name] = top + "\n" + _MACHINES.format(*entries(job["method"])) + _lines(job)
     return made
 
@@ -296,6 +297,12 @@ def readme() -> str:
         levels = "ten of 5" if len(own.groups) == 10 else ", ".join(map(str, own.groups))
         links = ", ".join(f"[{name.removesuffix(f'_{dataset}')}]({name}.yml)" for name in of_it)
         lines.append(f"| `{dataset}` | {own.title} | `multi_exit_{own.backbone}` | {levels} | {links} |")
+    lines += ["", *_FEDORAS.splitlines(), "", "| | data | supernet | rounds by stage | file |", "|---|---|---|---|---|"]
+    for dataset, (_, each) in fedoras_tables.DATA.items():
+        supernet, tuning = (each.keys[f"fedoras.{stage}_rounds"] for stage in ("supernet", "finetune"))
+        stages = f"{supernet}, search, {fedoras_tables.TIERS} x {tuning}"
+        file = f"[fedoras_{dataset}](fedoras_{dataset}.yml)"
+        lines.append(f"| `{dataset}` | {each.title} | `{each.model}` | {stages} | {file} |")
     return "\n".join(lines) + "\n"
 
 
@@ -335,6 +342,14 @@ UCI HAR beside UniMiB SHAR, and its baselines: `fedavg_l` and `fedavg_s` train t
 first exit, whatever clients afford. Everybody's levels are as large as HypeMeFed's, the weakest devices on the
 smallest; HeteroFL's and FedRolex's have 1, 3/4 and 1/2 of the channels. All weigh clients by their samples.
 The small ones are those of [evals/hypemefed](../evals/hypemefed/README.md).
+"""
+
+
+_FEDORAS = """\
+## FedorAS
+
+FedorAS's three stages in one job each ([how](../docs/fedoras.md)). Tiers hold the shares of clients that the paper's
+code has, the weakest devices in the lowest.
 """
 
 

@@ -8,13 +8,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedscale_ext import compat
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, did_you_mean
 
 _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
              "learning_rate", "decay_round", "decay_factor", "overcommitment", "connection_timeout")  # fmt: skip
 # FedScale keys of which only one value is built here
-_ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "sample_mode": "random", "test_ratio": 1.0}
+_ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "test_ratio": 1.0}
+# who selects participants, and where its own code has other defaults than FedScale
+_SAMPLE_MODES: dict[str, dict[str, Any]] = {
+    "random": {},
+    "oort": {},
+    "pyramidfl": {"exploration_decay": 0.95, "exploration_min": 0.2, "round_threshold": 10.0, "clip_bound": 0.98,
+                  "cut_off_util": 0.7},
+}  # fmt: skip
+# closed ranges of FedScale's numbers
+_RANGES = {"exploration_factor": (0, 1), "exploration_decay": (0, 1), "exploration_min": (0, 1), "clip_bound": (0, 1),
+           "cut_off_util": (0, 1), "blacklist_max_len": (0, 1), "round_threshold": (0, 100), "pacer_delta": (0, 100),
+           "round_penalty": (0, 100), "sample_window": (1, 10**9), "pacer_step": (1, math.inf),
+           "blacklist_rounds": (-1, math.inf)}  # fmt: skip
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 
 
@@ -33,6 +45,7 @@ def fedscale_arguments(
     values = {action.dest: action.default for action in actions.values()}
     values["use_cuda"] = True
     values.update(_DEFAULTS)
+    values.update(_sample_mode_defaults(given.get("sample_mode", "random"), where))
     for key, value in given.items():
         try:
             values[actions[key].dest] = _typed(key, value, actions[key])
@@ -48,6 +61,10 @@ def fedscale_arguments(
     for key in _POSITIVE:
         if not (math.isfinite(values[key]) and values[key] > 0):
             raise UserError(f"{where}: key {key!r} is {values[key]!r}; it must be above zero")
+    for key, (least, most) in _RANGES.items():
+        if not least <= values[key] <= most or math.isinf(values[key]):
+            span = f"lie in {least}..{most}" if math.isfinite(most) else f"be at least {least}"
+            raise UserError(f"{where}: key {key!r} is {values[key]!r}; it must {span}")
     if not 0 <= int(values["ps_port"]) < 65536:
         raise UserError(
             f"{where}: key 'ps_port' is {values['ps_port']!r}; it must lie in 0..65535 (0 picks a free one)"
@@ -56,6 +73,14 @@ def fedscale_arguments(
         if values[key] is not None:
             values[key] = os.path.expanduser(values[key])
     return compat.complete_arguments(argparse.Namespace(**values))
+
+
+def _sample_mode_defaults(mode: Any, where: str) -> dict[str, Any]:
+    known = str(expanded("sample_mode", mode))
+    if known not in _SAMPLE_MODES:
+        guess = did_you_mean(known, _SAMPLE_MODES)
+        raise UserError(f"{where}: key 'sample_mode' is {mode!r:.100}; it may be {', '.join(_SAMPLE_MODES)}{guess}")
+    return _SAMPLE_MODES[known]
 
 
 def _typed(key: str, value: Any, action: argparse.Action) -> Any:

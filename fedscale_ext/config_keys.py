@@ -117,6 +117,26 @@ class JobKeys(BaseModel):
         description="at the end of the job, each client also fine-tunes a copy of what it is served on its own "
         "training samples for so many epochs, and its accuracy with that is told beside; 0: off",
     )
+    pacer_rule: Literal["falls", "flat"] = Field(
+        "falls",
+        description="when Oort's pacer raises `round_threshold` by `pacer_delta`: where exploited clients' utility "
+        "was higher in the `pacer_step` rounds before (its paper), or where it was the same within a tenth (FedScale, "
+        "which lowers it where it changed fivefold)",
+    )
+    pyramidfl_utility: Literal["gradient", "loss"] = Field(
+        "gradient",
+        description="by which utility `sample_mode: pyramidfl` chooses: norm of a client's last update times its "
+        "samples, or Oort's by losses, as its public code; who drops how much is by the former in any case",
+    )
+    pyramidfl_epoch_beta: float = Field(
+        1.0, ge=0, description="how much of the time that a client would wait for the slowest it trains on; 0: none"
+    )
+    pyramidfl_dropout_low: float = Field(
+        0.1, ge=0, le=1, description="share of its update's tensors that the client of highest utility leaves out"
+    )
+    pyramidfl_dropout_high: float = Field(
+        0.6, ge=0, le=1, description="... and that of lowest utility; 0 for both: nobody leaves anything out"
+    )
     clip_norm: float | None = Field(None, gt=0, description="gradient clipping norm of the clients")
     max_update_norm: float | None = Field(
         None, gt=0, description="largest norm of a client's change of its model; longer ones are refused and counted"

@@ -26,8 +26,13 @@ their names, meanings and defaults, with these differences:
   one thread; with `use_cuda: True`, one. Slots win: `localhost:[4]` starts four, `localhost:[2,2]` two on each of
   two GPUs (FedScale's own driver needs slots). On a CPU, results do not depend on the number of executors.
 - `ps_port: 0` lets `fedscale driver start` pick a free port.
-- `engine`, `task`, `experiment_mode`, `sample_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation`, `random`
-  and 1.0 only; other values are refused in one sentence.
+- `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only; other values
+  are refused in one sentence.
+- `sample_mode` is `random`, `oort` or `pyramidfl` ([selection](selection.md)). Oort's keys are FedScale's, with its
+  defaults: `exploration_factor`, `exploration_decay`, `exploration_min`, `sample_window`, `round_threshold`,
+  `round_penalty`, `clip_bound`, `cut_off_util`, `pacer_delta`, `pacer_step`, `blacklist_rounds`, `blacklist_max_len`.
+  Under `pyramidfl` some default to what its public code has: `exploration_decay` 0.95, `exploration_min` 0.2,
+  `round_threshold` 10, `clip_bound` 0.98, `cut_off_util` 0.7.
 - Without `data_map_file`, clients are those of `data_dir/client_data_mapping/train.csv` (FedScale would deal the
   samples out evenly).
 

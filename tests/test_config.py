@@ -112,6 +112,22 @@ def test_the_last_word_wins() -> None:
     assert "--rounds=4" in to_argv(config, this_rank=1)
 
 
+def test_pyramidfl_has_the_defaults_of_its_code() -> None:
+    plain, own = make_config({}, {"sample_mode": "oort"}), make_config({}, {"sample_mode": "pyramidfl"})
+    names = (
+        "exploration_factor",
+        "exploration_decay",
+        "exploration_min",
+        "round_threshold",
+        "clip_bound",
+        "cut_off_util",
+    )
+    assert [getattr(plain.fedscale, name) for name in names] == [0.9, 0.98, 0.3, 30, 0.9, 0.05]
+    assert [getattr(own.fedscale, name) for name in names] == [0.9, 0.95, 0.2, 10, 0.98, 0.7]
+    asked = make_config({}, {"sample_mode": "pyramidfl", "cut_off_util": 0.5})
+    assert asked.fedscale.cut_off_util == from_argv(to_argv(asked)).fedscale.cut_off_util == 0.5
+
+
 def test_only_settings_that_decide_the_result_are_decisive() -> None:
     base = make_config({}, {"rounds": 3}).decisive()
     assert make_config({"worker_ips": ["a:[7]"]}, {"rounds": 9, "ps_port": 4000, "job_name": "x"}).decisive() == base
@@ -146,7 +162,15 @@ BAD = [
     ("job_conf:\n  - ps_port: 70000\n", "0..65535"),
     ("job_conf:\n  - data_dir: $NOWHERE_SET/x\n", "names $NOWHERE_SET"),
     ("job_conf:\n  - engine: tensorflow\n", "has only 'pytorch'"),
-    ("job_conf:\n  - sample_mode: oort\n", "has only 'random'"),
+    ("job_conf:\n  - sample_mode: ort\n", "it may be random, oort, pyramidfl; did you mean 'oort'?"),
+    ("job_conf:\n  - clip_bound: 1.5\n", "'clip_bound' is 1.5; it must lie in 0..1"),
+    ("job_conf:\n  - exploration_decay: .nan\n", "it must lie in 0..1"),
+    ("job_conf:\n  - round_threshold: -1\n", "it must lie in 0..100"),
+    ("job_conf:\n  - pacer_step: 0\n", "it must be at least 1"),
+    ("job_conf:\n  - round_penalty: .inf\n", "it must lie in 0..100"),
+    ("job_conf:\n  - blacklist_rounds: -2\n", "it must be at least -1"),
+    ("job_conf:\n  - pacer_rule: up\n", "'falls' or 'flat'"),
+    ("job_conf:\n  - pyramidfl_dropout_high: 1.1\n", "less than or equal to 1"),
     ("job_conf:\n  - gradient_policy: q-fedavg\n", "fed-prox, fed-yogi"),
     ("worker_ips:\n  - 'localhost:'\njob_conf: []\n", "write it as host:[n]"),
     ("worker_ips:\n  - 'localhost:[0]'\njob_conf: []\n", "asks for no executor"),

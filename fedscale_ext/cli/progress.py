@@ -43,6 +43,7 @@ class Display:
         self._status = "starting"
         self._accuracy: float | None = None
         self._round: dict[str, Any] = {}
+        self._doing = ""  # within the round that is under way
         self._ends: list[tuple[int, float]] = []  # of the round before the first one seen, and of that one: when
 
     def __enter__(self) -> "Display":
@@ -61,7 +62,7 @@ class Display:
     def event(self, event: dict[str, Any]) -> None:
         """Show one event of the aggregator; kinds that are not known are passed over."""
         show = {"ready": self._ready, "waiting": self._waiting, "round": self._show_round,
-                "transform": self._transform}.get(event["event"])  # fmt: skip
+                "transform": self._transform, "progress": self._progress}.get(event["event"])  # fmt: skip
         if show:
             show(event)
         elif event["event"] == "notice":
@@ -84,6 +85,11 @@ class Display:
     def _transform(self, event: dict[str, Any]) -> None:
         self._line(f"round {event.get('round')}: {event.get('child')} from {event.get('parent')}, {event.get('what')}")
 
+    def _progress(self, event: dict[str, Any]) -> None:
+        self._doing = str(event.get("what"))
+        if not self._live:
+            self._line(f"round {event.get('round')}: {self._doing}")
+
     def _show_round(self, event: dict[str, Any]) -> None:
         now = time.monotonic()
         number, rounds = int(event["round"]), int(event["rounds"])
@@ -91,7 +97,7 @@ class Display:
             self._ends = [(number - 1, now - float(event.get("wall_s") or 0.0)), (number, now)]
         tested = event.get("accuracy") is not None
         self._accuracy = event["accuracy"] if tested else self._accuracy
-        self._round = event
+        self._round, self._doing = event, ""
         if tested or (not self._live and (number % _EVERY == 0 or number == rounds)):
             self._line(", ".join([f"round {number}/{rounds}", *self._facts(tested), *self._eta()]))
 
@@ -123,7 +129,8 @@ class Display:
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=rounds, completed=number, width=40)
         head.add_row(f"round {number}/{rounds}", bar, *self._eta())
-        return Group(head, Text(", ".join(self._facts(True))))
+        doing = [Text(self._doing)] if self._doing else []
+        return Group(head, Text(", ".join(self._facts(True))), *doing)
 
     def _line(self, text: str) -> None:
         self.out.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -78,6 +78,7 @@ class FluidAggregator(ShrinkingAggregator):
 
     Params: ClassVar[type] = FluidParams
     reduces: ClassVar[bool] = False  # each client's state is looked at on its own
+    needs_whole_updates: ClassVar[str] = "takes neurons that did not move for invariant ones"
 
     @property
     def narrowest(self) -> float:

@@ -85,6 +85,7 @@ def summarise(
     refused_messages: Mapping[str, int] | None = None,
     resumed: Sequence[Mapping[str, Any]] = (),
     restarts: Mapping[str, int] | None = None,
+    results: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
@@ -95,8 +96,8 @@ def summarise(
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
     is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
     started, by reason; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
-    ``restarts`` how often the driver restarted each process. Accuracies are in [0, 1]; figures that do not
-    exist are None.
+    ``restarts`` how often the driver restarted each process; ``results`` are the method's own. Accuracies are
+    in [0, 1]; figures that do not exist are None.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -122,6 +123,7 @@ def summarise(
         },
         "clients": _clients(records, evaluation, int(header["num_clients"])),
         "models": _models(models or (), lineage or {}, evaluation),
+        "results": dict(results or {}),
         "refused_messages": refused_messages or {},
         "faults": dict(sum((Counter(record.faults) for record in records), Counter())),
         "resumed": list(resumed),

@@ -4,15 +4,17 @@ A finished job leaves the spec of each of its models as ``models/<key>.json`` in
 baseline can be given "the largest model transformed by FedTrans" (Zhu et al., MLSys 2024, section 5.1).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedscale_ext.errors import UserError, meant_or_known, one_line
 from fedscale_ext.models.cost import cost
 from fedscale_ext.models.registry import family, named_spec
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.reading import MEGA, read_json
+
+Made = TypeVar("Made")
 
 _SUFFIX = ".json"
 _KEYS = ["family", "fields"]
@@ -29,9 +31,12 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
     path = Path(model).expanduser()
     spec = _read(path)
     try:
-        _check_fields(spec)
+        module: Any = family(spec)
+        _check_fields(spec, module)
     except UserError as error:
         raise UserError(f"{path}: {one_line(str(error), 200)}") from None
+    if hasattr(module, "completed"):
+        spec = _built(path, spec, lambda: module.completed(spec, input_shape, num_classes))
     for name, wanted in (("input_shape", input_shape), ("num_classes", num_classes)):
         found = dict(spec.fields).get(name)
         if found != wanted:
@@ -39,22 +44,26 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
                 f"{path} is a model for {name} {found!r:.60}, but this data set has {name} {wanted!r}; "
                 "give the spec of a job on data of that kind"
             )
-    try:
-        size = cost(spec).bytes
-    except Exception as error:  # whatever a family or torch makes of fields that it did not write
-        raise UserError(
-            f"{path} cannot be built as a model of the family {spec.family!r}: {one_line(str(error), 200)}"
-        ) from None
+    size = _built(path, spec, lambda: cost(spec).bytes)
     if size > _LARGEST:
         raise UserError(f"{path} is a model of {size:,} bytes; a message can carry {_LARGEST:,}")
     return spec
 
 
-def _check_fields(spec: ModelSpec) -> None:
-    """UserError for a family that there is not, and for a field that it does not have: it would change nothing."""
-    known = getattr(family(spec), "FIELDS", None)
-    if known is not None:
-        _check_names(f"a spec of the family {spec.family!r} has no field", dict(spec.fields), list(known))
+def _built(path: Path, spec: ModelSpec, make: Callable[[], Made]) -> Made:
+    try:
+        return make()
+    except Exception as error:  # whatever a family or torch makes of fields that it did not write
+        raise UserError(
+            f"{path} cannot be built as a model of the family {spec.family!r}: {one_line(str(error), 200)}"
+        ) from None
+
+
+def _check_fields(spec: ModelSpec, module: Any) -> None:
+    """UserError for a field that the spec's family does not have: it would change nothing."""
+    if hasattr(module, "FIELDS"):
+        known = [*module.FIELDS, *getattr(module, "SHORT", ())]
+        _check_names(f"a spec of the family {spec.family!r} has no field", dict(spec.fields), known)
 
 
 def _check_names(refusal: str, names: Iterable[str], known: list[str]) -> None:

@@ -15,20 +15,28 @@ def select(eligible: np.ndarray, wanted: int, rng: np.random.Generator) -> np.nd
 
 
 def select_strata(eligible: np.ndarray, strata: np.ndarray, wanted: int, rng: np.random.Generator) -> np.ndarray:
-    """As :func:`select`, from each group of ``strata`` int64 [clients] as many as its share of the eligible clients
-    gives; what is left after rounding down goes to groups by chance, in proportion to their remainders."""
+    """As :func:`select`, from each group of ``strata`` int64 [clients] its quota (:func:`quotas`)."""
+    if int(eligible.sum()) <= wanted:
+        return np.flatnonzero(eligible).astype(np.int64) + 1
+    drawn = [rng.choice(group, count, replace=False) for group, count in quotas(eligible, strata, wanted, rng)]
+    return np.sort(np.concatenate(drawn)).astype(np.int64) + 1
+
+
+def quotas(
+    eligible: np.ndarray, strata: np.ndarray, wanted: int, rng: np.random.Generator
+) -> list[tuple[np.ndarray, int]]:
+    """The eligible clients (numbers - 1, ascending) of each group of ``strata``, and how many of them to take: as many
+    as the group's share of the eligible clients gives; what is left after rounding down goes to groups by chance, in
+    proportion to their remainders. ``wanted`` is no more than there are eligible clients."""
     groups = [np.flatnonzero(eligible & (strata == group)) for group in np.unique(strata)]
     there = sum(map(len, groups))
-    if there <= wanted:
-        return np.flatnonzero(eligible).astype(np.int64) + 1
-    quotas = np.array([wanted * len(group) / there for group in groups])
-    counts = np.floor(quotas + 1e-9).astype(np.int64)
+    shares = np.array([wanted * len(group) / there for group in groups])
+    counts = np.floor(shares + 1e-9).astype(np.int64)
     left = wanted - int(counts.sum())
     if left:
-        remainders = np.maximum(quotas - counts, 0.0)
+        remainders = np.maximum(shares - counts, 0.0)
         counts[rng.choice(len(groups), left, replace=False, p=remainders / remainders.sum())] += 1
-    drawn = [rng.choice(group, count, replace=False) for group, count in zip(groups, counts.tolist(), strict=True)]
-    return np.sort(np.concatenate(drawn)).astype(np.int64) + 1
+    return list(zip(groups, counts.tolist(), strict=True))
 
 
 def select_each(eligible: np.ndarray, probability: float, rng: np.random.Generator) -> np.ndarray:

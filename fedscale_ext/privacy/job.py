@@ -44,6 +44,7 @@ def check_options(config: JobConfig, method: type) -> bool:
     looks = {
         "own_classes": job.own_classes,
         "control_variates": job.control_variates,
+        f"sample_mode: {args.sample_mode}": args.sample_mode != "random",
         "bn_statistics: federated": job.bn_statistics == "federated" or (
             job.bn_statistics == "auto" and method.measures_statistics  # type: ignore[attr-defined]
         ),

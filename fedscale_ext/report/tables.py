@@ -61,6 +61,8 @@ def markdown(summary: Mapping[str, Any]) -> str:
         head = list(models[0])
         body = "\n".join("| " + " | ".join(map(_cell, model.values())) + " |" for model in models)
         text += f"\n## Models\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n{body}\n"
+    for name, rows_of in (summary.get("results") or {}).items():
+        text += _table(name, rows_of)
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     return f"{text}\nWritten with {versions}.\n"
 
@@ -190,6 +192,22 @@ def _lineage(value: Any) -> str:
 
 def _words(value: Any) -> str:
     return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _table(name: str, rows: Any) -> str:
+    """Further figures of a method, where they are a list of objects: their numbers and texts."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or not rows:
+        return ""
+    head = [key for key, value in rows[0].items() if not isinstance(value, list | dict)]
+    body = "\n".join("| " + " | ".join(_cell(_figure(row.get(key))) for key in head) + " |" for row in rows)
+    names = " | ".join(key.replace("_", " ") for key in head)
+    return f"\n## {name.capitalize()}\n\n| {names} |\n|{'---|' * len(head)}\n{body}\n"
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _cell(text: str) -> str:

@@ -32,11 +32,14 @@ from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
-from fedscale_ext.runtime.schedule import Schedule, schedule_round
+from fedscale_ext.runtime.schedule import Schedule, dropped_bytes, schedule_round
+from fedscale_ext.runtime.selectors import Guided, guided
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 from fedscale_ext.runtime.workforce import Workforce
 from fedscale_ext.streams import stream
+
+_NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
 
 
 class MultiModelAggregator(Coordinator):
@@ -63,7 +66,14 @@ class MultiModelAggregator(Coordinator):
     #: Why what clients hand in is not what they were handed and a change of their training, where it is not: as above.
     own_start: ClassVar[str] = ""
 
+    #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
+    chooses_paths: ClassVar[bool] = False
+
+    #: Why no tensor of a client's update may be left out, where none may: as above.
+    needs_whole_updates: ClassVar[str] = ""
+
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
+    selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params = make_params(self.Params, config)
@@ -82,6 +92,7 @@ class MultiModelAggregator(Coordinator):
         self.handed: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
+        self._beside: dict[str, Any] = dict(_NOTHING)  # of this round, what clients did beside training
 
     # ---- hooks ----
 
@@ -93,6 +104,11 @@ class MultiModelAggregator(Coordinator):
         """Number of the group of each client, int64 [clients], where participants are to come from all groups in
         proportion; None: from all clients alike. Not asked under differential privacy."""
         return None
+
+    def candidates(self, round: int) -> tuple[np.ndarray, int]:
+        """Who may be selected for a round, bool [clients], and how many count. Nobody: a round in which no client
+        trains; its models are tested."""
+        return self.eligible, self.args.num_participants
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """What each participant trains; called before the virtual clock decides who counts."""
@@ -150,11 +166,21 @@ class MultiModelAggregator(Coordinator):
         """Where each model of the pool comes from, for the summary; JSON by model key."""
         return {}
 
+    def results(self) -> dict[str, Any]:
+        """Further figures for the summary; JSON. A list of objects becomes a table of summary.md."""
+        return {}
+
     # ---- what hooks may use ----
 
     def initial_spec(self) -> ModelSpec:
         """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
-        return self._configured(self.args.model)
+        spec = self._configured(self.args.model)
+        if models.searched(spec) and not self.chooses_paths:
+            raise UserError(
+                f"the model {self.args.model} is a supernet, and {self.config.job.method} does not choose among its "
+                "operators: name a path of it, such as cnn_l_smallest or a spec file with one operator per layer"
+            )
+        return spec
 
     def smallest_spec(self) -> ModelSpec:
         """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
@@ -169,6 +195,18 @@ class MultiModelAggregator(Coordinator):
         """Whether BatchNorm's statistics are measured anew before models are tested."""
         asked = self.config.job.bn_statistics
         return self.measures_statistics if asked == "auto" else asked == "federated"
+
+    def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
+        """What clients did beside training in this round counts towards it: sums over them, and how many virtual
+        ``seconds`` it took."""
+        self._beside.update(
+            seconds=seconds, forward_macs=forward_macs, download_bytes=download_bytes, upload_bytes=upload_bytes
+        )
+
+    def keep_state(self) -> None:
+        """Write a checkpoint in the midst of a round that changes no model before :meth:`assign` returns: a resumed
+        job begins this round anew, with the method's state as it is now."""
+        resume.save_job(self, self.round - 1)
 
     def record(self, name: str, value: Any) -> None:
         """Keep a figure of this round for internals.jsonl, where ``record_internals`` asks for it."""
@@ -266,13 +304,15 @@ class MultiModelAggregator(Coordinator):
             )
         self.init_state(self.population, self.task)
         self.handed = {kept.kind: kept for kept in self.client_tensors()}
+        self.selection = guided(self)
 
     def _run_round(self, number: int) -> str | None:
         self.round = number
         began = time.monotonic()
-        self._internals, self._internal_states = {}, {}
+        self._internals, self._internal_states, self._beside = {}, {}, dict(_NOTHING)
+        able, most = self.candidates(number)
         with self.watch("select"):
-            selected, offered = self._select(number)
+            selected, offline = self._select(number, able, most)
         with self.watch("assign"):
             items = self.assign(number, selected)
         with self.watch("schedule"):
@@ -282,25 +322,30 @@ class MultiModelAggregator(Coordinator):
                 self.population,
                 self.task,
                 clock_s=self.global_virtual_clock,
-                collect=len(items) if self.privacy and self.privacy.sampling else self.args.num_participants,
+                collect=len(items) if self.privacy and self.privacy.sampling else most,
                 reference_macs=self.config.job.reference_macs,
                 traffic=self.traffic,
             )
+            if self.selection is not None and items:
+                schedule = self.selection.refined(number, schedule)
         updates, means, failed = self.workforce.train(number, schedule.items)
-        self.round_duration = schedule.duration_s
-        self.global_virtual_clock += schedule.duration_s
-        record = self._round_record(number, schedule, updates, failed, len(selected), offered)
+        self.round_duration = schedule.duration_s + self._beside["seconds"]
+        self.global_virtual_clock += self.round_duration
+        record = self._round_record(number, schedule, updates, failed, len(selected), offline)
+        if self.selection is not None and items:
+            self.selection.learn(number, schedule, updates)
         if updates or means:  # noise alone, where privacy is on and nobody took part
             with self.watch("aggregate"):
                 self.aggregate(number, updates, means)
             with self.watch("evolve"):
                 self.evolve(number)
+        self.pool.drop_transient()
         reason = self.finished(number)
         if self.privacy is not None:
             record.privacy = self.privacy.figures()
             reason = reason or self.privacy.spent()
         last = number == self.args.rounds or reason is not None
-        if last or number == 1 or number % self.args.eval_interval == 0:
+        if last or number == 1 or number % self.args.eval_interval == 0 or not items:
             with self.watch("evaluate"):
                 record.evaluation = self.workforce.evaluate(number)
         epochs = self.config.job.personalise_epochs
@@ -308,7 +353,7 @@ class MultiModelAggregator(Coordinator):
             with self.watch("personalise"):
                 record.personalised = personalise(self.workforce, number, record.evaluation.serve, epochs)
         record.models = len(self.pool)
-        record.cohort_sizes = self.workforce.sizes
+        record.cohort_sizes = {key: size for key, size in self.workforce.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began
         record.seconds = self.watch.read()
         record.executor_seconds = self.workforce.seconds()
@@ -322,26 +367,32 @@ class MultiModelAggregator(Coordinator):
             self.notice(f"stopped after round {number}: {reason}")
         return reason
 
-    def _select(self, number: int) -> tuple[np.ndarray, int]:
-        """Participants among the clients online now; waits in virtual time until somebody is."""
+    def _select(self, number: int, able: np.ndarray, most: int) -> tuple[np.ndarray, int]:
+        """Participants among the clients that are ``able`` and online now, and how many of these are not; waits in
+        virtual time until somebody is."""
         availability = self.population.availability
-        online = self.eligible
-        may = self.eligible if self.privacy is None else self.privacy.allowed()
+        online = able
+        may = able if self.privacy is None else self.privacy.allowed()
+        if not able.any():
+            return np.zeros(0, dtype=np.int64), 0
         if availability is not None:
-            online = self.eligible & availability.online(self.global_virtual_clock)
+            online = able & availability.online(self.global_virtual_clock)
             if not (online & may).any():
                 then = availability.next_online(self.global_virtual_clock, may)
                 if then is None:
                     raise UserError("no client that may train is ever online: check device_avail_file and filter_less")
                 self.global_virtual_clock = then
-                online = self.eligible & availability.online(then)
-        wanted = int(self.args.num_participants * self.args.overcommitment)
+                online = able & availability.online(then)
+        wanted, offline = int(most * self.args.overcommitment), int(able.sum() - online.sum())
         key = (self.args.sample_seed, number, "select")
         if self.privacy is not None:
-            return self.privacy.select(online, wanted, *key), int(online.sum())
+            return self.privacy.select(online, wanted, *key), offline
         rng, strata = stream(self.seed, *key), self.strata()
-        chosen = select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
-        return chosen, int(online.sum())
+        if self.selection is not None:
+            chosen = self.selection.select(number, online, wanted, rng, strata)
+        else:
+            chosen = select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
+        return chosen, offline
 
     def traffic(self, item: WorkItem) -> int:
         """Bytes that a client is handed, and hands in: the model, and what counts beside it."""
@@ -360,10 +411,11 @@ class MultiModelAggregator(Coordinator):
         updates: list[Update],
         failed: Counter[str],
         selected: int,
-        offered: int,
+        offline: int,
     ) -> RoundRecord:
-        cost = {model.key: model.cost for model in self.pool}
-        assignments = Counter(update.item.model for update in updates)
+        beside, cost = self._beside, {model.key: model.cost for model in self.pool}
+        trained = (self.pool[update.item.model] for update in updates)
+        assignments = Counter(model.whole if model.transient else model.key for model in trained)
         computed: dict[str, float] = {}  # samples by model, each for as much of it as was computed
         for update in updates:
             model = update.item.model
@@ -373,22 +425,25 @@ class MultiModelAggregator(Coordinator):
         return RoundRecord(
             round=number,
             virtual_clock_s=self.global_virtual_clock,
-            round_duration_s=schedule.duration_s,
+            round_duration_s=self.round_duration,
             client_durations_s=schedule.durations_s.tolist(),
             wall_s=0.0,
             selected=selected,
             participants=sorted({update.client for update in updates}),
             assignments=dict(assignments),
-            offline=schedule.offline + int(self.eligible.sum()) - offered,
+            offline=schedule.offline + offline,
             stragglers=schedule.stragglers,
             failed=dict(failed),
             train_loss=loss,
             learning_rate=self.learning_rate(number),
             models=len(self.pool),
-            forward_macs=float(sum(samples * cost[key].forward_macs for key, samples in computed.items())),
-            training_macs=float(sum(samples * cost[key].training_macs for key, samples in computed.items())),
-            download_bytes=sum(map(self.traffic, schedule.items)),
-            upload_bytes=sum(self.traffic(update.item) for update in updates),
+            forward_macs=float(sum(samples * cost[key].forward_macs for key, samples in computed.items()))
+            + beside["forward_macs"],
+            training_macs=float(sum(samples * cost[key].training_macs for key, samples in computed.items()))
+            + beside["forward_macs"],
+            download_bytes=sum(map(self.traffic, schedule.items)) + beside["download_bytes"],
+            upload_bytes=sum(self.traffic(update.item) - dropped_bytes(update.item, self.pool) for update in updates)
+            + beside["upload_bytes"],
         )
 
     def _task(self, data: dict[str, Any], train_sizes: np.ndarray, test_sizes: np.ndarray) -> Task:

@@ -24,14 +24,14 @@ class Rejected(Exception):
         self.reason = reason
 
 
-def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task: Task) -> Update:
+def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task: Task, norms: bool = False) -> Update:
     """The update in a client's result, ``result`` as it came over the wire: raises Rejected for one that
-    failed or whose figures cannot be right."""
+    failed or whose figures cannot be right. ``norms``: the norm of its change is one of them."""
     if "failed" in result:
         raise Rejected(one_line(str(result["failed"]), LONGEST))
     samples = int(task.train_sizes[item.client - 1])
     sizes = task.step_sizes(item.client, item.objective)
-    check_figures(result, samples, len(sizes), int(sizes.sum()))
+    check_figures(result, samples, len(sizes), int(sizes.sum()), norms)
     return Update(
         item=item,
         round=round,
@@ -41,10 +41,11 @@ def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task:
         steps=len(sizes),
         loss=float(result["loss"]),
         utility=float(result["utility"]),
+        norm=float(result["norm"]) if norms else None,
     )
 
 
-def check_figures(result: Mapping[str, Any], samples: int, steps: int, seen: int) -> None:
+def check_figures(result: Mapping[str, Any], samples: int, steps: int, seen: int, norms: bool = False) -> None:
     """Rejected unless the figures beside an update can be those of a client of ``samples`` samples that was
     to train ``steps`` steps that see ``seen`` samples in all."""
     for name, least, most in (
@@ -57,7 +58,7 @@ def check_figures(result: Mapping[str, Any], samples: int, steps: int, seen: int
             raise Rejected(f"count {name!r} is not a whole number")
         if not least <= value <= most:
             raise Rejected(f"count {name!r} is not as planned", f"{str(value)[:20]}, not in {least}..{most}")
-    for name, low in (("loss", -MOST), ("utility", 0.0)):
+    for name, low in (("loss", -MOST), ("utility", 0.0), *([("norm", 0.0)] if norms else ())):
         value = result.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= MOST:
             raise Rejected(f"figure {name!r} is not a finite number in its range")

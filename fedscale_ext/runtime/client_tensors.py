@@ -37,6 +37,10 @@ class ClientTensors:
     def __init__(self, folder: Path, clients: int) -> None:
         self.files = ClientFiles(folder, clients)
 
+    def concerns(self, items: Sequence[WorkItem]) -> bool:
+        """Whether the clients of a round are handed it, or hand it back."""
+        return True
+
     def begin(self, items: Sequence[WorkItem]) -> None:
         """The items of a round are about to be handed out; nothing by default."""
 
@@ -81,6 +85,18 @@ class ClientTensors:
         """Take back what :meth:`state` gave; UserError where a client's file is missing."""
         begin = "rounds/"
         self.files.load_state({name[len(begin) :]: own for name, own in tensors.items() if name.startswith(begin)})
+
+
+class Returned(ClientTensors):
+    """What clients hand back beside their states and nobody keeps for them: ``returned`` of a client's result.
+
+    A subclass says in :meth:`template` what that is, checks it where it can be wrong, and takes it.
+    """
+
+    kind: ClassVar[str] = "returned"
+
+    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+        return None
 
 
 class OwnTensors(ClientTensors):

@@ -33,7 +33,7 @@ class Collector:
     the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
     one of clients within it. ``longest`` is the norm that changes are clipped to; ``within`` counts those that
     were no longer. ``handed``: what keeps the tensors that clients hand back beside their states, before ``keep`` is
-    called.
+    called. ``norms``: clients tell the norm of their change.
     """
 
     def __init__(
@@ -47,10 +47,11 @@ class Collector:
         max_norm: float | None = None,
         longest: float | None = None,
         handed: Sequence[ClientTensors] = (),
+        norms: bool = False,
     ) -> None:
         self._max_norm, self._handed = max_norm, handed
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
-        self._longest = longest
+        self._longest, self._norms = longest, norms
         self._open = {(item.client, item.model): item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._updates: list[Update] = []
@@ -70,7 +71,7 @@ class Collector:
                 count(self.failed, "not asked for")
                 continue
             try:
-                update = checked_figures(self._round, item, result, self._task)
+                update = checked_figures(self._round, item, result, self._task, self._norms)
                 new = [each.checked(item, sections.get(section_name(each.kind, place))) for each in self._handed]
                 if self._keep is not None:
                     start = self._pool[item.model].state

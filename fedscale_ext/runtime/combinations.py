@@ -14,12 +14,24 @@ def check_local_training(config: JobConfig, method: type) -> None:
             "control_variates takes a client's change for a sum of its gradients, which it is under "
             "client_optimizer: sgd only; turn one of them off"
         )
-    for key, asked in (("control_variates", job.control_variates), ("max_update_norm", job.max_update_norm)):
+    pyramid = config.fedscale.sample_mode == "pyramidfl"
+    for key, asked in (
+        ("control_variates", job.control_variates),
+        ("max_update_norm", job.max_update_norm),
+        ("sample_mode: pyramidfl", pyramid),
+    ):
         if asked and (reason := method.own_start):  # type: ignore[attr-defined]
             raise UserError(
                 f"{key} takes what a client hands in for what it was handed and a change of its training; method "
                 f"{job.method} {reason}; remove {key}"
             )
+    if pyramid:
+        _check_dropout(config, method)
+    for key in sorted(given):
+        if key.startswith("pyramidfl_") and not pyramid:
+            raise UserError(f"{key} needs sample_mode: pyramidfl; set that, or remove {key}")
+    if "pacer_rule" in given and config.fedscale.sample_mode == "random":
+        raise UserError("pacer_rule needs sample_mode: oort or pyramidfl; set one of them, or remove pacer_rule")
     if job.client_optimizer == "adam":
         if reason := method.assumes_sgd:  # type: ignore[attr-defined]
             raise UserError(f"client_optimizer: adam does not go with method {job.method}, which {reason}; set sgd")
@@ -29,3 +41,18 @@ def check_local_training(config: JobConfig, method: type) -> None:
         for key in sorted(given):
             if key.startswith("adam_"):
                 raise UserError(f"{key} needs client_optimizer: adam; set that, or remove {key}")
+
+
+def _check_dropout(config: JobConfig, method: type) -> None:
+    """UserError where clients cannot leave out parts of their updates as PyramidFL has it."""
+    low, high = config.job.pyramidfl_dropout_low, config.job.pyramidfl_dropout_high
+    if low > high:
+        raise UserError(
+            f"pyramidfl_dropout_low {low:g} is above pyramidfl_dropout_high {high:g}, and the best client shall leave "
+            "out least; exchange them"
+        )
+    if high and (reason := method.needs_whole_updates):  # type: ignore[attr-defined]
+        raise UserError(
+            f"sample_mode: pyramidfl drops parts of clients' updates, and method {config.job.method} {reason}; set "
+            "pyramidfl_dropout_low: 0 and pyramidfl_dropout_high: 0"
+        )

@@ -125,8 +125,10 @@ class MultiModelExecutor(NoPickle, Executor):
         finally:
             self.link.close()
 
-    def _work(self) -> None:
-        kinds: dict[str, tuple[str, Do]] = {
+    def kinds(self) -> dict[str, tuple[str, Do]]:
+        """By event of a unit: the event of its result, and what does it. A method whose aggregator has units of its
+        own adds to them."""
+        return {
             commons.CLIENT_TRAIN: (commons.UPLOAD_MODEL, self.work.train),
             commons.MODEL_TEST: (commons.MODEL_TEST, partial(self.work.test, batch=self.args.test_bsz)),
             calibration.EVENT: (calibration.EVENT, self.work.calibrate),
@@ -136,6 +138,9 @@ class MultiModelExecutor(NoPickle, Executor):
                 partial(self.work.statistics, batch=self.args.test_bsz),
             ),
         }
+
+    def _work(self) -> None:
+        kinds = self.kinds()
         event, header = self._exchange(self.client_ping)
         while not self.received_stop_request:
             if event in kinds:
@@ -211,6 +216,7 @@ class MultiModelExecutor(NoPickle, Executor):
                 "model_key": item.get("model") or header["model"],
                 "offset": None,
                 "own": None,
+                "returned": None,
                 "mask": None,
             }
         )

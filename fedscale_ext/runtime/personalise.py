@@ -57,6 +57,7 @@ def planned(workforce: "Workforce", serve: Sequence[str], epochs: int) -> list[U
                     cohort=size,
                     sum=False,
                     longest=None,
+                    norms=False,
                 )
             )
     return units

@@ -1,7 +1,7 @@
 """A job's state as a checkpoint, and back: what a resumed job continues from.
 
 Random streams have no state to keep: each is keyed by what it is for (streams.py), and participants are drawn
-from such a stream and the virtual clock.
+from such a stream, the virtual clock, and what is known of clients where they are chosen by that.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,8 @@ FOLDER = "checkpoints"
 
 
 def save_job(job: "MultiModelAggregator", round: int) -> None:
-    """Write the pool, the method's state, the virtual clock and how far the records reach after ``round``."""
+    """Write the pool, the state of the method and of the selection, the virtual clock and how far the records reach
+    after ``round``."""
     tensors, data = job.state()
     tensors = {f"method/{name}": tensor for name, tensor in tensors.items()}
     for model in job.pool:
@@ -42,6 +43,9 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
     if job.privacy is not None:
         own, content["privacy"] = job.privacy.state()
         tensors.update({f"privacy/{name}": tensor for name, tensor in own.items()})
+    if job.selection is not None:
+        own, content["selection"] = job.selection.state()
+        tensors.update({f"selection/{name}": tensor for name, tensor in own.items()})
     handed = {}
     for kind, kept in job.handed.items():
         own, handed[kind] = kept.state()
@@ -80,6 +84,8 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
     job.resumed = [*data["resumed"], {"after_round": found.round, "code_changed": not same}]
     if job.privacy is not None:
         job.privacy.load_state(_below(found.tensors, "privacy/"), data["privacy"])
+    if job.selection is not None:
+        job.selection.load_state(_below(found.tensors, "selection/"), data["selection"])
     for kind, kept in job.handed.items():
         kept.load_state(_below(found.tensors, f"{kind}/"), data["handed"][kind])
     job.notice(f"resumed after round {found.round}")

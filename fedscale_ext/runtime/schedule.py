@@ -16,14 +16,21 @@ class Schedule:
     """The work items that count, by client, and the durations of these clients in virtual seconds [clients].
 
     ``duration_s``: the round lasts until its last counted client is done; where all went offline,
-    until the last of them would have been.
+    until the last of them would have been. ``late``: ids of the clients that were too slow to count, and how long
+    they would have taken.
     """
 
     items: list[WorkItem]
     durations_s: np.ndarray
     duration_s: float
-    stragglers: int
+    late: np.ndarray
+    late_s: np.ndarray
     offline: int
+
+    @property
+    def stragglers(self) -> int:
+        """How many clients were too slow to count."""
+        return len(self.late)
 
 
 def schedule_round(
@@ -41,25 +48,13 @@ def schedule_round(
 
     Each client's time follows from the MACs and bytes of the models that it trains and from the samples that
     its steps see: a client with less than a batch trains smaller steps. ``traffic``: bytes in each direction,
-    where they are not the model's.
+    where they are not the model's; what a client drops is not handed in.
     """
     items = sorted(items, key=lambda item: item.client)
-    place = np.array([item.client - 1 for item in items], dtype=np.int64)
-    clients, first = np.unique(place, return_index=True)
-    known = {key: pool[key].cost for key in {item.model for item in items}}
-    carried = [known[item.model].bytes if traffic is None else traffic(item) for item in items]
-    size = np.array(carried, dtype=np.float64)
-    computation, communication = completion_times(
-        population.computation_ms[place],
-        population.communication_kbps[place],
-        macs=np.array([known[item.model].forward_macs * item.effort for item in items], dtype=np.float64),
-        down_bytes=size,
-        up_bytes=size,
-        local_steps=1,
-        batch_size=task.samples_seen(place),  # the samples of all steps
-        reference_macs=reference_macs,
+    clients, computation, communication = client_times(
+        items, pool, population, task, reference_macs=reference_macs, traffic=traffic
     )
-    durations = np.add.reduceat(computation + communication, first) if items else np.zeros(0)
+    durations = computation + communication
     there = np.ones(len(clients), dtype=bool)
     if population.availability is not None:
         there = population.availability.online_at(clients, clock_s + durations)
@@ -71,6 +66,43 @@ def schedule_round(
         items=[item for item in items if item.client in chosen],
         durations_s=durations[kept],
         duration_s=float((durations[kept] if len(kept) else durations).max(initial=0.0)),
-        stragglers=len(order) - len(kept),
+        late=clients[np.sort(order[collect:])] + 1,
+        late_s=durations[np.sort(order[collect:])],
         offline=int((~there).sum()),
     )
+
+
+def client_times(
+    items: Sequence[WorkItem],
+    pool: ModelPool,
+    population: Population,
+    task: Task,
+    *,
+    reference_macs: float,
+    traffic: Callable[[WorkItem], int] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of ``items`` in the order of clients: the clients (numbers - 1, ascending), and the seconds that each computes
+    and communicates for all of its items; float64 [clients]."""
+    if not items:
+        return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
+    place = np.array([item.client - 1 for item in items], dtype=np.int64)
+    clients, first = np.unique(place, return_index=True)
+    known = {key: pool[key].cost for key in {item.model for item in items}}
+    down = [known[item.model].bytes if traffic is None else traffic(item) for item in items]
+    up = [carried - dropped_bytes(item, pool) for carried, item in zip(down, items, strict=True)]
+    computation, communication = completion_times(
+        population.computation_ms[place],
+        population.communication_kbps[place],
+        macs=np.array([known[item.model].forward_macs * item.effort for item in items], dtype=np.float64),
+        down_bytes=np.array(down, dtype=np.float64),
+        up_bytes=np.array(up, dtype=np.float64),
+        local_steps=1,
+        batch_size=task.samples_of(items),  # the samples of all steps
+        reference_macs=reference_macs,
+    )
+    return clients, np.add.reduceat(computation, first), np.add.reduceat(communication, first)
+
+
+def dropped_bytes(item: WorkItem, pool: ModelPool) -> int:
+    """Bytes of the tensors that a client does not hand in."""
+    return sum(pool[item.model].state[name].nbytes for name in item.dropped)

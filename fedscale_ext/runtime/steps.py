@@ -10,7 +10,7 @@ import numpy as np
 from fedscale_ext.streams import stream
 
 OWN_STEPS = "local_steps"  # the one part of an objective in which clients of a cohort may differ
-
+OWN_EPOCHS = "local_epochs"  # of an objective: passes of its clients, instead of the job's
 
 HELD_OUT = "held_out"  # of an objective: the share of a client's training samples that it keeps for validation
 
@@ -41,7 +41,7 @@ def local_steps(
     """
     if OWN_STEPS in objective:
         return int(objective[OWN_STEPS]), None
-    epochs = objective.get("local_epochs", epochs)
+    epochs = objective.get(OWN_EPOCHS, epochs)
     return (steps, None) if epochs is None else (epochs * -(-samples // batch_size), epochs)
 
 

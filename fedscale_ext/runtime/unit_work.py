@@ -12,13 +12,16 @@ import torch
 
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import one_line
+from fedscale_ext.models import parameter_names
+from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime import calibration, faults, static_statistics, wire
 from fedscale_ext.runtime.checks import Rejected, check_figures
-from fedscale_ext.runtime.client_tensors import OwnTensors, section_name
+from fedscale_ext.runtime.client_tensors import OwnTensors, Returned, section_name
 from fedscale_ext.runtime.collect import CLASSES, SUM
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
+from fedscale_ext.runtime.norms import change_norms
 from fedscale_ext.runtime.own_classes import present
 from fedscale_ext.runtime.personalise import personalised_figures
 from fedscale_ext.runtime.reasons import LONGEST
@@ -36,7 +39,8 @@ from fedscale_ext.runtime.workbench import Workbench
 from fedscale_ext.streams import stream
 
 HANDED = "handed"  # what a unit brings beside models: its kinds, then the tensors by kind and place of the client
-_SETTINGS = {ControlVariates.kind: "offset", OwnTensors.kind: "own"}  # where a client's settings have them
+# where a client's settings have them
+_SETTINGS = {ControlVariates.kind: "offset", OwnTensors.kind: "own", Returned.kind: "returned"}
 MOST_ROWS = 1024  # of factors: the smallest layers that have some are about as large on a side
 
 # FedScale's results of some clients, or why there is none, and their states [clients, *shape]
@@ -77,8 +81,11 @@ class UnitWork:
         sections = {}
         for trained, states in self.trained(header, confs):
             begin = len(results)
-            results += [self._figures(conf, one) for conf, one in zip(confs[begin:], trained, strict=False)]
+            norms = self._norms(states, start, spec) if header["norms"] else [None] * len(trained)
+            told = zip(confs[begin:], trained, norms, strict=False)
+            results += [self._figures(conf, one, norm) for conf, one, norm in told]
             brought = self._brought(confs, results, begin, start, trained, states)
+            drop(items[begin : len(results)], results[begin:], states, start)
             if total is None:
                 with self.watch("wire"):
                     sections.update(_encoded(states, results, begin))
@@ -132,6 +139,8 @@ class UnitWork:
             found[place] = {}
             if conf.own is not None:
                 found[place][OwnTensors.kind] = {name: tensor.cpu() for name, tensor in result["own"].items()}
+            if conf.returned is not None:
+                found[place][Returned.kind] = result["returned"]
             if conf.offset is not None:
                 new = new_variate(conf, start, states, place - begin)
                 if new is None:
@@ -146,7 +155,12 @@ class UnitWork:
             return None
         return present([self._samples(conf.client_id).y for conf in confs], self.data.num_classes)
 
-    def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception) -> dict[str, Any]:
+    def _norms(self, states: CohortState, start: State, spec: ModelSpec) -> list[float]:
+        """Norm of each client's change of its parameters."""
+        with self.watch("training"):
+            return change_norms(states, {name: start[name] for name in parameter_names(spec) if name in start}).tolist()
+
+    def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception, norm: float | None) -> dict[str, Any]:
         if isinstance(result, Exception):
             logging.error(f"client {conf.client_id} failed", exc_info=result)
             return {"client": conf.client_id, "failed": one_line(f"{type(result).__name__}: {result}", LONGEST)}
@@ -159,8 +173,10 @@ class UnitWork:
             "loss": result["moving_loss"],
             "utility": result["utility"],
         }
+        if norm is not None:
+            figures["norm"] = norm
         try:  # here as well as where it arrives: a client that does not count must not be in the unit's sum
-            check_figures(figures, samples, conf.local_steps, int(self._sizes(conf).sum()))
+            check_figures(figures, samples, conf.local_steps, int(self._sizes(conf).sum()), norm is not None)
         except Rejected as reason:
             return {"client": conf.client_id, "failed": reason.reason}
         return figures
@@ -234,16 +250,16 @@ class UnitWork:
     def personalise(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Tune the unit's models for each of its clients, and test them."""
         answer, figures = personalised_figures(self, header, batch)
-        return answer, {"figures": _columns(figures)}
+        return answer, {"figures": figures_section(figures)}
 
     def test(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Test the unit's model on the test samples of the unit's clients."""
         with self.watch("evaluation"):
             if OwnTensors.kind in header.get(HANDED, {}):
-                return {}, {"figures": _columns(self._test_own(header, batch))}
+                return {}, {"figures": figures_section(self._test_own(header, batch))}
             modules = map(self.bench.module, header["members"])
             figures = test_clients(modules, self.data, header["clients"], batch, self.bench.device)
-        return {}, {"figures": _columns(figures)}
+        return {}, {"figures": figures_section(figures)}
 
     def _test_own(self, header: dict[str, Any], batch: int) -> np.ndarray:
         """Figures of each client on its own version of the unit's model."""
@@ -293,7 +309,7 @@ class UnitWork:
         return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
 
 
-def _columns(figures: np.ndarray) -> bytes:
+def figures_section(figures: np.ndarray) -> bytes:
     """A section for what clients reached, float64 [clients, 3]."""
     columns = {name: torch.from_numpy(np.ascontiguousarray(figures[:, i])) for i, name in enumerate(COLUMNS)}
     return wire.tensors_to_bytes(columns)
@@ -316,10 +332,22 @@ def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
     the update, and for the number of rows that they would have."""
     conf = confs[0]
     few = max(conf.local_steps * conf.batch_size for conf in confs) <= MOST_ROWS
-    no_norm = header["longest"] is None and conf.max_update_norm is None
+    no_norm = header["longest"] is None and conf.max_update_norm is None and not header["norms"]
+    whole = not any(item.get("dropped") for item in header.get("items", ()))
     plain = not conf.own_classes and conf.own is None and conf.clip_norm is None and conf.precision == "float32"
     sgd = conf.client_optimizer == "sgd" and conf.offset is None
-    return bool(header["sum"]) and no_norm and plain and few and sgd
+    return bool(header["sum"]) and no_norm and whole and plain and few and sgd
+
+
+def drop(
+    items: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], states: CohortState, start: State
+) -> None:
+    """Put back what clients do not hand in: ``states`` [clients, *shape] where ``items`` name tensors ``dropped``."""
+    for row, (item, result) in enumerate(zip(items, results, strict=True)):
+        for name in () if "failed" in result else item["dropped"]:
+            rows = states[name]
+            assert isinstance(rows, torch.Tensor)  # see can_factor
+            rows[row].copy_(start[name])
 
 
 def train_alone(

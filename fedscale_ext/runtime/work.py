@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.models.spec import Cost, ModelSpec
-from fedscale_ext.runtime.steps import local_steps, step_sizes, trained_on
+from fedscale_ext.runtime.steps import OWN_EPOCHS, OWN_STEPS, local_steps, step_sizes, trained_on
 
 if TYPE_CHECKING:
     from fedscale_ext.submodels.coverage import Coverage, IndexMap
@@ -37,6 +37,14 @@ class Task:
         batch = int(objective.get("batch_size", self.batch_size))
         return step_sizes(samples, batch, *local_steps(samples, batch, self.local_steps, self.local_epochs, objective))
 
+    def samples_of(self, items: "Sequence[WorkItem]") -> np.ndarray:
+        """How many samples the steps of each item see, int64 [items]."""
+        seen = self.samples_seen(np.array([item.client - 1 for item in items], dtype=np.int64))
+        for place, item in enumerate(items):
+            if OWN_STEPS in item.objective or OWN_EPOCHS in item.objective:
+                seen[place] = self.step_sizes(item.client, item.objective).sum()
+        return seen
+
     def samples_seen(self, places: np.ndarray) -> np.ndarray:
         """How many samples the steps of clients (their numbers - 1) see in a round, int64 [clients]."""
         sizes = self.train_sizes[places]
@@ -58,7 +66,8 @@ class WorkItem:
     executor's client understands (e.g. ``{"prox_mu": 0.1}``). A client may have several items, of different
     models: it trains them one after another. ``effort``: MACs per sample in parts of the model's, where steps
     compute less or more than the model once; the virtual clock and the cost of a round count it. So they do ``bytes``
-    in each direction, where that is not the model's size.
+    in each direction, where that is not the model's size. ``dropped`` names tensors whose change the client keeps to
+    itself: they count as unchanged, and not as bytes that it hands in.
     """
 
     client: int
@@ -66,6 +75,7 @@ class WorkItem:
     objective: Mapping[str, Any] = field(default_factory=dict)
     effort: float = 1.0
     bytes: int | None = None
+    dropped: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,8 @@ class Update:
 
     ``samples`` is the client's number of training samples (the weight in FedAvg), ``trained`` the
     number of samples that its steps saw, ``loss`` FedScale's moving training loss (EMA 0.2 over
-    the first epoch), ``utility`` FedScale's statistical utility for Oort.
+    the first epoch), ``utility`` FedScale's statistical utility for Oort, ``norm`` that of the change of its
+    parameters, before any was dropped, where the job asks for it.
     """
 
     item: WorkItem
@@ -85,6 +96,7 @@ class Update:
     steps: int
     loss: float
     utility: float
+    norm: float | None = None
 
     @property
     def client(self) -> int:
@@ -105,7 +117,9 @@ class Part:
 @dataclass
 class Model:
     """An entry of the aggregator's model pool; ``version`` counts its changes of state. The state of a ``part`` is
-    cut out of its reference's whenever that changes, and what clients learn on it goes into the reference's mean."""
+    cut out of its reference's whenever that changes, and what clients learn on it goes into the reference's mean.
+    A ``transient`` one is of this round: executors forget it after each unit, records count its clients to its whole.
+    """
 
     key: str
     spec: ModelSpec
@@ -113,6 +127,7 @@ class Model:
     cost: Cost
     version: int = 0
     part: Part | None = None
+    transient: bool = False
 
     @property
     def whole(self) -> str:

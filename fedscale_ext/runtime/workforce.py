@@ -57,15 +57,25 @@ class Workforce:
         sizes = self.sizes = self.cohort_sizes_of(items)
         unit_size, spread = self.job.config.job.unit_size, SPREAD[self.device.partition(":")[0]]
         planned = plan_units(items, self.job.pool, self.job.task, sizes.__getitem__, unit_size, spread)
-        handed = list(self.job.handed.values())
+        handed = self._handed(items)
         for kept in handed:
             kept.begin(items)
         planned = [part for unit in planned for part in self.in_messages(unit, unit[0].model, handed)]
         units = [self._train_unit(unit, sizes[unit[0].model]) for unit in planned]
         keep = None if self.job.reduces else partial(self.job.collect, number)
         max_norm = self.job.config.job.max_update_norm
-        task, longest = self.job.task, self._longest
-        collector = Collector(number, items, self.job.pool, task, self._weight, keep, max_norm, longest, handed)
+        collector = Collector(
+            number,
+            items,
+            self.job.pool,
+            self.job.task,
+            self._weight,
+            keep,
+            max_norm,
+            self._longest,
+            handed,
+            self._norms,
+        )
         quorum = self.job.config.job.min_updates
         results = self.job.run_units(units, lenient=quorum is not None)
         for unit in planned:
@@ -117,6 +127,11 @@ class Workforce:
         """The norm that clients' changes are clipped to."""
         return None if self.job.privacy is None else self.job.privacy.clip_norm
 
+    @property
+    def _norms(self) -> bool:
+        """Whether clients tell the norm of their change."""
+        return self.job.selection is not None and self.job.selection.norms
+
     def _weight(self, item: WorkItem) -> float:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
         return self.job.weight(item) if self.job.privacy is None else 1.0
@@ -138,6 +153,9 @@ class Workforce:
         """What clients are handed beside the model of a key of an evaluation."""
         return [self.job.handed[OwnTensors.kind]] if is_own(key) else []
 
+    def _handed(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
+        return [kept for kept in self.job.handed.values() if kept.concerns(items)]
+
     def brings(self, handed: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """What makes a unit of these clients bring what they are handed: arguments of ``make_unit``."""
 
@@ -150,30 +168,35 @@ class Workforce:
         return self.job.make_unit(
             commons.CLIENT_TRAIN,
             [items[0].model],
-            **self.brings(list(self.job.handed.values()), items),
+            **self.brings(self._handed(items), items),
             learning_rate=self.job.learning_rate(self.job.round),
             cohort=cohort,
             sum=self.job.reduces,
             longest=self._longest,
+            norms=self._norms,
             items=[
                 {
                     "client": item.client,
                     "model": item.model,
                     "objective": dict(item.objective),
                     "weight": self._weight(item),
+                    "dropped": list(item.dropped),
                 }
                 for item in items
             ],
         )
 
     def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
-        """How many clients train side by side, by model key; measured for a model that is new here."""
+        """How many clients train side by side, by model key; measured for a model that is new here. On parts of a
+        supernet, which choose a path each, one after another."""
         keys = sorted({item.model for item in items})
         fixed = self.job.config.job.cohort_size
         if isinstance(fixed, int):
             return dict.fromkeys(keys, fixed)
         new = {}
         for key in keys:
+            if self.job.pool.host(key) is not self.job.pool[key].spec:
+                continue
             possible = candidates(self.device, self.job.args.num_participants)
             if len(possible) > 1 and self.cohort_sizes.size(self.job.pool[key].spec) is None:
                 new[key] = possible
@@ -185,6 +208,7 @@ class Workforce:
                 sizes=sizes,
                 sum=self.job.reduces,
                 longest=self._longest,
+                norms=self._norms,
                 learning_rate=self.job.learning_rate(self.job.round),
             )
             for key, sizes in new.items()

@@ -68,3 +68,15 @@ def test_text_of_a_job_is_no_markup_and_is_not_wrapped(display):
 def test_events_of_later_versions_are_passed_over(display):
     display.event({"event": "something new"})
     assert display.out.file.getvalue() == ""
+
+
+def test_what_goes_on_within_a_round_is_shown(display):
+    display.event(a_round(10))
+    display.event({"event": "progress", "round": 11, "what": "search of tier 1 of 4"})
+    assert display.out.file.getvalue().splitlines()[-1] == "round 11: search of tier 1 of 4"
+    screen = Console(file=io.StringIO(), width=80)
+    screen.print(display._picture())
+    display.event(a_round(11))
+    assert screen.file.getvalue().splitlines()[-1].strip() == "search of tier 1 of 4"
+    screen.print(display._picture())
+    assert screen.file.getvalue().count("search of tier") == 1, "over with the round"

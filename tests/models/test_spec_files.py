@@ -57,7 +57,7 @@ def test_what_is_no_spec_of_this_task_is_refused_in_a_sentence(tmp_path: Path, c
 
 
 FAMILIES = ("nasbench201_base", "resnet18_speech", "mobilenetv3_small", "vit_small", "cnn_small", "multi_exit_cnn3",
-            "torchvision_resnet18")  # fmt: skip
+            "torchvision_resnet18", "cnn_tiny", "rnn")  # fmt: skip
 
 
 def named(name: str) -> models.ModelSpec:

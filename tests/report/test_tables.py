@@ -94,3 +94,10 @@ def test_seconds(value: float | None, text: str):
 
 def test_percent():
     assert (percent(0.12345), percent(None)) == ("12.35 %", "–")
+
+
+def test_a_methods_own_figures_are_tables():
+    rows = [{"tier": 1, "loss_of_it": 0.123456, "bytes": 1200, "path": ["a"], "twin": None}, {"tier": 2}]
+    text = markdown({**summary(), "results": {"tiers": rows, "other": {"not": "rows"}, "none": []}})
+    assert "## Tiers\n\n| tier | loss of it | bytes | twin |\n|---|---|---|---|\n| 1 | 0.1235 | 1,200 | – |\n" in text
+    assert "| 2 | – | – | – |" in text and "Other" not in text and "None" not in text

@@ -1,0 +1,226 @@
+"""FedorAS (Dudziak, Laskaridis, Fernandez-Marques, 2022): a supernet is trained, searched for a model of each tier of
+devices, and these are fine-tuned.
+
+Stage 1 (section 3.1): participants are drawn from all clients, whatever their tier; each is sent a subspace of the
+supernet, trains a path within its tier's budget for every batch, and hands back its weights and how many examples
+went through each operator, by which OPA averages them. Until the search, each tier is tested on a path of its own, near
+the tier's budget, with the supernet's weights and running statistics. Stage 2 (3.2), a round in which nobody trains:
+the best path of each tier's bracket by the supernet's weights. Stage 3 (3.3): FedAvg of each tier's model by clients
+of that tier and above.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
+from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
+from fedscale_ext.methods.fedoras.executor import FedorASExecutor
+from fedscale_ext.methods.fedoras.figures import stage_figures, tier_figures
+from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, tier_key, twin_key
+from fedscale_ext.methods.fedoras.judges import Judges
+from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.methods.fedoras.path_sampling import path_macs, sample_paths
+from fedscale_ext.methods.fedoras.search import PathSearch
+from fedscale_ext.methods.fedoras.stages import Plan
+from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, Experience, SupernetTraining, Tier
+from fedscale_ext.methods.fedoras.tier_searches import TierSearches
+from fedscale_ext.methods.fedoras.tiers import upper_only
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.supernet import cheapest_path, path_of, searched
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.aggregator import MultiModelAggregator
+from fedscale_ext.runtime.client_tensors import ClientTensors, Returned
+from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
+from fedscale_ext.streams import stream
+
+_TRIED = 64  # paths of which a tier's dearest is tested
+
+
+class FedorASAggregator(MultiModelAggregator):
+    """A supernet trained by paths within each device's budget, searched and fine-tuned tier by tier (FedorAS)."""
+
+    Params: ClassVar[type] = FedorASParams
+    Executor: ClassVar[type] = FedorASExecutor
+    reduces: ClassVar[bool] = False  # each client's operators have weights of their own
+    chooses_paths: ClassVar[bool] = True
+    assumes_sgd: ClassVar[str] = "steps each path by SGD"
+
+    def supernet(self) -> ModelSpec:
+        """The configuration's ``model``; UserError where it is none."""
+        spec = self.initial_spec()
+        if not models.searched(spec):
+            raise UserError(
+                f"method fedoras needs a supernet, and model {self.args.model} is none; choose one such as cnn_l, or a "
+                "spec file of the family supernet"
+            )
+        return spec
+
+    def smallest_spec(self) -> ModelSpec:
+        """The cheapest path, unless ``capacity_model`` names another model."""
+        if self.config.job.capacity_model is not None:
+            return super().smallest_spec()
+        spec = self.supernet()
+        return path_of(spec, cheapest_path(spec))
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """The supernet, the clients' tiers, and a path of each tier to be tested on."""
+        if self.config.job.control_variates:
+            raise UserError(
+                "control_variates takes all of a client's steps for steps of the same model, and method fedoras trains "
+                "another path in each; turn it off"
+            )
+        spec, p = self.supernet(), self.params
+        brackets = brackets_of(self.args.model, spec, p, self.seed)
+        number = len(brackets)
+        if p.unsupported and len(p.unsupported) != number:
+            raise UserError(
+                f"fedoras.unsupported has {len(p.unsupported)} lists; it must hold one for each of {number} tiers"
+            )
+        self.tier_of = tiers_of(self.args.model, spec, p, self.seed, brackets, self.capacity, self.eligible)
+        self.brackets = upper_only(brackets) if p.upper_only else brackets
+        self.pool.add(SUPERNET, spec, models.initial_state(spec, self.seed))
+        unsupported = p.unsupported or ((),) * number
+        tiers = [Tier(bracket.high, names) for bracket, names in zip(brackets, unsupported, strict=True)]
+        self.training = SupernetTraining(self.pool, task, p, self.seed, tiers, self.tier_of)
+        for tier, bracket in enumerate(self.brackets):
+            check_reachable(self.training.costs[tier], bracket, stream(self.seed, "reachable", tier))
+        self.plan = Plan(p.supernet_rounds, p.finetune_rounds, p.twin_rounds, number)
+        settings = p.searches(number)
+        central = p.evaluation == "central"
+        self.searches = TierSearches(self.training.costs, self.brackets, settings, self.seed, shared=central)
+        self.tuning = FineTuning(self.pool, p, self.seed)
+        self.judges = Judges(self, self.training)
+        for tier, bracket in enumerate(self.brackets):
+            self.pool.add_part(tier_key(tier), SUPERNET, path_of(spec, self._tested(tier)), {})
+            self.notice(f"tier {tier + 1}: {(self.tier_of == tier).sum()} clients, paths of {bracket}")
+        self._announce()
+
+    def _announce(self) -> None:
+        rounds, plan = self.args.rounds, self.plan
+        if rounds < plan.search:
+            self.notice(
+                f"rounds is {rounds}: the search comes with round {plan.search}, so this job only trains a supernet"
+            )
+        elif rounds < plan.rounds:
+            self.notice(f"rounds is {rounds}: the last stage would end with round {plan.rounds}")
+
+    def _tested(self, tier: int) -> tuple[str, ...]:
+        costs = self.training.costs[tier]
+        budgets = np.full(_TRIED, self.training.tiers[tier].budget)
+        paths = sample_paths(costs, costs.held, budgets, stream(self.seed, tier + 1, "tested"))
+        return costs.path(paths[path_macs(costs, paths).argmax()])
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """The examples that went through each operator."""
+        return [Experience(self.log_dir, self.pool, self.training.macs, self.task)]
+
+    def candidates(self, round: int) -> tuple[np.ndarray, int]:
+        """All clients train the supernet, nobody while it is searched, then those of a model's tier and above."""
+        stage, number = self.plan.at(round), self.args.num_participants
+        if stage.name == "supernet":
+            return self.eligible, number
+        if stage.name == "search":
+            return np.zeros_like(self.eligible), 0
+        path = [name for (name,) in self.pool[tier_key(stage.tier)].spec["ops"]]
+        columns = self.training.macs.indices(path)[None]
+        runs = np.array([np.isfinite(path_macs(costs, columns)[0]) for costs in self.training.costs])
+        able = self.eligible & (self.tier_of >= stage.tier) & runs[self.tier_of]
+        own = self.params.finetune_clients if stage.name == "finetune" else None
+        return able, min(own or number, int(able.sum()))
+
+    def learning_rate(self, number: int) -> float:
+        """The job's schedule; a cosine in fine-tuning; for a twin the job's from its first round on."""
+        stage = self.plan.at(number)
+        if stage.name == "finetune":
+            return self.tuning.learning_rate(stage)
+        return super().learning_rate(stage.step if stage.name == "twin" else number)
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Each participant's subspace and budget; the model that it fine-tunes; nothing in the round of the search."""
+        stage = self.plan.at(round)
+        if stage.name == "supernet":
+            return self.training.assign(round, participants)
+        if stage.name == "search":
+            self._search()
+            return []
+        return self.tuning.assign(stage, participants)
+
+    def _search(self) -> None:
+        """Stage 2: each tier's model is the best path of its bracket, with the supernet's weights."""
+        self.searches.run(self.judges, self._judged)
+        whole = self.pool[SUPERNET]
+        for tier, found in enumerate(self.searches.found):
+            spec = path_of(whole.spec, found["path"])
+            self.pool.replace(tier_key(tier), spec, {name: whole.state[name] for name in models.layout(spec)})
+        self.charge(**self.judges.spent)
+
+    def _judged(self, tier: int, search: PathSearch) -> None:
+        self.keep_state()
+        front = search.front()
+        best = f", best {front[-1].score:.4g} at {front[-1].macs / 1e6:.4g} MMACs" if front else ""
+        what = f"search of tier {tier + 1} of {len(self.brackets)}: {len(search.judged)} of " \
+               f"{search.settings.evaluations} paths judged{best}"  # fmt: skip
+        self.emit({"event": "progress", "round": self.round, "what": what})
+
+    def collect(self, round: int, update: Update, state: State) -> None:
+        """Add a client's operators by its examples, or its model by its samples."""
+        if self.plan.at(round).name != "supernet":
+            self.tuning.collect(state, self.weight(update.item))
+            return
+        experience = self.handed[Returned.kind]
+        assert isinstance(experience, Experience)
+        self.training.collect(update, state, experience.of[update.client])
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """OPA; FedAvg in stage 3."""
+        if self.plan.at(round).name != "supernet":
+            self.tuning.aggregate()
+            return
+        self.record("operators", self.training.aggregate())
+        self.record("effort", {update.client: update.item.effort for update in updates})
+
+    def finished(self, round: int) -> str | None:
+        """When all stages are done before the last round of the job."""
+        return "all stages are done" if self.plan.rounds <= round < self.args.rounds else None
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Each client on the model of its tier; each of these, and each twin, on all test samples."""
+        keys = [tier_key(tier) for tier in range(len(self.brackets))]
+        twins = [twin_key(tier) for tier in range(len(self.brackets)) if twin_key(tier) in self.pool]
+        return EvaluationPlan([keys[tier] for tier in self.tier_of.tolist()], {key: key for key in keys + twins})
+
+    def state(self) -> tuple[State, dict[str, Any]]:
+        """What the search was told and found, and what clients spent on it; models are in the pool."""
+        return {}, {"searches": self.searches.state(), "spent": dict(self.judges.spent)}
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+        self.searches.load_state(data["searches"])
+        self.judges.spent.update(data["spent"])
+
+    def lineage(self) -> dict[str, Any]:
+        """Paths come from the supernet, twins from nothing."""
+        birth = self.plan.search if self.searches.found and self.history[-1].round >= self.plan.search else 0
+        known: dict[str, Any] = {}
+        for model in self.pool:
+            if searched(model.spec):
+                known[model.key] = {"parent": None, "birth": 0, "steps": ["all operators"]}
+            else:
+                steps = [" ".join(name for (name,) in model.spec["ops"])]
+                parent = None if model.key.endswith("_twin") else SUPERNET
+                known[model.key] = {"parent": parent, "birth": birth, "steps": steps}
+        return known
+
+    def results(self) -> dict[str, Any]:
+        """Each tier's model, what it reaches and what its search found; rounds and traffic of each stage."""
+        return {"tiers": tier_figures(self), "stages": stage_figures(self.plan, self.history)}
+
+
+if __name__ == "__main__":
+    from fedscale_ext.runtime.launch import run_aggregator
+
+    run_aggregator()

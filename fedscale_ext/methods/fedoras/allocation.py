@@ -1,0 +1,79 @@
+"""The tiers of a job: their brackets, and who is in them (FedorAS, sections 3.1 and 4.1)."""
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.client import budget_tables
+from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.methods.fedoras.tiers import (
+    RECIPES,
+    Bracket,
+    Recipe,
+    between,
+    cheapest_and_dearest,
+    drawn_brackets,
+    space_brackets,
+    tiers_by_capacity,
+    tiers_by_shares,
+)
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.supernet import tables
+from fedscale_ext.streams import stream
+
+
+def brackets_of(space: str, supernet: ModelSpec, params: FedorASParams, seed: int) -> tuple[Bracket, ...]:
+    """The bracket of each tier, as configured or as those of the space by its name; UserError where the budget of one
+    is below its cheapest path."""
+    costs = budget_tables(supernet, ())
+    if params.brackets:
+        cheapest = cheapest_and_dearest(costs)[0]
+        if 1e6 * params.brackets[0] < cheapest:
+            raise UserError(
+                f"the budget of tier 1 is {params.brackets[0]:g} MMACs and its cheapest path takes "
+                f"{cheapest / 1e6:.4g}; raise fedoras.brackets"
+            )
+        low = min(costs.fixed_macs, 0.999e6 * params.brackets[0])  # a budget of the cheapest path alone
+        return between([low, *(1e6 * edge for edge in params.brackets)])
+    rng = stream(seed, "brackets")
+    recipe = RECIPES.get(space, Recipe())
+    try:
+        if params.tiers is None:
+            return space_brackets(space, costs, rng)
+        return drawn_brackets(costs, params.tiers, rng, top_mass=recipe.top_mass, low_mass=recipe.low_mass)
+    except UserError as error:  # a space of few paths
+        raise UserError(f"{error}; have fewer of them, or name their budgets in fedoras.brackets") from None
+
+
+def tiers_of(
+    space: str, supernet: ModelSpec, params: FedorASParams, seed: int, brackets: tuple[Bracket, ...],
+    capacity: np.ndarray, eligible: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """int64 [clients]: each client's tier. UserError where one has no client that may train (``eligible``)."""
+    if params.allocation == "capacity":
+        own = tiers_by_capacity(capacity * _counted_more(supernet), brackets)
+        advice = "set fedoras.allocation: shares, lower fedoras.brackets or have fewer tiers"
+    else:
+        order = np.argsort(capacity, kind="stable")
+        if params.allocation == "random":
+            order = stream(seed, "tiers").permutation(len(capacity))
+        own = tiers_by_shares(order, _shares(space, params, len(brackets)))
+        advice = "change fedoras.shares or have fewer tiers"
+    for number in np.flatnonzero(np.bincount(own[eligible], minlength=len(brackets)) == 0).tolist():
+        raise UserError(f"tier {number + 1} of {len(brackets)} has none of the {len(own)} clients; {advice}")
+    return own
+
+
+def _counted_more(supernet: ModelSpec) -> float:
+    """Capacities are MACs of products; how much more the brackets' count makes of the same network."""
+    return cheapest_and_dearest(budget_tables(supernet, ()))[1] / cheapest_and_dearest(tables(supernet))[1]
+
+
+def _shares(space: str, params: FedorASParams, number: int) -> tuple[float, ...]:
+    if params.shares is None:
+        own = RECIPES.get(space, Recipe()).shares
+        return own if len(own) == number else (1 / number,) * number
+    if len(params.shares) != number:
+        raise UserError(
+            f"fedoras.shares is {list(params.shares)}; it must hold a share above 0 for each of {number} tiers"
+        )
+    return params.shares

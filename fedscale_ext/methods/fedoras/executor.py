@@ -1,0 +1,31 @@
+"""FedorAS's executors: clients train a path in each step (section 3.1) or one model (3.3), or judge paths (3.2)."""
+
+from argparse import Namespace
+from functools import partial
+
+from fedscale_ext.methods.fedoras import judging
+from fedscale_ext.methods.fedoras.client import FedorASClient, reads_everywhere
+from fedscale_ext.runtime.executor import Do, MultiModelExecutor
+from fedscale_ext.runtime.training import MultiModelClient
+
+
+class FedorASExecutor(MultiModelExecutor):
+    """Its clients are told which operators they hold, and of which supernet."""
+
+    def kinds(self) -> dict[str, tuple[str, Do]]:
+        """Judging is one of its units."""
+        own = partial(judging.judge, self.work, batch=self.args.test_bsz, seed=self.config.job.seed)
+        return {**super().kinds(), judging.EVENT: (judging.EVENT, own)}
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """How a client trains what it is handed."""
+        spec = self.bench.spec(conf.model_key)
+        if getattr(conf, "paths", None) is None and not reads_everywhere(spec):
+            return MultiModelClient(conf)
+        return FedorASClient(conf, spec, self.bench.host(conf.model_key))
+
+
+if __name__ == "__main__":
+    from fedscale_ext.runtime.launch import run_executor
+
+    run_executor()

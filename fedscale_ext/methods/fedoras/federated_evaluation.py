@@ -1,0 +1,84 @@
+"""Federated evaluation: paths judged by clients on their own validation data (FedorAS, section 4.7).
+
+The public code leaves it unimplemented. Here each generation of a search is sent to ``rounds`` times ``clients`` of
+them, who are drawn without return: the minimal supernet that holds the generation's operators. A client judges the
+paths within its own budget, and a path's score is the mean over all examples that it was judged on.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.methods.fedoras.ranking import kendall_tau
+from fedscale_ext.models.supernet import Tables
+
+Ops = tuple[tuple[str, ...], ...]
+
+
+def minimal_supernet(ops: Ops, paths: Iterable[Sequence[str]]) -> Ops:
+    """Of each layer the operators that any of the paths takes, in the order of the whole's ``ops``."""
+    taken = [set(layer) for layer in zip(*paths, strict=True)]
+    return tuple(tuple(name for name in held if name in own) for held, own in zip(ops, taken, strict=True))
+
+
+def supernet_bytes(tables: Tables, ops: Ops) -> int:
+    """Bytes of the state of a supernet that holds ``ops``."""
+    layers = zip(tables.ops, tables.bytes, ops, strict=True)
+    return tables.fixed_bytes + sum(int(row[held.index(name)]) for held, row, names in layers for name in names)
+
+
+@dataclass(frozen=True)
+class EvaluationCall:
+    """Who judges a generation: ``ops`` of the minimal supernet and its ``bytes``, numbers of ``clients`` (int64, in
+    the order in which they were drawn), and the paths that each judges, bool [clients, paths]."""
+
+    ops: Ops
+    bytes: int
+    clients: np.ndarray
+    judges: np.ndarray
+
+    @property
+    def bytes_sent(self) -> int:
+        """To all clients together."""
+        return self.bytes * len(self.clients)
+
+
+def call(
+    tables: Tables, paths: Sequence[Sequence[str]], budgets: np.ndarray, clients: int, rng: np.random.Generator
+) -> EvaluationCall:
+    """Draw who judges ``paths``: ``clients`` of those who afford one of them or more, or all where these are fewer.
+
+    ``budgets`` float64 [all clients]: MACs per sample, below 0 for who has no validation data. One of those who are
+    drawn affords the dearest path, so that each path has a score; UserError where nobody does.
+    """
+    macs = path_macs(tables, np.array([tables.indices(path) for path in paths]))
+    able, strong = np.flatnonzero(budgets >= macs.min()), np.flatnonzero(budgets >= macs.max())
+    if not len(strong):
+        raise UserError(
+            f"no client with validation data affords a path of {macs.max() / 1e6:.6g} MMACs, so that nobody can judge "
+            "it; lower the bracket of its tier, or search centrally"
+        )
+    drawn = rng.permutation(able)[:clients]
+    if not np.isin(drawn, strong).any():
+        drawn[-1] = rng.choice(strong)
+    ops = minimal_supernet(tables.ops, paths)
+    return EvaluationCall(ops, supernet_bytes(tables, ops), drawn + 1, macs <= budgets[drawn][:, None])
+
+
+def mean_scores(sums: np.ndarray, examples: np.ndarray) -> np.ndarray:
+    """float64 [paths]: means over all examples. ``sums`` and ``examples`` float64 [clients, paths]: what each client
+    found, summed over its examples, and how many these were (0 where it did not judge). NaN for what nobody judged."""
+    total = examples.sum(0)
+    return np.divide(sums.sum(0), total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+def agreement_by_rounds(
+    sums: np.ndarray, examples: np.ndarray, central: np.ndarray, clients_per_round: int
+) -> list[float]:
+    """Kendall's tau with ``central`` [paths] of the ranking after the first round's clients, the first two rounds', and
+    so on (Fig. 6, left); arguments as for :func:`mean_scores`, clients in the order in which they were drawn."""
+    ends = range(clients_per_round, len(sums) + clients_per_round, clients_per_round)
+    return [kendall_tau(mean_scores(sums[:end], examples[:end]), central) for end in ends]

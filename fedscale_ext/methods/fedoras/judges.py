@@ -1,0 +1,130 @@
+"""Who judges paths in FedorAS's search: the server on the validation samples of all clients, put together, or clients
+on their own (federated evaluation, section 4.7).
+
+Here executors do either. What federated evaluation takes counts: the minimal supernet that clients are sent, their
+forward passes, and their time, in rounds of so many clients. Whether a client is online plays no part in it.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras import judging
+from fedscale_ext.methods.fedoras.federated_evaluation import EvaluationCall, call, mean_scores
+from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.methods.fedoras.search import Path
+from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, SupernetTraining
+from fedscale_ext.models.supernet import restricted
+from fedscale_ext.population.clock import TRAINING_FACTOR, completion_times
+from fedscale_ext.runtime.ledger import Dropped
+from fedscale_ext.runtime.steps import HELD_OUT, trained_on
+from fedscale_ext.runtime.units import SPREAD, in_parts
+from fedscale_ext.runtime.wire import WireError
+from fedscale_ext.streams import stream
+
+if TYPE_CHECKING:
+    from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
+
+_UNIT_SAMPLES = 1 << 15  # passes of samples through a path in a unit of a central search, about
+_MINIMAL = "judged"  # key of the supernet that clients are sent
+_REPORT = 24  # bytes of what a client says of a path
+
+
+class Judges:
+    """``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging."""
+
+    def __init__(self, job: "FedorASAggregator", training: SupernetTraining) -> None:
+        self._job, self._training, self._params = job, training, job.params
+        task, share = job.task, {HELD_OUT: job.params.val_ratio}
+        self.held_out = np.array([size - trained_on(int(size), share) for size in task.train_sizes], dtype=np.int64)
+        if not self.held_out.any():
+            raise UserError(
+                f"no client holds out a sample at fedoras.val_ratio {job.params.val_ratio:g}, so that no path can be "
+                "judged; raise it"
+            )
+        self.spent: dict[str, Any] = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
+
+    def __call__(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
+        """float64 [paths]: scores, NaN for a path that could not be judged."""
+        if self._params.evaluation == "central":
+            return self._central(paths)
+        return self._federated(tier, generation, paths)
+
+    def _central(self, paths: list[Path]) -> np.ndarray:
+        samples = ceil(self._params.val_fraction * self.held_out.sum())
+        at_once = max(1, _UNIT_SAMPLES // samples)
+        parts = max(ceil(len(paths) / at_once), min(SPREAD["cpu"], len(paths)))
+        asked = [
+            (judging.header_of(SUPERNET, part, self._params.val_ratio, self._params.recalibrate,
+                               fraction=self._params.val_fraction), np.full((1, len(part)), samples))
+            for part in in_parts(paths, parts)
+        ]  # fmt: skip
+        figures = np.concatenate([found[0] for found in self._answers(asked)])
+        return self._score(figures) / samples
+
+    def _federated(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
+        job, training = self._job, self._training
+        affords = np.array([each.budget for each in training.tiers])[training.tier_of]
+        budgets = np.where(job.eligible & (self.held_out > 0), affords, -1.0)
+        number = self._params.evaluation_rounds * job.args.num_participants
+        rng = stream(job.seed, "judges", tier, generation)
+        drawn = call(training.costs[tier], paths, budgets, number, rng)
+        judges = drawn.judges & self._supported(drawn.clients, paths)
+        counts = np.where(judges, self.held_out[drawn.clients - 1][:, None], 0)
+        model = job.pool.add_part(_MINIMAL, SUPERNET, restricted(training.spec, drawn.ops), {}, transient=True)
+        try:
+            asked = [
+                (judging.header_of(model.key, paths, self._params.val_ratio, self._params.recalibrate,
+                                   clients=drawn.clients[part].tolist(), judges=judges[part]), counts[part])
+                for part in in_parts(range(len(drawn.clients)), min(2 * SPREAD["cpu"], len(drawn.clients)))
+            ]  # fmt: skip
+            figures = np.concatenate(list(self._answers(asked)))
+        finally:
+            job.pool.drop_transient()
+        self._spend(drawn, counts, paths, model.cost.bytes)
+        examples = np.where(np.isfinite(figures).all(-1), counts, 0)
+        return mean_scores(np.where(examples > 0, self._score(figures), 0.0), examples.astype(np.float64))
+
+    def _supported(self, clients: np.ndarray, paths: list[Path]) -> np.ndarray:
+        """bool [clients, paths]: whether a client's devices have all operators of a path."""
+        columns = np.array([self._training.macs.indices(path) for path in paths])
+        able = [np.isfinite(path_macs(costs, columns)) for costs in self._training.costs]
+        return np.array(able)[self._training.tier_of[clients - 1]]
+
+    def _answers(self, asked: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
+        """float64 [sets, paths, 3] of each unit; NaN where nothing came that can be used."""
+        job, found = self._job, []
+        units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in asked]
+        for (header, counts), result in zip(asked, job.run_units(units), strict=True):
+            try:
+                if isinstance(result, Dropped):
+                    raise WireError(result.reason)
+                job.workforce.note_seconds(result[0])
+                found.append(judging.read_figures(result[1], counts))
+            except WireError as reason:
+                job.notice(f"round {job.round}: {len(header['paths'])} paths are not judged: {reason}")
+                found.append(np.full((*counts.shape, len(judging.COLUMNS)), np.nan))
+        return found
+
+    def _score(self, figures: np.ndarray) -> np.ndarray:
+        """Sums over samples, the greater the better: [..., 3] -> [...]."""
+        return figures[..., 0] if self._params.score == "accuracy" else -figures[..., 2]
+
+    def _spend(self, drawn: EvaluationCall, counts: np.ndarray, paths: list[Path], size: int) -> None:
+        """Count what clients are sent, compute and wait for, round after round of ``num_participants``."""
+        job, costs = self._job, self._training.macs
+        macs = counts @ path_macs(costs, np.array([costs.indices(path) for path in paths]))
+        computation, communication = completion_times(
+            job.population.computation_ms[drawn.clients - 1], job.population.communication_kbps[drawn.clients - 1],
+            macs=macs, down_bytes=size, up_bytes=_REPORT * (counts > 0).sum(1), local_steps=1, batch_size=1,
+            reference_macs=job.config.job.reference_macs,
+        )  # fmt: skip
+        seconds = computation / TRAINING_FACTOR + communication
+        rounds = np.arange(0, len(seconds), job.args.num_participants)
+        self.spent["seconds"] += float(np.maximum.reduceat(seconds, rounds).sum())
+        self.spent["forward_macs"] += float(macs.sum())
+        self.spent["download_bytes"] += size * len(drawn.clients)
+        self.spent["upload_bytes"] += _REPORT * int((counts > 0).sum())

@@ -1,0 +1,117 @@
+"""FedorAS's hyperparameters, with the paper's defaults (sections 3 and 4)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.search import SearchSettings
+
+_LEAST = {"tiers": 1, "opa_min_clients": 1, "supernet_rounds": 1, "evaluation_rounds": 1, "finetune_rounds": 0,
+          "finetune_clients": 1, "finetune_epochs": 1, "finetune_batch": 1, "twin_rounds": 0}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FedorASParams:
+    """Keys ``fedoras.<name>``.
+
+    Tiers: ``brackets`` are the most MMACs of a path in each tier, smallest tier first, counted as the paper counts them
+    (normalisation, activations and pooling too); none: those of the space (the printed ones where it has some, else
+    from random paths), or of so many ``tiers``. ``allocation``: capacity puts each device into the highest tier whose
+    budget it affords; shares deals ``shares`` of the clients, weakest devices first, and random whatever their device
+    (the public code); none: the space's own shares. ``unsupported`` names the operators that the devices of each tier
+    cannot run, a list per tier. ``upper_only``: a tier's model may be smaller than its bracket (Equation 6).
+
+    Supernet training (section 3.1), of ``supernet_rounds``: ``subspace`` is what of the supernet's bytes a client is
+    sent at most (Eq. 1), drawn for each ``client``, or once for all clients of a ``round``. ``dynamic_budget`` is the
+    share of its budget that a device's own work may take, at random, from each batch; 0 leaves budgets as they are.
+    ``val_ratio`` of each client's training samples is held out for the search.
+
+    ``aggregation``: opa weighs each operator by the examples that went through it (Eq. 5), fedavg all that a client
+    holds by the examples that it trained on, plain all clients alike. Operators that fewer than ``opa_min_clients``
+    trained stay as they are. ``opa_scope`` buffers_only does as the public code, which averages operators' weights as
+    fedavg does.
+
+    Search (sections 3.2 and 4.7), in the round after: nsga2 or random paths, of which ``evaluations`` are judged for
+    each tier (one number, or one per tier), by ``score`` (loss: its negative). ``evaluation``: central, on the
+    validation samples of all clients, of which ``val_fraction`` counts; federated, each generation by
+    ``evaluation_rounds`` times ``num_participants`` clients on their own. ``recalibrate``: BatchNorm's statistics are
+    measured for each path before. ``population``, ``parents``, ``mutation``, ``objectives``, ``target``: see
+    :class:`SearchSettings`.
+
+    Fine-tuning (section 3.3): ``finetune_rounds`` for each tier in turn, of ``finetune_clients`` (none:
+    ``num_participants``) of that tier and above, ``finetune_epochs`` in batches of ``finetune_batch``; the learning
+    rate falls as a cosine from ``finetune_lr`` to its share ``finetune_lr_end``. ``twin_rounds`` for each tier come
+    after: the same model from random weights, trained as the job's own keys say (the paper: 500). A job has
+    supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``; one with fewer ends before, one with more
+    ends when all is done.
+    """
+
+    brackets: tuple[float, ...] = ()
+    tiers: int | None = None
+    allocation: Literal["capacity", "shares", "random"] = "capacity"
+    shares: tuple[float, ...] | None = None
+    unsupported: tuple[tuple[str, ...], ...] = ()
+    upper_only: bool = False
+    supernet_rounds: int = 500
+    subspace: float = 0.5
+    subspace_per: Literal["client", "round"] = "client"
+    dynamic_budget: float = 0.0
+    val_ratio: float = 0.1
+    aggregation: Literal["opa", "fedavg", "plain"] = "opa"
+    opa_min_clients: int = 2
+    opa_scope: Literal["all", "buffers_only"] = "all"
+    search: Literal["nsga2", "random"] = "nsga2"
+    evaluation: Literal["central", "federated"] = "central"
+    evaluations: int | tuple[int, ...] = 1000
+    population: int = 128
+    parents: int = 64
+    mutation: float = 0.1
+    objectives: Literal[1, 2] = 2
+    target: float | None = None
+    score: Literal["accuracy", "loss"] = "accuracy"
+    val_fraction: float = 1.0
+    evaluation_rounds: int = 4
+    recalibrate: bool = False
+    finetune_rounds: int = 100
+    finetune_clients: int | None = None
+    finetune_epochs: int = 1
+    finetune_batch: int = 32
+    finetune_lr: float = 0.01
+    finetune_lr_end: float = 0.1
+    twin_rounds: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"fedoras.{name} is {value}; it must be at least {least}")
+        for name in ("subspace", "val_fraction", "finetune_lr_end"):
+            if not 0 < getattr(self, name) <= 1:
+                raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be above 0 and at most 1")
+        for name in ("dynamic_budget", "val_ratio"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        if not self.finetune_lr > 0:
+            raise UserError(f"fedoras.finetune_lr is {self.finetune_lr}; it must be above 0")
+        if self.brackets and not all(a < b for a, b in zip((0.0, *self.brackets), self.brackets, strict=False)):
+            raise UserError(f"fedoras.brackets is {list(self.brackets)}; it must hold rising MMACs, all above 0")
+        if self.brackets and self.tiers is not None and len(self.brackets) != self.tiers:
+            raise UserError(
+                f"fedoras.brackets are of {len(self.brackets)} tiers and fedoras.tiers is {self.tiers}; leave one out"
+            )
+        if self.shares is not None and not (self.shares and min(self.shares) > 0):
+            raise UserError(f"fedoras.shares is {list(self.shares)}; it must hold a share above 0 for each tier")
+        if self.shares is not None and self.allocation == "capacity":
+            raise UserError(
+                "fedoras.shares is given and fedoras.allocation is capacity, which looks at devices alone; set "
+                "fedoras.allocation to shares or random, or remove fedoras.shares"
+            )
+        self.searches(1 if isinstance(self.evaluations, int) else len(self.evaluations))
+
+    def searches(self, tiers: int) -> list[SearchSettings]:
+        """The settings of each tier's search; UserError where there are evaluations for another number of tiers."""
+        each = (self.evaluations,) * tiers if isinstance(self.evaluations, int) else self.evaluations
+        if len(each) != tiers:
+            raise UserError(f"fedoras.evaluations has {len(each)} numbers; there are {tiers} tiers")
+        own = self.search, self.population, self.parents, self.mutation, self.objectives, self.target
+        return [SearchSettings(own[0], number, *own[1:]) for number in each]

@@ -1,0 +1,209 @@
+"""Stage 2: the best path of a tier's bracket, by the supernet's own weights (FedorAS, section 3.2, Equation 6).
+
+A search asks for paths and is told their scores; who judges them, and on which data, is the caller's business:
+
+    search = PathSearch(tables, bracket, settings, seed, "search", tier)
+    while paths := search.ask():
+        search.tell(judge(paths))
+    path, macs, score = search.best()
+
+The best is the one with the greatest score inside the bracket; MACs are the second objective of NSGA-II only. Paths are
+known by the tuple of their operators: the public code joins the operators' numbers into one text, in which with more
+than ten operators different paths look the same. No path is judged twice.
+
+What a search keeps for a restart are the scores that it was told. It then runs again from its seed, and answers
+itself what it has been told before.
+"""
+
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.bracket_sampling import Genes, check_reachable, new_paths
+from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.methods.fedoras.ranking import pareto
+from fedscale_ext.methods.fedoras.tiers import Bracket
+from fedscale_ext.models.supernet import Tables
+from fedscale_ext.streams import Key, stream
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How a tier's path is searched for. Defaults are those of CIFAR-10.
+
+    ``search``: nsga2, or random paths. ``evaluations``: how many paths are judged. ``population``: random ones that
+    NSGA-II begins with; ``parents``: how many it keeps, and how many children these have; ``mutation``: probability
+    with which an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: the score alone (the public
+    code). ``target``: a score with which the search ends early.
+    """
+
+    search: Literal["nsga2", "random"] = "nsga2"
+    evaluations: int = 1000
+    population: int = 128
+    parents: int = 64
+    mutation: float = 0.1
+    objectives: Literal[1, 2] = 2
+    target: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("evaluations", 1), ("population", 2), ("parents", 2)):
+            if getattr(self, name) < least:
+                raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be at least {least}")
+        if not 0 <= self.mutation <= 1:
+            raise UserError(f"fedoras.mutation is {self.mutation}; it must lie between 0 and 1")
+
+
+class Found(NamedTuple):
+    """A path that was judged: MACs per sample, and its score, NaN where that is not a number."""
+
+    path: Path
+    macs: float
+    score: float
+
+
+class PathSearch:
+    """The search for one tier. UserError where its bracket holds no path.
+
+    ``key``: of the streams of random numbers. ``scores``: what is known of paths and is not asked for; new scores are
+    added to it, so that several searches may share it.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        bracket: Bracket,
+        settings: SearchSettings,
+        *key: Key,
+        scores: MutableMapping[Path, float] | None = None,
+    ) -> None:
+        self.tables, self.bracket, self.settings = tables, bracket, settings
+        self.judged: dict[Path, Found] = {}
+        self.generation = 0  # of the paths that were asked for last
+        self._key, self._scores = key, {} if scores is None else scores
+        check_reachable(tables, bracket, stream(*key, "reachable"))
+        self._batches = self._random() if settings.search == "random" else self._nsga2()
+        self._batch: list[Genes] = []
+        self._ended = False
+        self._advance(None)
+
+    def ask(self) -> list[Path]:
+        """The paths to judge next; none where the search has ended. The same until they are told."""
+        self._catch_up()
+        return [] if self._ended else [path for path in self._asked() if path not in self._scores]
+
+    def tell(self, scores: Sequence[float] | np.ndarray) -> None:
+        """The scores of what was asked for, in its order, the greater the better. A path whose score is not finite
+        counts as judged and is never the best."""
+        paths = self.ask()
+        if len(scores) != len(paths):
+            raise ValueError(f"{len(scores)} scores were told of {len(paths)} paths")
+        self._scores.update(
+            (path, float(score) if isfinite(score) else nan) for path, score in zip(paths, scores, strict=True)
+        )
+        self._catch_up()
+
+    def best(self) -> Found:
+        """The path of the greatest score, of equal ones the cheapest."""
+        known = [found for found in self.judged.values() if isfinite(found.score)]
+        if not known:
+            raise UserError(
+                f"none of the {len(self.judged)} paths that were judged for the tier that takes {self.bracket} has a "
+                "finite score: the supernet has not learned anything; train it for more rounds or with a lower "
+                "learning rate"
+            )
+        return min(known, key=lambda found: (-found.score, found.macs))
+
+    def front(self) -> list[Found]:
+        """What was judged and is not beaten in score by anything that takes as many MACs or fewer, cheapest first."""
+        found = list(self.judged.values())
+        places = pareto(np.array([own.macs for own in found]), np.array([own.score for own in found]))
+        return [found[place] for place in places]
+
+    def state(self) -> dict[str, Any]:
+        """JSON: every judged path, as columns of the tables, and its score; ``null`` for one that is not finite."""
+        columns = [self.tables.indices(path).tolist() for path in self.judged]
+        return {
+            "judged": [
+                [own, found.score if isfinite(found.score) else None]
+                for own, found in zip(columns, self.judged.values(), strict=True)
+            ]
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where a search with the same arguments was when it gave its :meth:`state`."""
+        self._scores.update(
+            (self.tables.path(columns), nan if score is None else score) for columns, score in state["judged"]
+        )
+        self._catch_up()
+
+    # ---- what is judged next ----
+
+    def _catch_up(self) -> None:
+        """Take in generations until one has a path whose score is not known."""
+        while not self._ended and all(path in self._scores for path in self._asked()):
+            self._take_in()
+
+    def _asked(self) -> list[Path]:
+        return [self.tables.path(genes) for genes in self._batch]
+
+    def _take_in(self) -> None:
+        paths = self._asked()
+        macs = path_macs(self.tables, np.array(self._batch))
+        found = [Found(path, float(own), self._scores[path]) for path, own in zip(paths, macs, strict=True)]
+        self.judged.update(zip(paths, found, strict=True))
+        target = self.settings.target
+        if len(self.judged) >= self.settings.evaluations or (
+            target is not None and any(own.score >= target for own in found)
+        ):
+            self._ended = True
+        else:
+            self._advance([own.score for own in found])
+
+    def _advance(self, scores: list[float] | None) -> None:
+        try:
+            batch = next(self._batches) if scores is None else self._batches.send(scores)
+        except StopIteration:
+            self._ended = True
+            return
+        self._batch = batch[: self.settings.evaluations - len(self.judged)]
+        self.generation += 1
+
+    def _random(self) -> Generator[list[Genes], Sequence[float], None]:
+        rng, seen = stream(*self._key, "random"), set[Genes]()
+        while batch := new_paths(self.tables, self.bracket, self.settings.parents, rng, seen):
+            seen.update(batch)
+            yield batch
+
+    def _nsga2(self) -> Generator[list[Genes], Sequence[float], None]:
+        from fedscale_ext.methods.fedoras.nsga2 import generations  # pymoo, which other methods need not load
+
+        rng, own = stream(*self._key, "random"), self.settings
+        return generations(
+            self.tables,
+            self.bracket,
+            new_paths(self.tables, self.bracket, own.population, rng),
+            lambda number, seen: new_paths(self.tables, self.bracket, number, rng, seen),
+            survivors=own.parents,
+            mutation=own.mutation,
+            objectives=own.objectives,
+            seed=int(stream(*self._key, "nsga2").integers(2**63)),
+        )
+
+
+def run(
+    search: PathSearch,
+    judge: Callable[[list[Path]], Sequence[float] | np.ndarray],
+    progress: Callable[[PathSearch], None] | None = None,
+) -> Found:
+    """The best path; ``progress`` is called with the search after each of its generations that was judged."""
+    while paths := search.ask():
+        search.tell(judge(paths))
+        if progress is not None:
+            progress(search)
+    return search.best()

@@ -1,0 +1,54 @@
+"""Which stage of FedorAS a round belongs to (section 3): supernet training, the search, fine-tuning tier after tier,
+and, where asked for, training of the same models from random weights.
+
+The search is a round of its own, in which no client trains.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Name = Literal["supernet", "search", "finetune", "twin"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Round ``step`` (from 1) of ``steps`` of a stage; ``tier`` from 0, in those that have one."""
+
+    name: Name
+    step: int
+    steps: int
+    tier: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds of each stage; those of ``finetune`` and ``twin`` are for each of ``tiers``."""
+
+    supernet: int
+    finetune: int
+    twin: int
+    tiers: int
+
+    @property
+    def search(self) -> int:
+        """The round of the search."""
+        return self.supernet + 1
+
+    @property
+    def rounds(self) -> int:
+        """Of all stages."""
+        return self.search + self.tiers * (self.finetune + self.twin)
+
+    def at(self, round: int) -> Stage:
+        """The stage of a round, which are numbered from 1."""
+        if round <= self.supernet:
+            return Stage("supernet", round, self.supernet)
+        if round == self.search:
+            return Stage("search", 1, 1)
+        past = round - self.search - 1
+        if past < self.tiers * self.finetune:
+            return Stage("finetune", past % self.finetune + 1, self.finetune, past // self.finetune)
+        past -= self.tiers * self.finetune
+        if past < self.tiers * self.twin:
+            return Stage("twin", past % self.twin + 1, self.twin, past // self.twin)
+        raise ValueError(f"round {round} is after the last stage, which ends with round {self.rounds}")

@@ -1,0 +1,179 @@
+"""Tiers of devices: which paths each may train and which clients are in it (FedorAS, sections 3.1 and 4.1).
+
+A tier's bracket (low, high] holds the MACs of the paths that are searched for it; ``high`` is its training budget. The
+brackets come from random paths, as in the public code: sorted by MACs, the ones below the top edge hold the share
+``top_mass`` of all MACs, and edges at equal distances lie between it and a low one; the last tier reaches up to the
+dearest path. The code numbers the operators of every layer as the first layer has them, so that in its recurrent space
+it never draws Zero and Identity; here each layer has its own number, and the code's way is ``as_first_layer``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.models.supernet import Tables
+
+PATHS = 100_000  # drawn for the brackets of a space
+
+
+class Bracket(NamedTuple):
+    """MACs per sample of the paths of a tier: above ``low``, at most ``high``."""
+
+    low: float
+    high: float
+
+    def inside(self, macs: np.ndarray) -> np.ndarray:
+        """bool, of the shape of ``macs``."""
+        return (self.low < macs) & (macs <= self.high)
+
+    def __str__(self) -> str:
+        high = f"{self.high / 1e6:.6g}"
+        return f"at most {high} MMACs" if self.low == -inf else f"above {self.low / 1e6:.6g} and at most {high} MMACs"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the tiers of a space are made: ``edges`` as printed, MMACs as ptflops counts them (without any, they are
+    drawn), ``shares`` of the clients, and the masses that edges are drawn by."""
+
+    edges: tuple[float, ...] = ()
+    shares: tuple[float, ...] = (0.25,) * 4
+    top_mass: float = 0.95
+    low_mass: float = 0.0
+
+
+RNN = Recipe((1.0, 7.95, 12.93, 17.9, 22.9, 33.9), (0.2,) * 5, 0.77, 0.01)
+# A space that is not named here has the recipe Recipe()
+RECIPES: Mapping[str, Recipe] = {
+    "cnn_l": Recipe((18.9, 121.5, 224.2, 326.9, 718.2)),
+    "cifar10_extra_range": Recipe(top_mass=0.9, low_mass=1e-9),
+    "cnn_s": Recipe((0.55, 5.0, 7.6, 10.2, 20.1), (0.8, 0.0125, 0.0125, 0.175), 0.925, 0.3),
+    "rnn": RNN,
+    "rnn_positions": RNN,
+}
+
+
+def between(edges: Sequence[float]) -> tuple[Bracket, ...]:
+    """The brackets between rising edges, in MACs; UserError where they do not rise."""
+    pairs = [Bracket(float(low), float(high)) for low, high in pairwise(edges)]
+    if not pairs or not all(low < high for low, high in pairs):
+        shown = ", ".join(f"{edge / 1e6:.6g}" for edge in edges)
+        raise UserError(f"the edges of the tiers are {shown} MMACs; there must be two or more, each above the last")
+    return tuple(pairs)
+
+
+def cheapest_and_dearest(tables: Tables) -> tuple[float, float]:
+    """MACs of the cheapest and of the dearest path of supported operators."""
+    most = np.where(np.isfinite(tables.macs), tables.macs, -inf).max(1)
+    return float(tables.fixed_macs + tables.macs.min(1).sum()), float(tables.fixed_macs + most.sum())
+
+
+def space_brackets(space: str, tables: Tables, rng: np.random.Generator) -> tuple[Bracket, ...]:
+    """The brackets of a space by its name: the printed ones, where it has some and its dearest path takes what theirs
+    does to within a per cent (``published`` tables do, of inputs of the paper's size), and drawn ones elsewhere.
+
+    What rounding took from the printed range is part of the outer tiers.
+    """
+    recipe = RECIPES.get(space, Recipe())
+    dearest = cheapest_and_dearest(tables)[1]
+    if recipe.edges and abs(dearest / (1e6 * recipe.edges[-1]) - 1) < 0.01:
+        low, *inner, high = (1e6 * edge for edge in recipe.edges)
+        return between([min(low, tables.fixed_macs), *inner, max(high, dearest)])
+    return drawn_brackets(tables, len(recipe.shares), rng, top_mass=recipe.top_mass, low_mass=recipe.low_mass)
+
+
+def drawn_brackets(
+    tables: Tables,
+    tiers: int,
+    rng: np.random.Generator,
+    *,
+    top_mass: float = 0.95,
+    low_mass: float = 0.0,
+    paths: int = PATHS,
+    as_first_layer: bool = False,
+) -> tuple[Bracket, ...]:
+    """The brackets of so many tiers, from ``paths`` random ones.
+
+    Without a ``low_mass``, the first edge is what all paths share and the next ones are equally far from each other;
+    with one, the first tier ends where the cheapest paths that hold more than it do. UserError for masses and
+    numbers of tiers that make no brackets.
+    """
+    if tiers < 1 + (low_mass > 0):
+        raise UserError(f"there are {tiers} tiers; there must be {'two' if low_mass else 'one'} or more")
+    if not 0 <= low_mass < top_mass <= 1:
+        raise UserError(
+            f"brackets of tiers lie between the masses {low_mass:g} and {top_mass:g}; these must rise from 0 to 1"
+        )
+    macs = _drawn_macs(tables, rng, paths, as_first_layer)
+    mass = np.cumsum(macs / macs.sum())
+
+    def edge(share: float) -> float:
+        return float(macs[min(int(np.searchsorted(mass, share, side="right")), len(macs) - 1)])
+
+    low = [edge(low_mass)] if low_mass else []
+    start = low[0] if low else tables.fixed_macs
+    inner = np.linspace(start, edge(top_mass), tiers - len(low)).tolist()
+    return between([tables.fixed_macs] * len(low) + inner + [cheapest_and_dearest(tables)[1]])
+
+
+def _drawn_macs(tables: Tables, rng: np.random.Generator, paths: int, as_first_layer: bool) -> np.ndarray:
+    supported = np.isfinite(tables.macs)
+    counts = supported.sum(1)
+    numbers = rng.integers(0, np.minimum(counts, counts[0]) if as_first_layer else counts, (paths, len(counts)))
+    columns = np.argsort(~supported, axis=1, kind="stable")  # of each layer, those that are supported first
+    return np.sort(path_macs(tables, columns[np.arange(len(counts)), numbers]))
+
+
+def upper_only(brackets: Sequence[Bracket]) -> tuple[Bracket, ...]:
+    """Equation 6 as printed: a tier's paths have a budget, and no least size."""
+    return tuple(bracket._replace(low=-inf) for bracket in brackets)
+
+
+def tiers_by_capacity(capacity: np.ndarray, brackets: Sequence[Bracket]) -> np.ndarray:
+    """int64 [clients]: the highest tier whose budget is within each client's capacity (MACs per sample [clients],
+    counted as the brackets are), and the lowest for those who do not even afford that one's."""
+    budgets = np.array([bracket.high for bracket in brackets])
+    return np.maximum(np.searchsorted(budgets, capacity, side="right") - 1, 0)
+
+
+def tiers_by_shares(order: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """int64 [clients]: tiers of these shares, the first for those who come first in ``order``, a permutation.
+
+    A random permutation is the public code's way, ``argsort(capacity)`` puts the weakest clients into the lowest tier.
+    What rounding leaves goes to the largest remainders (the code leaves such clients out). UserError for shares that
+    are negative or give a tier nobody.
+    """
+    if not shares or min(shares) < 0 or not sum(shares) > 0:
+        raise UserError(f"the tiers' shares are {list(shares)}; each must be positive")
+    clients = len(order)
+    exact = np.asarray(shares, dtype=np.float64) / sum(shares) * clients
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    counts[np.argsort(counts - exact, kind="stable")[: clients - counts.sum()]] += 1
+    for number in np.flatnonzero(counts == 0).tolist():
+        raise UserError(
+            f"tier {number + 1} of {len(shares)} has none of the {clients} clients at a share of {shares[number]:g}; "
+            "raise its share, or have fewer tiers"
+        )
+    own = np.empty(clients, dtype=np.int64)
+    own[order] = np.repeat(np.arange(len(shares)), counts)
+    return own
+
+
+def clients_from(own: np.ndarray, tier: int) -> np.ndarray:
+    """int64: numbers of the clients of a tier and above, who can train its model (section 3.3), rising.
+
+    ``own`` int64 [clients]: each client's tier. UserError where there are none.
+    """
+    able = np.flatnonzero(own >= tier) + 1
+    if not len(able):
+        raise UserError(
+            f"no client is in tier {tier + 1} or above, so that nobody can train its model; lower the tier's bracket, "
+            "or leave it out"
+        )
+    return able

@@ -1,0 +1,84 @@
+"""The validation set of the search, and a path's figures on it (FedorAS, section 4.1 and public code).
+
+A share of every client's training samples is held out from training. Put together they are the global validation set of
+a central search; in a federated one each client keeps its own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from math import ceil
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.models.supernet import Searchable
+from fedscale_ext.runtime.evaluation import client_figures
+from fedscale_ext.runtime.static_statistics import sums, with_statistics
+from fedscale_ext.runtime.steps import hold_out
+from fedscale_ext.streams import stream
+
+Batches = Callable[[], Iterable[tuple[Tensor, Tensor]]]  # of inputs and labels, the same ones each time
+
+
+def validation_rows(
+    sizes: Sequence[int] | np.ndarray, share: float, seed: int, fraction: float = 1.0
+) -> list[np.ndarray]:
+    """int64 of each client: which of its training samples are in the global validation set, rising.
+
+    ``sizes`` [clients]: training samples. Each holds out ``share`` of them, the ones that it does not train on with
+    ``held_out: share``; of all those together, whosever they are, ``fraction`` is drawn (section 4.7), rounded up.
+    """
+    if not 0 < fraction <= 1:
+        raise UserError(f"the fraction of the validation set is {fraction:g}; it must be above 0 and at most 1")
+    held = [hold_out(int(size), share, seed, client)[1] for client, size in enumerate(sizes, start=1)]
+    if fraction == 1:
+        return held
+    owner = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
+    kept = stream(seed, "validation fraction").permutation(len(owner))[: ceil(fraction * len(owner))]
+    chosen = np.zeros(len(owner), dtype=bool)
+    chosen[kept] = True
+    ends = np.cumsum([len(rows) for rows in held])[:-1]
+    return [rows[own] for rows, own in zip(held, np.split(chosen, ends), strict=True)]
+
+
+@contextmanager
+def recalibrated(module: nn.Module, batches: Iterable[Tensor]) -> Iterator[None]:
+    """Within, the module's running statistics are those of ``batches`` of inputs through the path that it runs; then
+    what they were. A supernet's own are means over whatever paths were trained. Layers off the path are not touched."""
+    before = {name: tensor.clone() for name, tensor in module.named_buffers()}
+    mode = module.training
+    try:
+        measured = with_statistics(before, sums(module, batches))
+        _write(module, measured)
+        module.train(mode)
+        yield
+    finally:
+        _write(module, before)
+        module.train(mode)
+
+
+def _write(module: nn.Module, values: dict[str, Tensor]) -> None:
+    for name, tensor in module.named_buffers():
+        tensor.copy_(values[name])
+
+
+@torch.no_grad()
+def path_figures(
+    module: Searchable, paths: Sequence[Sequence[str]], batches: Batches, *, recalibrate: bool = False
+) -> np.ndarray:
+    """float64 [paths, 3]: of each path's outputs, how many are correct, how many among the first five, and summed loss.
+
+    ``recalibrate``: BatchNorm's statistics are measured on the same batches before (the public code uses them as they
+    are). The module's state is left as it was.
+    """
+    return np.array([_figures(module, path, batches, recalibrate) for path in paths]).reshape(-1, 3)
+
+
+def _figures(module: Searchable, path: Sequence[str], batches: Batches, recalibrate: bool) -> np.ndarray:
+    module.choose(path)
+    module.eval()
+    with recalibrated(module, (x for x, _ in batches())) if recalibrate else nullcontext():
+        found = [client_figures(module(x).float(), y).sum(0) for x, y in batches()]
+    return torch.stack(found).sum(0).cpu().numpy()

@@ -1,0 +1,213 @@
+"""Oort: participants by what their data is worth and how fast they are (Lai et al., OSDI 2021, section 4, Algorithm 1).
+
+Keys and defaults are FedScale's. Where the paper and FedScale's copy of Oort differ, this is the paper's:
+
+* ``cut_off_util`` alone says who may be drawn; FedScale admits ten times as many clients in any case.
+* Utilities are compared among clients that have trained; FedScale mixes in the sample counts of those that have not,
+  and what is clipped still stretches its scale.
+* The pacer relaxes where the utility of exploited clients falls; FedScale's, where it is flat (``flat``).
+
+FedScale's index past the last score, where all clients that have trained are to be exploited, its list cut at a
+fraction (``blacklist_max_len``), and its rounds that are short of clients once all have been explored, are not here.
+"""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.population.selection import quotas, select, select_strata
+
+_FLAT, _SHARP = 0.1, 5.0  # FedScale's: a change of utility up to this share is none, from this on a sharp one
+
+
+@dataclass(frozen=True)
+class OortKeys:
+    """FedScale's keys of that name (checked by the configuration), and ``pacer_rule``."""
+
+    exploration_factor: float
+    exploration_decay: float
+    exploration_min: float
+    sample_window: float
+    round_threshold: float
+    round_penalty: float
+    clip_bound: float
+    cut_off_util: float
+    pacer_delta: float
+    pacer_step: int
+    blacklist_rounds: int
+    blacklist_max_len: float
+    pacer_rule: str = "falls"
+
+    @classmethod
+    def of(cls, args: Namespace, pacer_rule: str) -> "OortKeys":
+        """Those of FedScale's arguments."""
+        given = {field.name: getattr(args, field.name) for field in fields(cls) if field.name != "pacer_rule"}
+        return cls(**given, pacer_rule=pacer_rule)
+
+
+class Oort:
+    """What is known of each client (columns by number - 1), and the choice that follows.
+
+    ``eligible`` bool [clients]: who may ever train. ``samples`` float64 [clients]: how many samples a client's round
+    sees, by which those that have not trained are ranked. ``durations_s`` float64 [clients]: how long its round takes
+    by what is known of its device; then, how long its last one took.
+    """
+
+    def __init__(self, keys: OortKeys, eligible: np.ndarray, samples: np.ndarray, durations_s: np.ndarray) -> None:
+        self.keys, self._eligible = keys, eligible
+        self.utility = samples.astype(np.float64)
+        self.durations_s = durations_s.astype(np.float64)
+        self.last = np.zeros(len(eligible), dtype=np.int64)  # the last round in which it trained; 0: none
+        self.taken = np.zeros(len(eligible), dtype=np.int64)  # in how many rounds it did
+        self.exploration = keys.exploration_factor
+        self.round_threshold = keys.round_threshold
+        self._history: list[float] = []  # mean utility of exploited clients, by round, until the pacer looks at it
+        self._exploited = np.zeros(0, dtype=np.int64)
+
+    # ---- the choice ----
+
+    def select(
+        self, round: int, online: np.ndarray, wanted: int, rng: np.random.Generator, strata: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Sorted ids (1..N, int64) of ``wanted`` clients of ``online`` bool [clients], or of all if there are no more.
+
+        While nobody has trained, they are drawn as :func:`select` draws them (FedScale's first round). With ``strata``
+        each group gives its quota, by the scores of all.
+        """
+        self._exploited = np.zeros(0, dtype=np.int64)
+        if not self.taken.any() or int(online.sum()) <= wanted:
+            return select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
+        self.exploration = max(self.exploration * self.keys.exploration_decay, self.keys.exploration_min)
+        there = self._allowed(online, wanted)
+        scores = self.scores(round, there)
+        groups = [(np.flatnonzero(there), wanted)] if strata is None else quotas(there, strata, wanted, rng)
+        chosen = [self._choose(group, count, scores, rng) for group, count in groups]
+        self._exploited = np.concatenate([exploited for exploited, _ in chosen])
+        return np.sort(np.concatenate([clients for pair in chosen for clients in pair])).astype(np.int64) + 1
+
+    def scores(self, round: int, there: np.ndarray) -> np.ndarray:
+        """float64 [clients]: of those of ``there`` bool [clients] that have trained, else 0. A utility is clipped at
+        quantile ``clip_bound``, scaled to 0..1, raised by sqrt(0.1 ln(round) / last round), and lowered for clients
+        slower than preferred."""
+        scores = np.zeros(len(there))
+        tried = np.flatnonzero(there & (self.taken > 0))
+        if len(tried):
+            utility = self.utility[tried]
+            place = min(int(len(tried) * self.keys.clip_bound), len(tried) - 1)
+            utility = np.minimum(utility, np.partition(utility, place)[place])
+            low = 0.999 * utility.min()
+            spread = utility.max() - low
+            stale = np.sqrt(0.1 * np.log(round) / self.last[tried])
+            scores[tried] = ((utility - low) / spread if spread > 0 else 0.0) + stale
+        return scores * self.penalties()
+
+    def preferred_s(self) -> float:
+        """T: the duration below which ``round_threshold`` percent of the eligible clients are; from 100 on, any."""
+        if self.round_threshold >= 100:
+            return np.inf
+        durations = self.durations_s[self._eligible]
+        place = min(int(len(durations) * self.round_threshold / 100), len(durations) - 1)
+        return float(np.partition(durations, place)[place])
+
+    def penalties(self) -> np.ndarray:
+        """(T / t_i)^round_penalty of clients whose duration t_i is above T, else 1; float64 [clients]."""
+        preferred = self.preferred_s()
+        slow = self.durations_s > preferred
+        ratio = np.divide(preferred, self.durations_s, out=np.ones(len(slow)), where=slow)
+        return ratio**self.keys.round_penalty
+
+    def _allowed(self, online: np.ndarray, wanted: int) -> np.ndarray:
+        """``online`` without the clients that took part too often, as long as there are ``wanted`` others."""
+        keys = self.keys
+        if keys.blacklist_rounds < 0:
+            return online
+        often = np.flatnonzero(self.taken > keys.blacklist_rounds)
+        often = often[np.argsort(-self.taken[often], kind="stable")]
+        left = online.copy()
+        left[often[: int(keys.blacklist_max_len * self._eligible.sum())]] = False
+        return left if int(left.sum()) >= wanted else online
+
+    def _choose(
+        self, there: np.ndarray, count: int, scores: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``count`` of the clients ``there``: those that are exploited, and those that are explored. Which of two
+        numbers of explored clients is nearest by chance, so that small groups explore too."""
+        new, tried = there[self.taken[there] == 0], there[self.taken[there] > 0]
+        explored = min(int(count * self.exploration + rng.random()), len(new))
+        exploited = min(count - explored, len(tried))
+        explored = count - exploited
+        order = np.argsort(-scores[tried], kind="stable")
+        best = tried[order]
+        if exploited:
+            least = scores[best[min(exploited, len(best) - 1)]] * self.keys.cut_off_util
+            best = best[scores[best] >= least]
+        worth = self.utility[new] * self.penalties()[new]
+        window = np.argsort(-worth, kind="stable")[: int(self.keys.sample_window * explored)]
+        return draw(best, scores[best], exploited, rng), draw(new[window], worth[window], explored, rng)
+
+    # ---- what a round showed ----
+
+    def learn(self, round: int, clients: np.ndarray, utility: np.ndarray, durations_s: np.ndarray) -> None:
+        """Take in what ``clients`` (ids) of a round brought, a column each: NaN as ``utility`` for those that brought
+        nothing, for they were late or failed. They count as if they were like the others (FedScale's rule)."""
+        place = np.asarray(clients, dtype=np.int64) - 1
+        brought = np.isfinite(utility)
+        if not brought.any():
+            return
+        self.utility[place] = np.where(brought, utility, utility[brought].mean())
+        self.durations_s[place] = durations_s
+        self.last[place] = round
+        self.taken[place] += 1
+        exploited = self._exploited[np.isin(self._exploited, place[brought])]
+        if len(exploited):
+            self._history.append(float(self.utility[exploited].mean()))
+            self._pace()
+
+    def _pace(self) -> None:
+        """Every ``pacer_step`` rounds that exploited clients, from the second time on: prefer longer rounds where
+        those before were worth more (Algorithm 1)."""
+        step, delta = self.keys.pacer_step, self.keys.pacer_delta
+        if len(self._history) < 2 * step:
+            return
+        before, now = sum(self._history[:step]), sum(self._history[step:])
+        del self._history[:step]
+        if self.keys.pacer_rule == "falls":
+            relax, tighten = now < before, False
+        else:
+            relax, tighten = abs(now - before) <= _FLAT * before, abs(now - before) >= _SHARP * before
+        if relax:
+            self.round_threshold = min(100.0, self.round_threshold + delta)
+        elif tighten:
+            self.round_threshold = max(delta, self.round_threshold - delta)
+
+    # ---- checkpoints ----
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """What a checkpoint holds after a round: columns and JSON."""
+        columns = {"utility": self.utility, "durations_s": self.durations_s, "last": self.last, "taken": self.taken}
+        return columns, {
+            "exploration": self.exploration, "round_threshold": self.round_threshold, "history": list(self._history)
+        }  # fmt: skip
+
+    def load_state(self, columns: dict[str, np.ndarray], data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+        self.utility, self.durations_s = columns["utility"].copy(), columns["durations_s"].copy()
+        self.last, self.taken = columns["last"].copy(), columns["taken"].copy()
+        self.exploration, self.round_threshold = data["exploration"], data["round_threshold"]
+        self._history = list(data["history"])
+
+
+def draw(
+    clients: np.ndarray, weights: Sequence[float] | np.ndarray, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """``count`` of ``clients`` without replacement, in proportion to their ``weights``; those that weigh nothing only
+    where no others are left."""
+    if count == 0:
+        return clients[:0]
+    shares = np.asarray(weights, dtype=np.float64)
+    most = shares.max()
+    shares = shares / most + 1e-12 if most > 0 else np.ones(len(clients))
+    return rng.choice(clients, size=count, replace=False, p=shares / shares.sum(), shuffle=False)

@@ -1,0 +1,80 @@
+"""Federated evaluation: who judges what, with which operators, and what comes of it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.federated_evaluation import (
+    agreement_by_rounds,
+    call,
+    mean_scores,
+    minimal_supernet,
+    supernet_bytes,
+)
+from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.models import supernet
+from fedscale_ext.streams import stream
+
+from .spaces import drawn_table, every_path
+
+
+def test_the_minimal_supernet_holds_the_paths_operators_alone() -> None:
+    spec = models.named_spec("cnn_tiny", (2, 18, 20), 4)
+    first, last = tuple(held[0] for held in spec["ops"]), tuple(held[-1] for held in spec["ops"])
+    ops = minimal_supernet(spec["ops"], [last, first, first])
+    assert ops == tuple(zip(first, last, strict=True))  # in the order of the whole
+    tables = supernet.tables(spec)
+    assert supernet_bytes(tables, ops) == models.cost(supernet.restricted(spec, ops)).bytes
+    assert supernet_bytes(tables, spec["ops"]) == models.cost(spec).bytes
+
+
+@given(st.integers(0, 40), st.integers(1, 12))
+def test_clients_judge_within_their_budgets_and_every_path_is_judged(seed: int, clients: int) -> None:
+    tables, rng = drawn_table(4, 5), np.random.default_rng(seed)
+    paths = [tables.path(own) for own in rng.permutation(every_path(tables))[:20]]
+    macs = path_macs(tables, np.array([tables.indices(path) for path in paths]))
+    budgets = rng.uniform(0.0, macs.max(), 10)
+    budgets[seed % 10] = macs.max()  # one client affords everything
+    budgets[(seed + 1) % 10] = -1.0  # one has no validation data
+    drawn = call(tables, paths, budgets, clients, stream(seed))
+    assert len(set(drawn.clients.tolist())) == len(drawn.clients) == min(clients, (budgets >= macs.min()).sum())
+    assert (drawn.judges == (macs <= budgets[drawn.clients - 1][:, None])).all()
+    assert drawn.judges.any(0).all()
+    assert drawn.judges.any(1).all()
+    assert drawn.bytes_sent == len(drawn.clients) * supernet_bytes(tables, drawn.ops)
+    again = call(tables, paths, budgets, clients, stream(seed))
+    assert again.clients.tolist() == drawn.clients.tolist()
+
+
+def test_nobody_affords_a_path() -> None:
+    tables = drawn_table(2, 3)
+    paths = [tables.path(own) for own in every_path(tables)]
+    with pytest.raises(UserError, match="no client with validation data affords a path of"):
+        call(tables, paths, np.array([15.0, -1.0]), 2, stream(1))
+
+
+def test_scores_are_means_over_examples() -> None:
+    rng = np.random.default_rng(1)
+    correct = [rng.integers(0, 2, size).astype(float) for size in (3, 10, 1)]
+    sums = np.array([[own.sum(), own.sum()] for own in correct])
+    examples = np.array([[3.0, 3.0], [10.0, 0.0], [1.0, 1.0]])
+    sums[1, 1] = 0.0  # the second client cannot run the second path
+    assert mean_scores(sums, examples) == pytest.approx(
+        [np.concatenate(correct).mean(), np.concatenate([correct[0], correct[2]]).mean()]
+    )
+    assert np.isnan(mean_scores(np.zeros((2, 1)), np.zeros((2, 1)))).all()
+
+
+def test_more_rounds_agree_better_with_the_central_ranking() -> None:
+    rng = np.random.default_rng(1)
+    quality = np.linspace(0.2, 0.8, 30)
+    examples = np.full((60, 30), 20.0)
+    sums = rng.binomial(20, np.clip(quality + rng.normal(0, 0.1, (60, 30)), 0, 1)).astype(float)
+    found = agreement_by_rounds(sums, examples, mean_scores(sums, examples), 10)
+    assert len(found) == 6
+    assert found[-1] == pytest.approx(1)
+    assert found[0] < found[3] < 1
+    assert len(agreement_by_rounds(sums, examples, quality, 25)) == 3  # a last round of ten clients

@@ -1,0 +1,177 @@
+"""FedorAS after the search, hook by hook: who trains a tier's model and how, who judges what."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
+from fedscale_ext.methods.fedoras.figures import accuracies
+from fedscale_ext.methods.fedoras.judges import Judges
+from fedscale_ext.methods.fedoras.judging import read_figures
+from fedscale_ext.models.supernet import path_of
+from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.evaluation import COLUMNS
+from fedscale_ext.runtime.steps import hold_out
+from fedscale_ext.runtime.unit_work import figures_section
+from fedscale_ext.runtime.work import Evaluation
+from fedscale_ext.submodels import count_mean
+from methods.fedoras.test_whole_jobs import SPACE
+from methods.harness import equal, server, trained, updates_for
+
+ROUNDS = {"supernet_rounds": 1, "finetune_rounds": 3, "twin_rounds": 1}
+PATHS = [("identity", "dsconv3", "conv1"), ("conv1", "dsconv3_double", "identity")]
+
+
+@pytest.fixture
+def fedoras(tmp_path: Path) -> Any:
+    """After a search that found PATHS for two tiers of clients 1 to 3 and 4 to 6."""
+    space = tmp_path / "space.json"
+    space.write_text(json.dumps(SPACE))
+
+    def make(**keys: Any) -> Any:
+        own = {"model": str(space), "allocation": "shares", "brackets": [0.12, 0.25], **ROUNDS, **keys}
+        made = server(FedorASAggregator, "fedoras", shape=(1, 28, 28), capacity=[1, 2, 3, 4, 5, 6], **own)
+        made.searches.found = [{"path": list(path)} for path in PATHS]
+        made.round = 2
+        assert made.assign(2, np.zeros(0, dtype=np.int64)) == [] and not made.candidates(2)[0].any()
+        return made
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FedorASAggregator, "charge", lambda self, **spent: None)
+
+
+def test_a_tiers_model_is_trained_by_its_tier_and_above(fedoras: Any) -> None:
+    made = fedoras()
+    made.args.num_participants = 5
+    assert made.tier_of.tolist() == [0, 0, 0, 1, 1, 1]
+    for round, able, number in ((1, 6, 5), (3, 6, 5), (6, 3, 3), (9, 6, 5), (10, 3, 3)):
+        mask, most = made.candidates(round)
+        assert (mask.sum(), most) == (able, number), round
+    assert fedoras(finetune_clients=2).candidates(3)[1] == 2
+    weak = fedoras(unsupported=[[], ["dsconv3"]])
+    assert weak.candidates(3)[0].tolist() == [True] * 3 + [False] * 3  # what devices of the tier above cannot run
+
+
+def test_fine_tuning_is_fedavg_from_the_supernets_weights(fedoras: Any) -> None:
+    made = fedoras(finetune_epochs=2, finetune_batch=7, finetune_lr=0.1, finetune_lr_end=0.5)
+    spec, state = made.pool["tier2"].spec, made.pool["tier2"].state
+    assert spec == path_of(made.training.spec, PATHS[1]) and made.pool["tier2"].part is None
+    assert all(torch.equal(value, made.pool["supernet"].state[name]) for name, value in state.items())
+    items = made.assign(6, np.array([4, 6]))
+    assert {item.model for item in items} == {"tier2"}
+    held_out = len(hold_out(60, 0.1, made.seed, 6)[1])
+    assert made.task.step_sizes(6, items[1].objective).sum() == 2 * (60 - held_out)
+    updates = updates_for(made, 6, items)
+    states = [trained(state, 6, update.client) for update in updates]
+    for update, own in zip(updates, states, strict=True):
+        made.collect(6, update, own)
+    made.aggregate(6, updates, {})
+    expected = count_mean(state, [(states[0], None, 40.0), (states[1], None, 60.0)])
+    assert equal(made.pool["tier2"].state, expected)
+    np.testing.assert_allclose([made.learning_rate(round) for round in (6, 7, 8)], [0.1, 0.075, 0.05])
+    assert made.learning_rate(9) == made.learning_rate(10) == made.learning_rate(1)  # of twins, the job's
+
+
+def test_a_twin_is_the_same_network_from_random_weights(fedoras: Any) -> None:
+    made, again = fedoras(), fedoras()
+    for each in (made, again):
+        (item,) = each.assign(9, np.array([2]))
+        assert item.model == "tier1_twin" and "batch_size" not in item.objective
+    one, other = made.pool["tier1_twin"], made.pool["tier1"]
+    assert one.spec == other.spec and not equal(one.state, other.state) and equal(one.state, again.pool[one.key].state)
+    assert list(made.evaluation_plan().named) == ["tier1", "tier2", "tier1_twin"]
+
+
+class Executors:
+    """Stands for the workforce: judges every path by a number of its own, or fails."""
+
+    def __init__(self, made: Any, broken: int = -1) -> None:
+        self.made, self.broken, self.asked = made, broken, []
+        made.workforce = SimpleNamespace(note_seconds=lambda header: None)
+        made.make_unit = lambda event, models, **header: SimpleNamespace(header=header, models=models)
+        made.run_units = self.run
+        made.population = SimpleNamespace(computation_ms=np.full(6, 10.0), communication_kbps=np.full(6, 1000.0))
+
+    def run(self, units: list[Any]) -> list[Any]:
+        self.asked += units
+        return [({}, {"figures": self.figures(unit.header)} if place != self.broken else {})
+                for place, unit in enumerate(units)]  # fmt: skip
+
+    def figures(self, header: dict[str, Any]) -> bytes:
+        clients = header["clients"] or [None]
+        judges = header["judges"] or [[1] * len(header["paths"])]
+        good = [
+            [
+                asked * (len(path[0]) % 3) if client is None or client != 4 else 0
+                for path, asked in zip(header["paths"], row, strict=True)
+            ]
+            for client, row in zip(clients, judges, strict=True)
+        ]
+        correct = np.array(good, dtype=np.float64).reshape(-1)
+        return figures_section(np.stack([correct, correct, correct], axis=1))
+
+
+def test_clients_judge_the_paths_that_they_can_run(fedoras: Any) -> None:
+    made = fedoras(evaluation="federated", evaluation_rounds=1, unsupported=[[], ["dsconv3"]], val_ratio=0.2)
+    made.args.num_participants = 6
+    executors, judges = Executors(made), made.judges
+    scores = judges(0, 1, PATHS)
+    headers = [unit.header for unit in executors.asked]
+    asked = {client: row for header in headers for client, row in zip(header["clients"], header["judges"], strict=True)}
+    dear = path_macs_of(made, PATHS[1]) > 0.12e6
+    assert dear and asked == {client: [int(client < 4), int(client > 3)] for client in range(1, 7)}
+    assert scores.shape == (2,) and np.isfinite(scores).all()
+    assert judges.spent["download_bytes"] > 0 and judges.spent["seconds"] > 0 and len(made.pool) == 3
+    assert np.array_equal(scores, judges(0, 1, PATHS))
+
+
+def path_macs_of(made: Any, path: tuple[str, ...]) -> float:
+    costs = made.training.costs[0]
+    return float(costs.fixed_macs + sum(costs.macs[layer, column] for layer, column in enumerate(costs.indices(path))))
+
+
+def test_what_cannot_be_judged_has_no_score(fedoras: Any) -> None:
+    made = fedoras()
+    Executors(made, broken=1)
+    scores = made.judges(0, 1, PATHS)
+    assert np.isfinite(scores[0]) and np.isnan(scores[1])
+    assert "1 paths are not judged" in str(made.events[-1]["message"])
+
+
+def test_judgements_that_cannot_be_are_refused() -> None:
+    counts = np.array([[3, 0]])
+    good = np.array([[2.0, 3.0, 1.5], [0.0, 0.0, 0.0]])
+    assert read_figures({"figures": figures_section(good)}, counts).shape == (1, 2, len(COLUMNS))
+    for place, value in ((0, 4.0), (0, -1.0), (0, 0.5), (0, np.nan), (1, 1.0)):
+        bad = good.copy()
+        bad[place, 0] = value
+        with pytest.raises(wire.WireError):
+            read_figures({"figures": figures_section(bad)}, counts)
+    with pytest.raises(wire.WireError, match="1 judgements, 2 were asked for"):
+        read_figures({"figures": figures_section(good[:1])}, counts)
+    with pytest.raises(wire.WireError, match="one section"):
+        read_figures({}, counts)
+
+
+def test_accuracies_are_of_the_tiers_own_clients() -> None:
+    correct, count = np.array([1.0, 4.0, np.nan, 2.0]), np.array([4, 4, 4, 0])
+    evaluation = Evaluation(1, ["a"] * 4, correct, correct, correct, count, {"a": (0.7, 1.0)}, {"a": correct})
+    found = accuracies(evaluation, "a", np.array([True, True, True, True]))
+    assert (found["accuracy"], found["client_mean"], found["client_worst"]) == (0.7, 0.625, 0.25)
+    assert found["client_std"] == pytest.approx(0.375)
+    assert accuracies(evaluation, "a", np.array([False, False, False, True]))["client_mean"] is None
+    assert accuracies(None, "a", np.ones(4, bool))["accuracy"] is None
+
+
+def test_judges_are_told_where_nobody_holds_out_a_sample(fedoras: Any) -> None:
+    made = fedoras()
+    assert isinstance(made.judges, Judges) and made.judges.held_out.tolist() == [1, 2, 3, 4, 5, 6]

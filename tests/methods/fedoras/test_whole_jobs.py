@@ -1,0 +1,159 @@
+"""FedorAS's three stages in one job: what follows what, restarts between and within stages, what is told at the end."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from job_results import assert_equal, result
+
+from fedscale_ext.config import load_config, with_values
+from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
+from fedscale_ext.methods.fedoras.client import budget_tables
+from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.methods.fedoras.stages import Plan
+from fedscale_ext.methods.fedoras.supernet_training import SUPERNET
+from fedscale_ext.runtime.events import Emit, ignore_event
+from fedscale_ext.runtime.in_process import run_in_process
+
+SPACE = {
+    "family": "supernet",
+    "fields": {
+        "form": "cnn",
+        "stem": [8, 2],
+        "blocks": [2, 1],
+        "operators": ["conv1", "dsconv3", "dsconv3_double", "identity"],
+        "reductions": [["pool", 12, 2], ["pool", 16, 2]],
+    },
+}
+KEYS: dict[str, Any] = {
+    "method": "fedoras", "rounds": 7, "num_participants": 6, "local_steps": 2, "eval_interval": 100,
+    "fedoras.brackets": [0.12, 0.25], "fedoras.allocation": "shares", "fedoras.supernet_rounds": 2,
+    "fedoras.finetune_rounds": 1, "fedoras.twin_rounds": 1, "fedoras.evaluations": 6,
+    "fedoras.population": 3, "fedoras.parents": 2,
+    "fedoras.val_ratio": 0.2,
+}  # fmt: skip
+FEDERATED = {"fedoras.evaluation": "federated", "fedoras.evaluation_rounds": 2, "fedoras.recalibrate": True}
+
+Run = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
+
+
+@pytest.fixture
+def run(job_file: Path, tmp_path: Path) -> Run:
+    space = tmp_path / "space.json"
+    space.write_text(json.dumps(SPACE))
+
+    def start(name: str, emit: Emit = ignore_event, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        config = with_values(load_config(job_file), job_name=name, **{"model": str(space), **KEYS, **keys})
+        summary = run_in_process(config, emit)
+        return result(job_file.parent / "logs" / name / "logs"), summary
+
+    return start
+
+
+def test_rounds_belong_to_stages() -> None:
+    plan = Plan(supernet=2, finetune=2, twin=1, tiers=2)
+    found = [(stage.name, stage.tier, stage.step) for stage in map(plan.at, range(1, plan.rounds + 1))]
+    assert found == [
+        ("supernet", 0, 1), ("supernet", 0, 2), ("search", 0, 1),
+        ("finetune", 0, 1), ("finetune", 0, 2), ("finetune", 1, 1), ("finetune", 1, 2), ("twin", 0, 1), ("twin", 1, 1),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="after the last stage, which ends with round 9"):
+        plan.at(10)
+
+
+def test_stages_follow_one_another(run: Run) -> None:
+    seen: list[dict[str, Any]] = []
+    found, summary = run("whole", emit=seen.append)
+    rounds = found["rounds"]
+    whole = {SUPERNET: 6}
+    assert [each["assignments"] for each in rounds] == [
+        whole, whole, {}, {"tier1": 6}, {"tier2": rounds[4]["selected"]}, {"tier1_twin": 6},
+        {"tier2_twin": rounds[6]["selected"]},
+    ]  # fmt: skip
+    tiers, stages = summary["results"]["tiers"], summary["results"]["stages"]
+    strong = tiers[1]["clients"]
+    assert rounds[4]["selected"] == min(6, strong) and rounds[2]["participants"] == []
+    # tested after the search: the models that it found, with the supernet's weights
+    assert [each["round"] for each in rounds if each["evaluation"]] == [1, 3, 7]
+    assert [each["stage"] for each in stages] == ["supernet training", "search", "fine-tuning", "twins"]
+    assert [each["rounds"] for each in stages] == [2, 1, 2, 2] and stages[1]["download_bytes"] == 0
+    assert sum(each["download_bytes"] for each in stages) == summary["cost"]["download_bytes"]
+    for tier, own in enumerate(tiers):
+        spec, state = found["models"][f"tier{tier + 1}"]
+        assert [[name] for name in own["path"]] == [list(names) for names in spec["ops"]]
+        costs = budget_tables(found["models"][SUPERNET][0], ())
+        macs = path_macs(costs, costs.indices(own["path"])[None])[0] / 1e6
+        assert own["above_mmacs"] < macs <= own["budget_mmacs"] and own["mmacs"] == macs
+        assert own["search"]["judged"] <= 6 and 0 <= own["search"]["score"] <= 1
+        front = np.array(own["search"]["front"])
+        assert front[-1, 1] == own["search"]["score"] and (np.diff(front, axis=0) > 0).all()
+        assert 0 <= own["client_worst"] <= own["client_mean"] <= 1 and 0 <= own["accuracy"] <= 1
+        assert own["twin_accuracy"] is not None and math.isfinite(own["loss"])
+        twin = found["models"][f"tier{tier + 1}_twin"]
+        assert twin[0] == spec and any(not torch.equal(value, state[name]) for name, value in twin[1].items())
+    assert rounds[3]["learning_rate"] == 0.01 and rounds[0]["learning_rate"] != 0.01
+    told = [event["what"] for event in seen if event["event"] == "progress"]
+    assert told[0].startswith("search of tier 1 of 2: ") and told[-1].startswith("search of tier 2 of 2: 6 of 6")
+    assert all("paths judged, best" in what for what in told)
+    text = (Path(summary["log_dir"]) / "summary.md").read_text()
+    assert "## Tiers" in text and "## Stages" in text and "| fine-tuning | 2 |" in text
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("keys", [{"fedoras.score": "loss", "fedoras.evaluation": "central"}, FEDERATED])
+def test_a_job_that_is_interrupted_anywhere_ends_as_if_it_was_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]
+) -> None:
+    keys = {**keys, "fedoras.twin_rounds": 0, "rounds": 5}
+    unbroken, summary = run("unbroken", num_executors=1, **keys)
+    kept, judged = [], FedorASAggregator._judged
+
+    def broken(self: Any, tier: int, search: Any) -> None:
+        judged(self, tier, search)
+        kept.append((tier, search.generation, len(search.judged)))
+        if len(kept) in (1, 4):
+            raise Interrupted
+
+    monkeypatch.setattr(FedorASAggregator, "_judged", broken)
+    told = []
+    for resume in (False, True):
+        with pytest.raises(Interrupted):
+            run("broken", num_executors=2, resume=resume, **keys)
+        told.append(len(kept))
+    resumed, ended = run("broken", num_executors=3, resume=True, **keys)
+    assert told == [1, 4] and len(kept) == len(set(kept)), "no generation is judged twice"
+    assert_equal(resumed, unbroken)
+    own = [summary["results"], ended["results"]]
+    for each in own:
+        for stage in each["stages"]:
+            stage.pop("wall_s")
+    assert own[0] == own[1]
+    if keys["fedoras.evaluation"] == "federated":
+        check_what_federated_evaluation_costs(unbroken, summary)
+
+
+def check_what_federated_evaluation_costs(found: dict[str, Any], summary: dict[str, Any]) -> None:
+    searched, stage = found["rounds"][2], summary["results"]["stages"][1]
+    whole = sum(value.nbytes for value in found["models"][SUPERNET][1].values())
+    generations = sum(each["search"]["generations"] for each in summary["results"]["tiers"])
+    assert 0 < stage["download_bytes"] <= whole * 12 * generations
+    assert searched["download_bytes"] == stage["download_bytes"] and searched["upload_bytes"] > 0
+    assert searched["round_duration_s"] > 0 and searched["forward_macs"] > 0
+
+
+def test_a_job_goes_on_between_stages(run: Run) -> None:
+    keys = {"eval_interval": 1, "fedoras.search": "random", "fedoras.twin_rounds": 0}
+    unbroken, _ = run("unbroken", rounds=5, **keys)
+    run("broken", rounds=2, **keys)
+    run("broken", rounds=4, resume=True, **keys)
+    resumed, summary = run("broken", rounds=9, resume=True, **keys)
+    assert_equal(resumed, unbroken)
+    assert summary["rounds"] == 5 and summary["stopped"] == "all stages are done"
