@@ -76,6 +76,7 @@ def summarise(
     models: Sequence[Model],
     *,
     lineage: Mapping[str, Any] | None = None,
+    figures: Mapping[str, Any] | None = None,
     stopped: str | None = None,
     privacy: Mapping[str, Any] | None = None,
     wall_s: float | None = None,
@@ -86,8 +87,8 @@ def summarise(
     """The summary of a job as JSON values.
 
     ``records`` are all its rounds, the last evaluation in them its result; ``lineage`` maps a model's
-    key to where it comes from; ``stopped`` says why the job ended before its last round; ``privacy`` what
-    differential privacy promises of it, None without; ``wall_s``
+    key to where it comes from; ``figures`` are the method's own, where it has any; ``stopped`` says why the job ended
+    before its last round; ``privacy`` what differential privacy promises of it, None without; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
     is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
     started, by reason; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
@@ -124,7 +125,7 @@ def summarise(
         "restarts": dict(restarts or {}),
         "cohort_sizes": {key: size for record in records for key, size in record.cohort_sizes.items()},
     }
-    return plain(summary)
+    return plain({**summary, "figures": figures} if figures else summary)
 
 
 def write_summary(directory: Path, summary: Mapping[str, Any]) -> Path:

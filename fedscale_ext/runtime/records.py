@@ -81,6 +81,7 @@ class JobRecords:
             job.history,
             list(job.pool),
             lineage=job.lineage(),
+            figures=job.figures(),
             stopped=stopped,
             privacy=job.privacy.summary() if job.privacy else None,
             refused_messages=job.refusals.counts(),

@@ -133,13 +133,22 @@ class Transfers(ABC):
 class ProxyModels(Transfers):
     """Moss's server with proxies: 2 N transfers, named ``forward.<type>`` and ``backward.<type>``.
 
-    ``architecture``: of the proxies, that of the type of most parameters; ``proxy``: PM^G.
+    ``architecture``: of the proxies, by default that of the type of most parameters; ``proxy``: PM^G.
     """
 
-    def __init__(self, types: Mapping[str, Type], options: Options, seed: int, **switches: Any) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, Type],
+        options: Options,
+        seed: int,
+        *,
+        architecture: Type | None = None,
+        **switches: Any,
+    ) -> None:
         """Further arguments as :class:`Transfers` has them."""
         super().__init__(types, options, seed, **switches)
-        self.architecture = max(types.values(), key=lambda each: models.cost(each.spec).parameters)
+        largest = max(types.values(), key=lambda each: models.cost(each.spec).parameters)
+        self.architecture = largest if architecture is None else architecture
         self.proxy = models.initial_state(self.architecture.spec, torch_stream(seed, "moss", "proxy"))
         for key, own in types.items():
             if not self._copied(key):
