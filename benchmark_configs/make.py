@@ -1,5 +1,5 @@
 """Writes the configurations of this folder and its README.md from tables of sizes, data sets and methods: FedTrans's
-here, HypeMeFed's in hypemefed_tables.py.
+here, HypeMeFed's in hypemefed_tables.py, Moss's in moss_tables.py.
 
     python benchmark_configs/make.py
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import hypemefed_tables
+import moss_tables
 
 HERE = Path(__file__).resolve().parent
 Keys = Mapping[str, Any]
@@ -222,7 +223,7 @@ def header(name: str, method: str, dataset: str, data: Data, size: Size) -> str:
 
 def entries(method: str) -> tuple[str, str]:
     """Entry files of aggregator and executors."""
-    if method in ("fedtrans", "hypemefed"):
+    if method in ("fedtrans", "hypemefed", "moss"):
         return f"methods/{method}/aggregator.py", f"methods/{method}/executor.py"
     return f"methods/{method}.py", f"methods/{method}.py"
 
@@ -244,7 +245,7 @@ def files() -> dict[str, str]:
                 job = job_keys(name, method, data, size)
                 text = header(name, method, dataset, data, size) + "\n" + _MACHINES.format(*entries(method))
                 made[name] = text + _lines(job)
-    for name, (top, job) in hypemefed_tables.jobs().items():
+    for name, (top, job) in {**hypemefed_tables.jobs(), **moss_tables.jobs()}.items():
         made[name] = top + "\n" + _MACHINES.format(*entries(job["method"])) + _lines(job)
     return made
 
@@ -296,6 +297,16 @@ def readme() -> str:
         levels = "ten of 5" if len(own.groups) == 10 else ", ".join(map(str, own.groups))
         links = ", ".join(f"[{name.removesuffix(f'_{dataset}')}]({name}.yml)" for name in of_it)
         lines.append(f"| `{dataset}` | {own.title} | `multi_exit_{own.backbone}` | {levels} | {links} |")
+    lines += [
+        "",
+        *_MOSS.splitlines(),
+        "",
+        "| | data | types, as many devices of each | public samples |",
+        "|---|---|---|---|",
+    ]
+    for dataset, (_, app) in moss_tables.DATA.items():
+        types = ", ".join(f"`{name}`" for name in app.types)
+        lines.append(f"| [moss_{dataset}](moss_{dataset}.yml) | {app.title} | {types} | {app.public} |")
     return "\n".join(lines) + "\n"
 
 
@@ -335,6 +346,15 @@ UCI HAR beside UniMiB SHAR, and its baselines: `fedavg_l` and `fedavg_s` train t
 first exit, whatever clients afford. Everybody's levels are as large as HypeMeFed's, the weakest devices on the
 smallest; HeteroFL's and FedRolex's have 1, 3/4 and 1/2 of the channels. All weigh clients by their samples.
 The small ones are those of [evals/hypemefed](../evals/hypemefed/README.md).
+"""
+
+
+_MOSS = """\
+## Moss
+
+Moss on the paper's applications (section 4.1), or what stands for them, with its values (4.2): full participation
+(fewer: `num_participants`), five local epochs, and on the server five epochs of WIRE. Samples a device are what a
+Dirichlet partition gives; the paper's are all alike. Files say how to take public data of another task.
 """
 
 

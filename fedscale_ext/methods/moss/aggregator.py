@@ -6,7 +6,8 @@ their samples (line 7; the text names no weights); the server transfers each to 
 WIRE, section 3.3 and 3.4), averages the proxies by their fidelity (FILE, section 3.5), and transfers the mean back.
 
 Where this departs from the text is said in ``knowledge_transfer.py``, ``proxy_models.py`` and
-``fidelity_aggregation.py``. A type without participants is left out of the exchange, and keeps its model; one without clients is refused.
+``fidelity_aggregation.py``. A type without participants is left out of the exchange, and keeps its model. A type of the
+proxies' architecture begins as they do: the mean of Eq. 10 would join separate basins otherwise.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.moss.params import MossParams, named_taps
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Public, Transfers, Type
+from fedscale_ext.models.taps import map_shapes
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.work import State, Task, Update
 
@@ -40,6 +42,10 @@ class MossAggregator(DeviceTypesAggregator):
         target = self._ce_target(found)
         self.public = Public(found.x, found.labels if target == "labels" else None)
         self.server = self._server(target)
+        if isinstance(self.server, ProxyModels):
+            for key in self.keys:
+                if self.pool[key].spec == self.server.architecture.spec:
+                    self.pool.update(key, self.server.proxy)
         self._trained: dict[str, State] = {}
         self._samples: dict[str, int] = {}
 
@@ -57,6 +63,9 @@ class MossAggregator(DeviceTypesAggregator):
     def _server(self, target: Literal["labels", "teacher"]) -> Transfers:
         p = self.params
         types = {key: Type(self.pool[key].spec, p.taps_of(place)) for place, key in enumerate(self.keys)}
+        for own in types.values():
+            if own.taps is not None:  # a type that is copied would not notice
+                map_shapes(own.spec, own.taps)
         switches = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
         if not p.proxy:
             return PairwiseModels(types, p.options(target), self.seed, **switches)
