@@ -33,6 +33,7 @@ COMMON: Keys = {
 _IMPORT, _DIRICHLET = "fedscale dataset import path/to/", "--partition dirichlet --alpha 0.1 --clients"
 _QUICK: Keys = {"rounds": 20, "learning_rate": 0.01}
 _HAR = f"{_IMPORT}uci_har.npz --data-set uci_har --client c --test local -o data/har_local"
+_FSDD = f"{_IMPORT}fsdd_600.npz --data-set fsdd --x audio --y label -o data/fsdd"
 _SMALL_TYPES = ("resnet18_speech", "nasbench201_base", "lenet_6k")
 DATA: Mapping[str, tuple[str, Data]] = {
     "cifar10": (PAPER, Data(
@@ -45,7 +46,7 @@ DATA: Mapping[str, tuple[str, Data]] = {
         "Speech Commands with 12 classes, 300 devices", "google_speech12", "speech12-moss",
         f"{_IMPORT}speech_commands_v0.02 --data-set google_speech12 {_DIRICHLET} 300 --test local "
         "-o data/speech12-moss",
-        ("resnet18", "mobilenetv2", "lenet_6k"), 300, 200, f"{_IMPORT}fsdd_600.npz --data-set fsdd --x audio --y label -o data/fsdd",
+        ("resnet18", "mobilenetv2", "lenet_6k"), 300, 200, _FSDD,
     )),
     "har": (PAPER, Data(
         "UCI HAR, 30 people, which stands for depth images of gestures", "uci_har", "har_local", _HAR,
@@ -61,7 +62,7 @@ DATA: Mapping[str, tuple[str, Data]] = {
         "log-mel features of Speech Commands, 12 classes, 30 devices", "google_speech12", "speech12_logmel-moss",
         f"{_IMPORT}speech_commands_logmel.npz --data-set google_speech12 --x logmel --y label --names words "
         f"{_DIRICHLET} 30 --test local -o data/speech12_logmel-moss",
-        _SMALL_TYPES, 30, 200, f"{_IMPORT}fsdd_600.npz --data-set fsdd --x audio --y label -o data/fsdd", _QUICK,
+        _SMALL_TYPES, 30, 200, _FSDD, _QUICK,
     )),
     "har_small": (SMALL, Data(
         "UCI HAR, 30 people", "uci_har", "har_local", _HAR,

@@ -11,7 +11,6 @@ import torch
 from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.layout import DESCRIPTION, read_description
 from fedscale_ext.data.mapping import data_folder
-from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.errors import UserError
 
@@ -40,15 +39,14 @@ def of_another_folder(
 
     Labels hold where both are of one data set. UserError where shapes differ, or a sample is a client's too.
     """
-    place = data_folder(folder)
-    kind = read_description(place).get("data_set")
-    if kind is None:
-        raise UserError(f"public_dir {folder} has no {DESCRIPTION}: make it with `fedscale dataset import …`")
     try:
+        place = data_folder(folder)
+        kind = read_description(place).get("data_set")
+        if kind is None:
+            raise UserError(f"{folder} has no {DESCRIPTION}; make it with `fedscale dataset import …`")
         public = open_data_set(place, kind, test_split=0.0, input_shape=data.input_shape)
     except UserError as error:
-        raise UserError(f"public_dir {folder} does not suit the clients' samples: {error}") from None
-    _check_shape(place, public.input_shape, data.input_shape)
+        raise UserError(f"public_dir cannot be used: {error}") from None
     rows = _first(choose(public.y, how, seed), fraction)
     _check_apart(place, public, rows, data)
     x, labels = public.tensors(rows)
@@ -59,11 +57,6 @@ def of_another_folder(
 
 def _first(rows: np.ndarray, fraction: float) -> np.ndarray:
     return rows[: max(1, round(fraction * len(rows)))]
-
-
-def _check_shape(folder: Path, found: Shape, wanted: Shape) -> None:
-    if found != wanted:
-        raise UserError(f"public_dir {folder} has samples of shape {found}, the clients' have {wanted}")
 
 
 def _check_apart(folder: Path, public: DataSet, rows: np.ndarray, data: DataSet) -> None:
