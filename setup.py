@@ -74,6 +74,7 @@ setup(
             "depthfl=fedscale_ext.methods.depthfl:DepthFLAggregator",
             "hypemefed=fedscale_ext.methods.hypemefed.aggregator:HypeMeFedAggregator",
             "fedoras=fedscale_ext.methods.fedoras.aggregator:FedorASAggregator",
+            "moss=fedscale_ext.methods.moss.aggregator:MossAggregator",
         ],
     },
 )

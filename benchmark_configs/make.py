@@ -1,5 +1,5 @@
 """Writes the configurations of this folder and its README.md from tables of sizes, data sets and methods: FedTrans's
-here, HypeMeFed's in hypemefed_tables.py, FedorAS's in fedoras_tables.py.
+here, HypeMeFed's in hypemefed_tables.py, FedorAS's in fedoras_tables.py, Moss's in moss_tables.py.
 
     python benchmark_configs/make.py
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import fedoras_tables
 import hypemefed_tables
+import moss_tables
 
 HERE = Path(__file__).resolve().parent
 Keys = Mapping[str, Any]
@@ -223,7 +224,7 @@ def header(name: str, method: str, dataset: str, data: Data, size: Size) -> str:
 
 def entries(method: str) -> tuple[str, str]:
     """Entry files of aggregator and executors."""
-    if method in ("fedtrans", "hypemefed", "fedoras"):
+    if method in ("fedtrans", "hypemefed", "fedoras", "moss"):
         return f"methods/{method}/aggregator.py", f"methods/{method}/executor.py"
     return f"methods/{method}.py", f"methods/{method}.py"
 
@@ -245,7 +246,7 @@ def files() -> dict[str, str]:
                 job = job_keys(name, method, data, size)
                 text = header(name, method, dataset, data, size) + "\n" + _MACHINES.format(*entries(method))
                 made[name] = text + _lines(job)
-    for name, (top, job) in {**hypemefed_tables.jobs(), **fedoras_tables.jobs()}.items():
+    for name, (top, job) in {**hypemefed_tables.jobs(), **fedoras_tables.jobs(), **moss_tables.jobs()}.items():
         made[name] = top + "\n" + _MACHINES.format(*entries(job["method"])) + _lines(job)
     return made
 
@@ -303,6 +304,16 @@ def readme() -> str:
         stages = f"{supernet}, search, {fedoras_tables.TIERS} x {tuning}"
         file = f"[fedoras_{dataset}](fedoras_{dataset}.yml)"
         lines.append(f"| `{dataset}` | {each.title} | `{each.model}` | {stages} | {file} |")
+    lines += [
+        "",
+        *_MOSS.splitlines(),
+        "",
+        "| | data | types, as many devices of each | public samples |",
+        "|---|---|---|---|",
+    ]
+    for dataset, (_, app) in moss_tables.DATA.items():
+        types = ", ".join(f"`{name}`" for name in app.types)
+        lines.append(f"| [moss_{dataset}](moss_{dataset}.yml) | {app.title} | {types} | {app.public} |")
     return "\n".join(lines) + "\n"
 
 
@@ -350,6 +361,15 @@ _FEDORAS = """\
 
 FedorAS's three stages in one job each ([how](../docs/fedoras.md)). Tiers hold the shares of clients that the paper's
 code has, the weakest devices in the lowest.
+"""
+
+
+_MOSS = """\
+## Moss
+
+Moss on the paper's applications (section 4.1), or what stands for them, with its values (4.2): full participation
+(fewer: `num_participants`), five local epochs, and on the server five epochs of WIRE. Samples a device are what a
+Dirichlet partition gives; the paper's are all alike. Files say how to take public data of another task.
 """
 
 

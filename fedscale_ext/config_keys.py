@@ -1,9 +1,10 @@
 """The configuration keys that this package adds to FedScale's, in one place."""
 
+import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 
@@ -58,6 +59,27 @@ class JobKeys(BaseModel):
         None,
         description="channels x height x width, as 3x64x64, that pictures are resized to, or that values are put into "
         "in their order (UCI HAR: 9x1x128); default: the data set's",
+    )
+    public_samples: int = Field(
+        0,
+        ge=0,
+        description="samples that the server alone holds, for methods that distil: taken from the clients' training "
+        "samples by `seed`, at most half of a client's, or from `public_dir`",
+    )
+    public_dir: str | None = Field(
+        None,
+        description="folder of another data set in FedScale's layout that public samples are taken from; its classes "
+        "may be others than the clients', its samples' shape must fit",
+    )
+    public_fraction: float = Field(
+        1.0, gt=0, le=1, description="share of the public samples that is used; the clients' samples stay the same"
+    )
+    public_classes: Literal["balanced", "dirichlet"] = Field(
+        "balanced",
+        description="public samples: as many of each class, or in proportions from Dirichlet(`public_alpha`)",
+    )
+    public_alpha: float = Field(
+        0.1, gt=0, description="concentration of these proportions: a small one gives few classes"
     )
     augment: Literal["none", "flip", "flip_crop"] = Field(
         "none",
@@ -144,6 +166,13 @@ class JobKeys(BaseModel):
     dp_noise_multiplier: float | None = Field(
         None, gt=0, description="turns on [differential privacy](privacy.md) of clients: noise per clipping norm"
     )
+    dp_round_epsilon: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="sets `dp_noise_multiplier` to sqrt(2 ln(1.25 / dp_delta)) over this, with which one round alone "
+        "has this epsilon (Dwork and Roth's Gaussian mechanism; NbAFL, Moss): rounds are not composed in it",
+    )
     dp_clip_norm: float = Field(
         1.0, gt=0, description="L2 norm that a client's change is clipped to; the first one where it adapts"
     )
@@ -208,6 +237,17 @@ class JobKeys(BaseModel):
     tls_aggregator_key: str | None = Field(None, description="PEM file of its key, without a password")
     tls_executor_cert: str | None = Field(None, description="PEM file of the executors' certificate")
     tls_executor_key: str | None = Field(None, description="PEM file of its key, without a password")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _noise_of_a_round(cls, keys: Any) -> Any:
+        epsilon, delta = keys.get("dp_round_epsilon"), keys.get("dp_delta", 1e-5)
+        numbers = isinstance(epsilon, int | float) and isinstance(delta, int | float)
+        if not numbers or not (0 < epsilon <= 1 and 0 < delta < 1):
+            return keys  # their own checks tell
+        if keys.get("dp_noise_multiplier") is not None:
+            raise PydanticCustomError("noise", "it sets dp_noise_multiplier, which is given too")
+        return {**keys, "dp_noise_multiplier": math.sqrt(2 * math.log(1.25 / delta)) / epsilon}
 
     @property
     def resumes(self) -> bool:

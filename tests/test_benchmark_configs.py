@@ -130,6 +130,21 @@ def test_sizes_are_those_of_the_evaluations(data: str, size: str, scale: str) ->
     assert {key: given[key] for key in sizes} == sizes
 
 
+@pytest.mark.parametrize(("data", "types", "devices", "public"), [
+    ("cifar10", ("resnet18", "mobilenetv2", "lenet_80k"), 300, 100),
+    ("speech", ("resnet18", "mobilenetv2", "lenet_6k"), 300, 200),
+    ("har", ("resnet18", "mobilenetv2", "lenet_6k"), 30, 50),
+])  # fmt: skip
+def test_moss_has_the_papers_applications(data: str, types: tuple[str, ...], devices: int, public: int) -> None:
+    config = load_config(f"moss_{data}")
+    params, fedscale = make_params(method_class("moss").Params, config), config.fedscale
+    assert params.types == types and params.groups == (devices // 3,) * 3
+    assert fedscale.model == types[0] and fedscale.num_participants == devices
+    assert (config.job.public_samples, config.job.local_epochs, params.epochs) == (public, 5, 5)
+    assert (fedscale.rounds, fedscale.batch_size, fedscale.learning_rate) == (50, 32, 0.001)
+    assert (params.lr, params.batch_size, params.wire, params.meta_update) == (1e-3, 32, "loc+ce", "bilevel")
+
+
 # section 5.1: clients by level, participants, batch, learning rate, channels of the VGG's blocks
 SECTION_5_1 = {
     "svhn": ((17, 17, 16), 10, 128, 5e-4, (32, 64, 128, 256)),
@@ -159,7 +174,9 @@ def test_hypemefed_has_the_papers_values(data: str) -> None:
 def test_hypemefeds_baselines_have_its_data_schedule_and_devices(data: str) -> None:
     wanted = dict(load_config(f"hypemefed_{data}").given)
     groups = wanted.pop("hypemefed.groups")
-    names = [name for name in shipped_configs() if name.endswith(f"_{data}") and not name.startswith("hypemefed")]
+    names = [
+        name for name in shipped_configs() if name.endswith(f"_{data}") and not name.startswith(("hypemefed", "moss"))
+    ]
     assert {f"{one}_{data}" for one in ("fedavg_l", "fedavg_s", "heterofl", "fedrolex")} <= set(names)
     for name in names:
         given = dict(load_config(name).given)

@@ -60,6 +60,11 @@ def check_hosts(config: JobConfig) -> None:
 def check_inputs(config: JobConfig) -> None:
     """UserError for a data folder or a model's file that is not there, or a package that is needed and lacks."""
     data_folder(config.fedscale.data_dir)
+    if config.job.public_dir is not None:
+        try:
+            data_folder(config.job.public_dir)
+        except UserError as error:
+            raise UserError(f"public_dir cannot be used: {error}") from None
     for key, model in (("model", config.fedscale.model), ("capacity_model", config.job.capacity_model)):
         if model is not None and model.endswith(".json") and not Path(model).expanduser().is_file():
             raise UserError(f"{key} names the file {model}, which does not exist")

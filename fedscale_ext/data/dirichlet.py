@@ -14,7 +14,7 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> np.n
     for label in np.unique(labels):
         rng = stream(seed, "partition", "dirichlet", int(label))
         own = rng.permutation(np.flatnonzero(labels == label))
-        log = _log_gamma(rng, alpha, (clients,))
+        log = log_gamma(rng, alpha, (clients,))
         share = np.exp(log - log.max())
         edges = np.cumsum(share) / share.sum()
         client[own] = np.searchsorted(edges[:-1], (np.arange(len(own)) + 0.5) / len(own))
@@ -55,7 +55,7 @@ def dirichlet_at_least(labels: np.ndarray, clients: int, alpha: float, seed: int
     return client
 
 
-def _log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, ...]) -> np.ndarray:
+def log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, ...]) -> np.ndarray:
     """Logarithms of Gamma(alpha) draws, which divided by their sum are Dirichlet: float64 of that shape.
 
     Gamma(a) = Gamma(a + 1) * U^(1/a): in logarithms they survive a tiny alpha, where plain draws underflow to 0 / 0.
@@ -67,7 +67,7 @@ def _draw(sizes: np.ndarray, clients: int, alpha: float, rng: np.random.Generato
     """Samples of each client and label, int64 [clients, labels], for ``sizes`` samples of each label."""
     even, have = sizes.sum() / clients, np.zeros(clients, dtype=np.int64)
     counts = np.zeros((clients, len(sizes)), dtype=np.int64)
-    for place, log in enumerate(_log_gamma(rng, alpha, (len(sizes), clients))):
+    for place, log in enumerate(log_gamma(rng, alpha, (len(sizes), clients))):
         log[have >= even] = -np.inf
         edges = np.cumsum(np.exp(log - log.max()))
         edges = np.rint(edges / edges[-1] * sizes[place]).astype(np.int64)

@@ -26,6 +26,7 @@ class KnownDataSet:
     ``shape`` is (channels, height, width); ``mean`` and ``std`` are per channel, of pixels in [0, 1].
     ``values``: samples are float16 values instead of pixels, ``mean`` and ``std`` are of these.
     ``by_name``: a csv's label is its column before the last, a name of ``label_names``, as FedScale reads it.
+    ``rate`` of the clips of a data set of speech, per second: files of them are at 16 kHz.
     ``others``: the label of every other word of Speech Commands, where not each has its own.
     ``split_folders``: FedScale's loader looks for a sample of ``train.csv`` below ``data_dir/train``
     and for one of ``test.csv`` below ``data_dir/test`` instead of below ``data_dir``.
@@ -43,6 +44,7 @@ class KnownDataSet:
     values: bool = False
     by_name: bool = False
     others: str = ""
+    rate: int = 16_000
 
     def label(self, name: str) -> int | None:
         """The label of that name, None where there is none."""
@@ -61,6 +63,8 @@ SPEECH_WORDS = (
 SILENCE, UNKNOWN = "_silence_", "_unknown_"
 _TWELVE = (SILENCE, UNKNOWN, "yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 _LOG_MEL_MEAN, _LOG_MEL_STD = (-6.0,), (4.5,)  # of the clips of the official test set
+
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 _CIFAR10_LABELS = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -99,6 +103,10 @@ KNOWN: tuple[KnownDataSet, ...] = (
     KnownDataSet(
         "google_speech12", "the same: ten words, unknown, silence", 12, (1, 49, 40), _LOG_MEL_MEAN, _LOG_MEL_STD,
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
+    ),
+    KnownDataSet(
+        "fsdd", "spoken digits by speaker, log-mel", 10, (1, 49, 40), _LOG_MEL_MEAN, _LOG_MEL_STD,
+        label_names=_DIGITS, natural_clients=True, values=True, by_name=True, rate=8_000,
     ),
     KnownDataSet(
         "uci_har", "activities by person, 9 sensors x 128", 6, (1, 9, 128), (0.0,), (1.0,),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedscale_ext.data.audio import resampled
 from fedscale_ext.data.images import check_shape, decode, natural_shape
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.samples import as_values
@@ -136,7 +137,7 @@ class NpzSource(Source):
         [N, n] as it is."""
         entry = known(self.data_set)
         if entry and entry.by_name and x.ndim == 2 and x.dtype == np.int16:
-            return x
+            return resampled(x, entry.rate)
         if x.ndim == 3:
             x = x[:, None]
         elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[-1] in (1, 3):

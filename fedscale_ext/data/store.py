@@ -10,6 +10,7 @@ import torch
 
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.decoded import open_decoded
+from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
 
@@ -42,7 +43,8 @@ class DataSet:
     ``x`` uint8 pixels or float16 values [samples, C, H, W], a read-only memory map; ``y`` int64 [samples].
     ``digest`` stands for pixels, labels, clients and the split into training and test rows, so two processes that
     report the same digest see the same data. ``test_source`` says where test rows come from ("test.csv" or a split),
-    ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train.
+    ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train. ``public_rows``
+    int64 are kept back for the server: no client has them.
     """
 
     name: str
@@ -58,6 +60,7 @@ class DataSet:
     test_source: str
     test_only_clients: int
     test_only_samples: int
+    public_rows: np.ndarray
     _mean: torch.Tensor = field(repr=False)
     _std: torch.Tensor = field(repr=False)
 
@@ -125,13 +128,15 @@ def open_data_set(
     seed: int = 1,
     input_shape: tuple[int, int, int] | None = None,
     progress: Progress | None = None,
+    held_back: HeldBack | None = None,
 ) -> DataSet:
     """Open a data folder in FedScale's layout; the first time, decode its images into the cache.
 
     ``data_map_file`` takes the place of train.csv. A client's test samples are its rows in test.csv;
     without a test.csv (or with one that names no training client), ``test_split`` of each client's rows is
-    held out, drawn from ``seed``. ``input_shape`` (C, H, W) is as for ``open_decoded``. Raises UserError for anything
-    that is missing or broken, naming the file (and line) and what to do.
+    held out, drawn from ``seed``. ``held_back`` takes training samples away from the clients, drawn from it too.
+    ``input_shape`` (C, H, W) is as for ``open_decoded``. Raises UserError for anything that is missing or broken,
+    naming the file (and line) and what to do.
     """
     check_fraction(test_split)
     found = open_decoded(data_dir, data_set, data_map_file, input_shape, progress)
@@ -148,6 +153,11 @@ def open_data_set(
         held_out[:offsets_of_test] = held_out_mask(train.client, clients, test_split, seed)
         why = "there is no test.csv" if test is None else "test.csv names no training client"
         test_source = f"{test_split:g} of each client's samples ({why})"
+    public = np.zeros(0, dtype=np.int64)
+    if held_back is not None:
+        rows = np.flatnonzero(~held_out & (owner >= 0))
+        public = rows[choose(cached.y[rows], held_back, seed, owner[rows])]
+        owner[public] = -1
     train_rows = ClientRows(*group(np.where(held_out, -1, owner), clients))
     test_rows = ClientRows(*group(np.where(held_out, owner, -1), clients))
 
@@ -162,10 +172,13 @@ def open_data_set(
         client_names=train.clients,
         train=train_rows,
         test=test_rows,
-        digest=_digest(cached.digest.encode(), train_rows.rows, train_rows.offsets, test_rows.rows, test_rows.offsets),
+        digest=_digest(
+            cached.digest.encode(), train_rows.rows, train_rows.offsets, test_rows.rows, test_rows.offsets, public
+        ),
         test_source=test_source,
         test_only_clients=len(test.clients) - clients if test is not None else 0,
         test_only_samples=int(strangers.sum()),
+        public_rows=public,
         _mean=torch.tensor(mean).view(1, -1, 1, 1),
         _std=torch.tensor(std).view(1, -1, 1, 1),
     )

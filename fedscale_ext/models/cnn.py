@@ -63,8 +63,21 @@ def small(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
     return _spec((16, 32), (5, 3), 28, input_shape, num_classes)
 
 
+def lenet_80k(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+    """LeNet's convolutions (6 and 16 channels of 5x5): 79,472 parameters at 3x32x32, 10 classes.
+
+    Moss's Small type on CIFAR-10 (IMWUT 2025, Table 4: 0.305 MB); its text names no widths.
+    """
+    return _spec((6, 16), (5, 5), 74, input_shape, num_classes)
+
+
+def lenet_6k(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+    """A LeNet of 5,662 parameters at 1x32x32, 12 classes: Moss's Small type on speech and depth images ("5.7K")."""
+    return _spec((4, 8), (5, 3), 10, input_shape, num_classes)
+
+
 FIELDS = ("input_shape", "num_classes", "widths", "kernels", "hidden", "scale")
-NAMED = {"cnn_leaf": leaf, "cnn_small": small}
+NAMED = {"cnn_leaf": leaf, "cnn_small": small, "lenet_80k": lenet_80k, "lenet_6k": lenet_6k}
 
 
 def build(spec: ModelSpec) -> nn.Module:
@@ -101,3 +114,8 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 def scaled(spec: ModelSpec, rate: float) -> ModelSpec:
     """The spec whose hidden activations are divided by ``rate``."""
     return spec.replace(scale=rate)
+
+
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """Both convolutions, before ReLU and pool."""
+    return "conv1", "conv2"

@@ -13,6 +13,7 @@ channels, as methods want them that slice channels (:func:`fedscale_ext.models.d
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from torch import nn
@@ -55,16 +56,18 @@ def blocks(spec: ModelSpec) -> Iterator[tuple[Block, Groups]]:
     for block in (Block(*fields) for fields in spec["blocks"]):
         name = f"cells.{block.cell_id}"
         if block.cell_id in seen or not block.cell_id.isidentifier():
-            raise UserError(f"mobilenetv3 spec: cell id {block.cell_id!r} is used twice or not a plain name")
+            raise UserError(f"{spec.family} spec: cell id {block.cell_id!r} is used twice or not a plain name")
         if block.activation not in ACTIVATIONS or block.expand not in ("conv", "none", "adapter"):
             raise UserError(
-                f"mobilenetv3 spec: block {block.cell_id!r} has activation {block.activation!r} and expand "
-                f"{block.expand!r}; use relu or hardswish, and conv, none or adapter"
+                f"{spec.family} spec: block {block.cell_id!r} has activation {block.activation!r} and expand "
+                f"{block.expand!r}; use {' or '.join(ACTIVATIONS)}, and conv, none or adapter"
             )
         if block.residual and (block.width != width or block.stride != 1):
-            raise UserError(f"mobilenetv3 spec: block {block.cell_id!r} cannot add its input to its output")
+            raise UserError(f"{spec.family} spec: block {block.cell_id!r} cannot add its input to its output")
         if block.expand == "none" and block.hidden != width:
-            raise UserError(f"mobilenetv3 spec: block {block.cell_id!r} expands {width} channels without a convolution")
+            raise UserError(
+                f"{spec.family} spec: block {block.cell_id!r} expands {width} channels without a convolution"
+            )
         seen.add(block.cell_id)
         hidden = group if block.expand == "none" else f"{name}.hidden"
         yield block, Groups(group, hidden, group if block.residual else name)
@@ -178,6 +181,17 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 def dense(spec: ModelSpec) -> ModelSpec:
     """The spec whose depthwise convolutions read all channels."""
     return spec.replace(dense=True)
+
+
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """The stem and the last block before each stride, and at the end."""
+    return stage_ends([block for block, _ in blocks(spec)])
+
+
+def stage_ends(found: Sequence[Block]) -> tuple[str, ...]:
+    """Names of the stem and of the blocks behind which a map of another size follows, or none."""
+    last = [block for block, behind in pairwise(found) if behind.stride != 1]
+    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, found[-1])))
 
 
 # --- What FedTrans's transformer asks of a family with cells ---------------------------------------

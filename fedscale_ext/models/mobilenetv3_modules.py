@@ -9,7 +9,7 @@ from torch.nn import functional
 from fedscale_ext.models.parts import ChannelScale, ConvBN
 from fedscale_ext.models.pooling import SpatialMean
 
-ACTIVATIONS = {"relu": functional.relu, "hardswish": functional.hardswish}
+ACTIVATIONS = {"relu": functional.relu, "hardswish": functional.hardswish, "relu6": functional.relu6}
 
 
 class Block(NamedTuple):

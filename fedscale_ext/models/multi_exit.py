@@ -136,6 +136,11 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
     return spec.replace(widths=(*held, *spec["widths"][len(held) :]))
 
 
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """What each stage gives; an mlp's are features [B, C]."""
+    return tuple(stage.name for stage in stages(spec))
+
+
 def _vgg(*widths: int) -> list[list[int]]:
     return [[width, width] for width in widths]
 

@@ -199,6 +199,11 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
     return make(spec["input_shape"], spec["num_classes"], widths.get("stem", spec["stem"]), reductions, stages)
 
 
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """The stem and the last cell of each stage."""
+    return ("stem", *(f"cells.{stage[-1].cell_id}" for stage in _stages(spec)))
+
+
 # --- What FedTrans's transformer asks of a family with cells ---------------------------------------
 
 

@@ -14,7 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.errors import UserError, meant_or_known
-from fedscale_ext.models import cnn, mobilenetv3, multi_exit, nasbench201, resnet, supernet, torchvision_models, vit
+from fedscale_ext.models import (
+    cnn,
+    mobilenetv2,
+    mobilenetv3,
+    multi_exit,
+    nasbench201,
+    resnet,
+    supernet,
+    torchvision_models,
+    vit,
+)
 from fedscale_ext.models.spec import Layout, ModelSpec
 
 ENTRY_POINT_GROUP = "fedscale_ext.models"
@@ -45,6 +55,7 @@ def _families() -> dict[str, Family]:
         "nasbench201": cast(Family, nasbench201),
         "cnn": cast(Family, cnn),
         "resnet": cast(Family, resnet),
+        "mobilenetv2": cast(Family, mobilenetv2),
         "mobilenetv3": cast(Family, mobilenetv3),
         "vit": cast(Family, vit),
         "multi_exit": cast(Family, multi_exit),

@@ -11,6 +11,7 @@ and BatchNorm for a shortcut (option B) and channels of its own, the others writ
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -209,6 +210,13 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
         for block, _, target in blocks(spec)
     ]
     return spec.replace(stem=widths.get("stem", spec["stem"]), blocks=new)
+
+
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """The stem (before its ReLU and pool) and the last block of each stage: of a ResNet-18 stem, layer1 ... layer4."""
+    found = [block for block, _, _ in blocks(spec)]
+    last = [block for block, behind in pairwise(found) if behind.projection]
+    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, found[-1])))
 
 
 # --- What FedTrans's transformer asks of a family with cells ---------------------------------------

@@ -142,6 +142,11 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
     return spec.replace(width=widths.get("width", spec["width"]), blocks=blocks)
 
 
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """What each block gives, tokens [B, T, C]."""
+    return tuple(f"cells.{cell}" for cell in cell_ids(spec))
+
+
 # --- What FedTrans's transformer asks of a family with cells ---------------------------------------
 
 

@@ -16,6 +16,7 @@ from overrides import overrides
 
 from fedscale_ext import models
 from fedscale_ext.config import JobConfig
+from fedscale_ext.data.public import PublicData
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.params import make_params
 from fedscale_ext.metrics.tensorboard import drop_events
@@ -30,6 +31,7 @@ from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.combinations import check_local_training
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
+from fedscale_ext.runtime.job_data import public_data
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
 from fedscale_ext.runtime.schedule import Schedule, dropped_bytes, schedule_round
@@ -189,6 +191,10 @@ class MultiModelAggregator(Coordinator):
 
     def _configured(self, model: str) -> ModelSpec:
         return models.configured_spec(model, self.task.input_shape, self.task.num_classes)
+
+    def public_data(self) -> PublicData:
+        """The samples that the server alone holds; UserError where the configuration asks for none."""
+        return public_data(self.config, self.data_info["digest"])
 
     @property
     def static_statistics(self) -> bool:

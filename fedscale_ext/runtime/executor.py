@@ -20,6 +20,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import calibration, personalise, static_statistics, wire
 from fedscale_ext.runtime.client_tensors import read_handed
 from fedscale_ext.runtime.connection import Connection
+from fedscale_ext.runtime.job_data import open_job_data
 from fedscale_ext.runtime.link import Link
 from fedscale_ext.runtime.no_pickle import NoPickle
 from fedscale_ext.runtime.steps import HELD_OUT, local_steps, trained_on
@@ -67,15 +68,7 @@ class MultiModelExecutor(NoPickle, Executor):
     @overrides
     def init_data(self) -> tuple[store.DataSet, store.DataSet]:
         """The decoded data set, once for training and testing rows."""
-        args = self.args
-        data = store.open_data_set(
-            args.data_dir,
-            args.data_set,
-            data_map_file=args.data_map_file,
-            test_split=self.config.job.test_split,
-            seed=self.config.job.seed,
-            input_shape=self.config.job.sample_shape,
-        )
+        data = open_job_data(self.config)
         self.work = UnitWork(
             data, self.bench, self.get_client_trainer, self._client_conf, self.training_handler, self.watch,
             self.config.job.augment,

@@ -312,3 +312,14 @@ def test_without_librosa_the_command_to_install_it_is_named(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "librosa", None)
     with pytest.raises(UserError, match="pip install librosa"):
         log_mel(tone(440))
+
+
+def test_clips_of_half_the_rate_get_the_features_of_the_whole_one(tmp_path: Path) -> None:
+    hertz = (300, 400, 700)  # whole periods: nothing at the ends
+    audio = np.stack([tone(each)[::2] for each in hertz])
+    np.savez(tmp_path / "digits.npz", audio=audio, label=np.array([0, 3, 9]), client=np.array([0, 0, 1]))
+    import_npz(tmp_path / "digits.npz", tmp_path / "digits", "fsdd", x="audio", y="label", test_fraction=0.0)
+    data = open_data_set(tmp_path / "digits", "fsdd", test_split=0.0)
+    assert data.input_shape == (1, 49, 40) and data.num_classes == 10 and data.y.tolist() == [0, 3, 9]
+    for row, each in enumerate(hertz):
+        assert np.abs(data.x[row].astype(np.float64) - log_mel(tone(each))).max() < 0.2

@@ -23,7 +23,7 @@ def test_built_in_methods_are_found_without_the_packages_metadata(monkeypatch: p
     registered(monkeypatch)
     assert method_names() == [
         "depthfl", "fedadam", "fedavg", "fedoras", "fedprox", "fedrolex", "fedtrans", "fedyogi", "fjord", "fluid",
-        "heterofl", "hypemefed", "lotteryfl", "qfedavg", "scalefl", "splitmix",
+        "heterofl", "hypemefed", "lotteryfl", "moss", "qfedavg", "scalefl", "splitmix",
     ]  # fmt: skip
     assert method_class("fedtrans") is FedTransAggregator
 

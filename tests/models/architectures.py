@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from fedscale_ext.models import mobilenetv3, multi_exit, resnet, vit
+from fedscale_ext.models import mobilenetv2, mobilenetv3, multi_exit, resnet, vit
 from fedscale_ext.models.genotype import EDGES, OPERATIONS, arch_string
 from fedscale_ext.models.nasbench201 import Cell, make, widened
 from fedscale_ext.models.spec import ModelSpec
@@ -70,6 +70,17 @@ def mobilenetv3_spec(draw: Draw) -> ModelSpec:
 
 
 @st.composite
+def mobilenetv2_spec(draw: Draw) -> ModelSpec:
+    """MobileNetV3's blocks without what only those have."""
+    spec = draw(mobilenetv3_spec())
+    blocks = [
+        block._replace(squeeze=0, activation="relu6", expand="conv" if block.expand == "adapter" else block.expand)
+        for block, _ in mobilenetv3.blocks(spec)
+    ]
+    return mobilenetv2.make(SHAPE, CLASSES, spec["stem"], 1, blocks, spec["last"])
+
+
+@st.composite
 def vit_spec(draw: Draw) -> ModelSpec:
     """Up to three blocks; patches that fit the input and that do not."""
     blocks = [(f"c{number}", draw(st.integers(1, 4))) for number in range(draw(st.integers(1, 3)))]
@@ -94,4 +105,4 @@ def multi_exit_spec(draw: Draw, dropout: float = 0.0) -> ModelSpec:
 
 
 CELLS = {"nasbench201": nasbench201(), "resnet": resnet_spec(), "mobilenetv3": mobilenetv3_spec(), "vit": vit_spec()}
-FAMILIES = {"cnn": cnn(), "multi_exit": multi_exit_spec(), **CELLS}
+FAMILIES = {"cnn": cnn(), "mobilenetv2": mobilenetv2_spec(), "multi_exit": multi_exit_spec(), **CELLS}

@@ -15,6 +15,7 @@ TOO_SMALL = {
     "resnet18": (3, 8, 40),
     "resnet18_openimage": (3, 8, 8),
     "resnet18_speech": (1, 16, 99),
+    "mobilenetv2": (3, 8, 8),
     "mobilenetv3_small": (3, 8, 8),
     "vit_small": (1, 28, 7),
     "torchvision_mobilenet_v2": (3, 8, 8),
@@ -36,6 +37,10 @@ def cost(name, inputs):
         ("resnet18_openimage", OPENIMAGE, 2_700_552),
         ("mobilenetv3_small", ((3, 224, 224), 1000), 2_542_856),  # as published
         ("mobilenetv3_small", CIFAR, 1_528_106),
+        ("mobilenetv2", ((3, 224, 224), 1000), 3_504_872),  # as published
+        ("mobilenetv2", CIFAR, 2_236_682),
+        ("lenet_80k", CIFAR, 79_472),
+        ("lenet_6k", ((1, 32, 32), 12), 5_662),
         ("vit_small", FEMNIST, 108_798),
     ],
 )
@@ -128,10 +133,10 @@ def inverted(**changes):
     return mobilenetv3.make((1, 9, 9), 3, 4, 1, [block], 5, 5)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenetv2", "mobilenetv3_small"])
 @pytest.mark.parametrize("inputs", [CIFAR, OPENIMAGE, ((3, 128, 128), 7)])
 def test_ours_cost_what_torchvisions_cost(name, inputs):
-    theirs = cost(f"torchvision_{name.replace('mobilenetv3', 'mobilenet_v3')}", inputs)
+    theirs = cost(f"torchvision_{name.replace('mobilenetv', 'mobilenet_v')}", inputs)
     if (name, inputs) == ("resnet18", CIFAR):  # theirs keeps the 7x7 kernel
         assert cost(name, inputs).parameters == theirs.parameters - 3 * 64 * (49 - 9)
     else:

@@ -56,8 +56,8 @@ def test_what_is_no_spec_of_this_task_is_refused_in_a_sentence(tmp_path: Path, c
     assert "m5.json" in str(error.value) and "\n" not in str(error.value)
 
 
-FAMILIES = ("nasbench201_base", "resnet18_speech", "mobilenetv3_small", "vit_small", "cnn_small", "multi_exit_cnn3",
-            "torchvision_resnet18", "cnn_tiny", "rnn")  # fmt: skip
+FAMILIES = ("nasbench201_base", "resnet18_speech", "mobilenetv2", "mobilenetv3_small", "vit_small", "cnn_small",
+            "multi_exit_cnn3", "torchvision_resnet18", "cnn_tiny", "rnn")  # fmt: skip
 
 
 def named(name: str) -> models.ModelSpec:

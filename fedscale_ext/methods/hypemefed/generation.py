@@ -1,11 +1,9 @@
 """All hypernetworks of a model: trained on a round's deep clients, generating what shallow ones lack (section 4.4)."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 
@@ -21,10 +19,9 @@ from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, Moments, N
 from fedscale_ext.methods.hypemefed.losses import Target
 from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
 from fedscale_ext.methods.hypemefed.training import train
+from fedscale_ext.runtime.threads import in_threads
 
 State = Mapping[str, torch.Tensor]
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class HyperNetworks:
         the public code crashes.
         """
         largest_first = sorted(self.pairs, key=lambda pair: -self.networks[pair.target].parameters)
-        found = self._each(largest_first, lambda pair: self._train(pair, states))
+        found = in_threads(largest_first, lambda pair: self._train(pair, states), self.threads)
         losses = {pair.target: each for pair, each in zip(largest_first, found, strict=True)}
         return {pair.target: losses[pair.target] for pair in self.pairs if losses[pair.target]}
 
@@ -92,7 +89,7 @@ class HyperNetworks:
         A block's weights come from the one before, real or generated (auto-regressive, section 4.4). Networks that
         were never trained generate nothing, nor do those after them.
         """
-        return self._each(states, self._generate)
+        return in_threads(states, self._generate, self.threads)
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """(tensors, JSON) for a checkpoint; the tensors are the networks' own, to be written before they train on."""
@@ -161,14 +158,6 @@ class HyperNetworks:
     def _on_device(self, value: torch.Tensor) -> torch.Tensor:
         return value.detach().to(self.device, torch.float32)
 
-    def _each(self, items: Iterable[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:
-        # a thread takes the number over only after its first operations, unless it is told
-        with (
-            _one_torch_thread(),
-            ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-        ):
-            return list(pool.map(work, items))
-
 
 def _network(pair: Pair, options: Options, generator: torch.Generator) -> Network:
     if pair.kind == "conv" and options.variant == "low_rank":
@@ -176,14 +165,3 @@ def _network(pair: Pair, options: Options, generator: torch.Generator) -> Networ
         return HyperNetwork(source, target, options.hidden, generator)
     inputs, outputs = (vectors.width(pair.kind, shapes) for shapes in (pair.source_shapes, pair.target_shapes))
     return VectorNetwork(inputs, outputs, options.hidden, generator)
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """Sums are split by the number of threads, so that results would depend on it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,0 +1,76 @@
+"""Public data, which the server alone holds: samples kept back from the clients, or those of another data set."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedscale_ext.data.held_back import HeldBack, choose
+from fedscale_ext.data.layout import DESCRIPTION, read_description
+from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.errors import UserError
+
+
+@dataclass(frozen=True)
+class PublicData:
+    """Samples ``x`` float32 [n, C, H, W], normalised; ``labels`` int64 [n] of the clients' classes, None where the
+    classes are others; ``says`` tells people what it is."""
+
+    x: torch.Tensor
+    labels: torch.Tensor | None
+    says: str
+
+
+def of_the_same_task(data: DataSet, fraction: float) -> PublicData:
+    """The first ``fraction`` of what the clients' data set keeps back."""
+    rows = _first(data.public_rows, fraction)
+    x, labels = data.tensors(rows)
+    return PublicData(x, labels, f"{len(rows)} samples of {data.name} that no client has")
+
+
+def of_another_folder(
+    folder: str | os.PathLike[str], how: HeldBack, fraction: float, seed: int, data: DataSet
+) -> PublicData:
+    """Samples of a folder in FedScale's layout, beside the clients' ``data``: its clients and split do not count.
+
+    Labels hold where both are of one data set. UserError where shapes differ, or a sample is a client's too.
+    """
+    try:
+        place = data_folder(folder)
+        kind = read_description(place).get("data_set")
+        if kind is None:
+            raise UserError(f"{folder} has no {DESCRIPTION}; make it with `fedscale dataset import …`")
+        public = open_data_set(place, kind, test_split=0.0, input_shape=data.input_shape)
+    except UserError as error:
+        raise UserError(f"public_dir cannot be used: {error}") from None
+    rows = _first(choose(public.y, how, seed), fraction)
+    _check_apart(place, public, rows, data)
+    x, labels = public.tensors(rows)
+    same = kind.lower() == data.data_set.lower() and public.num_classes == data.num_classes
+    task = "the clients' classes" if same else "other classes"
+    return PublicData(x, labels if same else None, f"{len(rows)} samples of {public.name}, with {task}")
+
+
+def _first(rows: np.ndarray, fraction: float) -> np.ndarray:
+    return rows[: max(1, round(fraction * len(rows)))]
+
+
+def _check_apart(folder: Path, public: DataSet, rows: np.ndarray, data: DataSet) -> None:
+    """UserError where a public sample is among the clients' (training or test) samples."""
+    if public.x.dtype != data.x.dtype:
+        return
+    held = {_fingerprint(sample) for sample in data.x}
+    shared = sum(_fingerprint(public.x[row]) in held for row in rows)
+    if shared:
+        raise UserError(
+            f"{shared} of {len(rows)} public samples of {folder} are clients' samples too, which only they may hold; "
+            "leave public_dir out, and public_samples are taken from what clients have"
+        )
+
+
+def _fingerprint(sample: np.ndarray) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(sample).tobytes(), digest_size=16).digest()

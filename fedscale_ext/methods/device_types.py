@@ -1,0 +1,176 @@
+"""What methods share whose devices come in types, each with an architecture of its own (Moss and the distillation
+systems that it is measured against): which there are, who has which, and what they reached."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.levels import ranked_levels
+from fedscale_ext.metrics.device_types import device_type_figures
+from fedscale_ext.metrics.energy import joules
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.aggregator import MultiModelAggregator
+from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
+
+_RANGE = re.compile(r"(\d+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class DeviceTypesParams:
+    """``types``: names or spec files of the types' models. A device has the largest model whose MACs it affords,
+    unless ``groups`` says how many have each (the weakest devices get the type of fewest MACs), or ``ranges`` which
+    clients, as 1-100; both in the order of ``types``.
+    """
+
+    types: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    ranges: tuple[str, ...] = ()
+
+    method: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not self.types:
+            raise UserError(f"{self.method}.types is empty; name the types' models, as in [resnet18, mobilenetv2]")
+        keys = [type_key(name) for name in self.types]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise UserError(f"{self.method}.types has {key!r} twice; types are told apart by their models' names")
+        if self.groups and self.ranges:
+            raise UserError(f"{self.method}.groups and {self.method}.ranges are both given; remove one of them")
+        for name in ("groups", "ranges"):
+            given = getattr(self, name)
+            if given and len(given) != len(self.types):
+                raise UserError(f"{self.method}.{name} has {len(given)} entries for {len(self.types)} types")
+
+
+def type_key(name: str) -> str:
+    """The key of a type: its model's name, or that of the spec file."""
+    return Path(name).stem if name.endswith(".json") else name
+
+
+class DeviceTypesAggregator(MultiModelAggregator):
+    """Base of such methods; their ``Params`` are :class:`DeviceTypesParams` and more. The pool holds a model for each
+    type, which its clients train and are served."""
+
+    @property
+    def keys(self) -> list[str]:
+        """The types, as they are told apart."""
+        return [type_key(name) for name in self.params.types]
+
+    def type_specs(self) -> dict[str, ModelSpec]:
+        """Each type's model, by key."""
+        return {type_key(name): self._configured(name) for name in self.params.types}
+
+    def smallest_spec(self) -> ModelSpec:
+        """That of the type of fewest MACs, unless ``capacity_model`` names another one."""
+        if self.config.job.capacity_model is not None:
+            return super().smallest_spec()
+        return min(self.type_specs().values(), key=lambda spec: models.cost(spec).forward_macs)
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """A model for each type, and who has which."""
+        for key, spec in self.type_specs().items():
+            self.pool.add(key, spec, models.initial_state(spec, self.seed))
+        self.own = self._types_of_clients()
+        counts = np.bincount(self.own, minlength=len(self.keys))
+        self.notice(", ".join(f"{n} clients have {key}" for n, key in zip(counts.tolist(), self.keys, strict=True)))
+
+    def _types_of_clients(self) -> np.ndarray:
+        """Place of each client's type, int64 [clients]."""
+        if self.params.ranges:
+            return self._by_ranges(self.params.ranges)
+        macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
+        largest_first = np.argsort(-macs, kind="stable")
+        if self.params.groups:
+            self._check_groups(self.params.groups)
+            sizes = [self.params.groups[place] for place in largest_first[::-1]]
+            return largest_first[ranked_levels(self.capacity, sizes)]
+        return self._by_capacity(macs, largest_first)
+
+    def _by_capacity(self, macs: np.ndarray, largest_first: np.ndarray) -> np.ndarray:
+        affords = self.capacity[:, None] >= macs[largest_first]
+        name = self.config.job.method
+        for place, able in zip(largest_first, affords.T, strict=True):
+            if not able.any():
+                raise UserError(
+                    f"no device affords type {self.keys[place]}: it takes {macs[place]:,.0f} MACs per sample and the "
+                    f"strongest device has {self.capacity.max():,.0f}; raise deadline_s or capacity_spread, or say how "
+                    f"many devices have each type by {name}.groups"
+                )
+        affords[:, -1] = True  # with a large capacity_model, too, nobody is left out
+        own: np.ndarray = largest_first[affords.argmax(axis=1)]
+        for place, key in enumerate(self.keys):
+            if not (own == place).any():
+                raise UserError(
+                    f"type {key} has no device: whoever affords it affords a larger type too; leave it out, lower "
+                    f"deadline_s, or say how many devices have each type by {name}.groups"
+                )
+        return own
+
+    def _check_groups(self, groups: Sequence[int]) -> None:
+        if min(groups) < 0 or sum(groups) != self.task.num_clients:
+            raise UserError(
+                f"{self.params.method}.groups is {list(groups)}, which adds up to {sum(groups)}; it must hold a number "
+                f"of clients for each type that add up to the {self.task.num_clients} clients with training data"
+            )
+
+    def _by_ranges(self, ranges: Sequence[str]) -> np.ndarray:
+        key, clients = f"{self.params.method}.ranges", self.task.num_clients
+        own = np.full(clients, -1, dtype=np.int64)
+        for place, text in enumerate(ranges):
+            found = _RANGE.fullmatch(text)
+            first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+            if not 1 <= first <= last <= clients:
+                raise UserError(f"{key} has {text!r}; write clients as 1-100, of the {clients} that there are")
+            if (own[first - 1 : last] >= 0).any():
+                raise UserError(f"{key} gives a client two types: {text} overlaps another range")
+            own[first - 1 : last] = place
+        if (own < 0).any():
+            raise UserError(f"{key} leaves out client {int(np.argmax(own < 0)) + 1}; give every one of them a type")
+        return own
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Everybody trains the model of its type."""
+        return [WorkItem(client, self.keys[self.own[client - 1]]) for client in participants.tolist()]
+
+    def expected_shares(self) -> dict[str, float]:
+        """Of the clients that may train, those that have a type."""
+        counts = np.bincount(self.own[self.eligible], minlength=len(self.keys))
+        return dict(zip(self.keys, (counts / counts.sum()).tolist(), strict=True))
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Every client on the model of its type; each model also on everybody's samples."""
+        return EvaluationPlan([self.keys[place] for place in self.own.tolist()], {key: key for key in self.keys})
+
+    def results(self) -> dict[str, Any]:
+        """Accuracy, rounds, time, modelled energy and transmission by type."""
+        costs = [self.pool[key].cost for key in self.keys]
+        everybody = np.arange(self.task.num_clients)
+        carried = np.array([self.traffic(WorkItem(client + 1, self.keys[self.own[client]])) for client in everybody])
+        computation, communication = completion_times(
+            self.population.computation_ms,
+            self.population.communication_kbps,
+            macs=np.array([cost.forward_macs for cost in costs], dtype=np.float64)[self.own],
+            down_bytes=carried,
+            up_bytes=carried,
+            local_steps=1,
+            batch_size=self.task.samples_seen(everybody),
+            reference_macs=self.config.job.reference_macs,
+        )
+        energy = joules(self.population.computation_ms, computation, communication, carried, carried)
+        return device_type_figures(
+            self.history,
+            self.own,
+            self.keys,
+            sizes=[cost.bytes for cost in costs],
+            seconds=computation + communication,
+            energy_j=energy,
+        )

@@ -1,0 +1,106 @@
+"""Moss (Cai et al., IMWUT 9(1), Article 211, 2025): types of devices with architectures of their own learn from each
+other by public data on the server, whole weights at a time.
+
+A round (Algorithm 1): devices train the model of their type and hand it in (lines 3-6); each type's are averaged by
+their samples (line 7; the text names no weights); the server transfers each to a proxy of one architecture (PROM and
+WIRE, section 3.3 and 3.4), averages the proxies by their fidelity (FILE, section 3.5), and transfers the mean back.
+
+Where this departs from the text is said in ``knowledge_transfer.py``, ``proxy_models.py`` and
+``fidelity_aggregation.py``. A type without participants is left out of the exchange, and keeps its model. A type of the
+proxies' architecture begins as they do: the mean of Eq. 10 would join separate basins otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from fedscale_ext.data.public import PublicData
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.device_types import DeviceTypesAggregator
+from fedscale_ext.methods.moss.params import MossParams, named_taps
+from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Public, Transfers, Type
+from fedscale_ext.models.taps import map_shapes
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.work import State, Task, Update
+
+
+class MossAggregator(DeviceTypesAggregator):
+    """Types of devices train different architectures, which meet on the server as proxies of one (Moss).
+
+    Server state: a model for each type, PM^G, and WIRE's networks for each transfer.
+    """
+
+    Params: ClassVar[type] = MossParams
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """M^i, PM^G, TL, TD and r, all at random; d_public."""
+        super().init_state(population, task)
+        found = self.public_data()
+        self.notice(f"the server's public data are {found.says}")
+        target = self._ce_target(found)
+        self.public = Public(found.x, found.labels if target == "labels" else None)
+        self.server = self._server(target)
+        if isinstance(self.server, ProxyModels):
+            for key in self.keys:
+                if self.pool[key].spec == self.server.architecture.spec:
+                    self.pool.update(key, self.server.proxy)
+        self._trained: dict[str, State] = {}
+        self._samples: dict[str, int] = {}
+
+    def _ce_target(self, found: PublicData) -> Literal["labels", "teacher"]:
+        asked: Literal["auto", "labels", "teacher"] = self.params.ce_target
+        if asked == "labels" and found.labels is None:
+            raise UserError(
+                f"moss.ce_target is labels and the public data are {found.says}: set it to teacher, or give public "
+                "data of the clients' classes"
+            )
+        if asked == "auto":
+            return "teacher" if found.labels is None else "labels"
+        return asked
+
+    def _server(self, target: Literal["labels", "teacher"]) -> Transfers:
+        p = self.params
+        types = {key: Type(self.pool[key].spec, p.taps_of(place)) for place, key in enumerate(self.keys)}
+        for own in types.values():
+            if own.taps is not None:  # a type that is copied would not notice
+                map_shapes(own.spec, own.taps)
+        switches = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
+        if not p.proxy:
+            return PairwiseModels(types, p.options(target), self.seed, **switches)
+        architecture = Type(self.initial_spec(), named_taps(p.proxy_taps))
+        return ProxyModels(types, p.options(target), self.seed, architecture=architecture, **switches)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """M^i, the mean over the type's participants (Algorithm 1, line 7)."""
+        self._trained = {key: means[key] for key in self.keys if key in means}
+        self._samples = dict.fromkeys(self._trained, 0)
+        for update in updates:
+            self._samples[update.item.model] += update.samples
+        if self.privacy is not None:  # who took part is a secret: all clients of a type count
+            sizes, own = self.task.train_sizes, self.own
+            self._samples = {key: int(sizes[own == self.keys.index(key)].sum()) for key in self._trained}
+
+    def evolve(self, round: int) -> None:
+        """WIRE, FILE and WIRE (Algorithm 1, lines 8-14)."""
+        made = self.server.step(round, self._trained, self._samples, self.public)
+        for key, state in made.models.items():
+            self.pool.update(key, state)
+        self._trained = {}
+        self.record("fidelity", made.fidelity)
+        self.record("transfers", {name: asdict(report) for name, report in made.reports.items()})
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """PM^G, and of each transfer its networks and their moments."""
+        return self.server.state()
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Take them back."""
+        self.server.load_state(tensors, data)
+
+
+if __name__ == "__main__":
+    from fedscale_ext.runtime.launch import run_aggregator
+
+    run_aggregator()

@@ -1,0 +1,97 @@
+"""Grouped convolutions that can be differentiated twice at the price of ordinary ones.
+
+torch's second derivative of a grouped convolution runs through its groups one after another. A convolution F(x, w)
+and its two gradients X(g, w) and W(x, g) are bilinear maps whose derivatives are these three again, and for each of
+them there is one fast kernel.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+
+class _Settings(NamedTuple):
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    groups: int
+
+
+def _kernel(g: Tensor, x: Tensor, w: Tensor, settings: _Settings, wanted: int) -> Tensor:
+    """The gradient by x (``wanted`` 0) or by w (1) of <g, F(x, w)>; the other operand tells only its shape."""
+    stride, padding, dilation, groups = settings
+    mask = [wanted == 0, wanted == 1, False]
+    made: Tensor = torch.ops.aten.convolution_backward(
+        g, x, w, None, stride, padding, dilation, False, [0, 0], groups, mask
+    )[wanted]
+    return made
+
+
+class _Bilinear(Function):
+    """What the three have in common: what they keep, and derivatives made of each other."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        first, second, *_ = inputs
+        ctx.save_for_backward(first, second)
+        ctx.settings = inputs[-1]
+
+
+class _F(_Bilinear):
+    """x, w -> F(x, w)."""
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, settings: _Settings) -> Tensor:
+        stride, padding, dilation, groups = settings
+        return torch.ops.aten.convolution(x, w, None, stride, padding, dilation, False, [0, 0], groups)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, w = ctx.saved_tensors
+        by_x = _X.apply(g, w, x, ctx.settings) if ctx.needs_input_grad[0] else None
+        return by_x, _W.apply(x, g, w, ctx.settings) if ctx.needs_input_grad[1] else None, None
+
+
+class _X(_Bilinear):
+    """g, w -> X(g, w), of the shape of ``x``."""
+
+    @staticmethod
+    def forward(g: Tensor, w: Tensor, x: Tensor, settings: _Settings) -> Tensor:
+        return _kernel(g, x, w, settings, 0)
+
+    @staticmethod
+    def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        g, w = ctx.saved_tensors
+        by_g = _F.apply(u, w, ctx.settings) if ctx.needs_input_grad[0] else None
+        return by_g, _W.apply(u, g, w, ctx.settings) if ctx.needs_input_grad[1] else None, None, None
+
+
+class _W(_Bilinear):
+    """x, g -> W(x, g), of the shape of ``w``."""
+
+    @staticmethod
+    def forward(x: Tensor, g: Tensor, w: Tensor, settings: _Settings) -> Tensor:
+        return _kernel(g, x, w, settings, 1)
+
+    @staticmethod
+    def backward(ctx: Any, u: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, g = ctx.saved_tensors
+        by_x = _X.apply(g, u, x, ctx.settings) if ctx.needs_input_grad[0] else None
+        return by_x, _F.apply(x, u, ctx.settings) if ctx.needs_input_grad[1] else None, None, None
+
+
+class TwiceDifferentiable(TorchFunctionMode):
+    """Within it, networks' grouped convolutions are these. Of the current thread only."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Any call of torch; others than ``conv2d`` with groups, as modules make it, stay what they are."""
+        if func is not functional.conv2d or len(args) < 7 or args[6] == 1 or isinstance(args[4], str):
+            return func(*args, **(kwargs or {}))
+        x, w, bias, *settings = args
+        found = _F.apply(x, w, _Settings(*settings))
+        return found if bias is None else found + bias[:, None, None]

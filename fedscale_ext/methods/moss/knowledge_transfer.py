@@ -1,0 +1,251 @@
+"""WIRE: a student learns from a teacher what a learnt matching of their layers says (Moss, section 3.4).
+
+The matching (:mod:`fedscale_ext.methods.moss.matching`) has parameters phi, the student theta, among which r. Per
+batch, as in L2T-ww (Jang et al., ICML 2019), from which Moss takes it:
+
+(a) one step of SGD on CE + L_loc (Eq. 8);
+(b) ``inner_steps`` steps on L_loc, (c) one on CE, (d) the CE there: its gradient by phi through the steps, momentum
+    and weight decay included, makes a step of Adam;
+(e) back to where (a) ended. Running statistics too: only (a) moves them.
+
+Departures from Algorithm 2, which names no objective for phi and accumulates one loss over all of the data: the above
+is the default. ``meta_update`` "joint" is its literal reading, in which phi minimises the loss itself, and can by
+Loc -> 0; "frozen" leaves phi as it began. One step per batch. phi and r persist from round to round.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.func import grad, grad_and_value, vjp
+from torch.optim.adam import adam
+
+from fedscale_ext.methods.moss import matching
+from fedscale_ext.methods.moss.convolutions import TwiceDifferentiable
+from fedscale_ext.methods.moss.losses import Batch, Observed, Student, batches
+from fedscale_ext.methods.moss.matching import Wanted
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.taps import map_shapes
+from fedscale_ext.runtime.work import State
+
+
+@dataclass(frozen=True)
+class Options:
+    """What WIRE is like; the defaults are the paper's (section 4.2.4) and where it names none L2T-ww's.
+
+    ``wire``: the loss, "ce+mse" matches all pairs with equal weights. ``meta_update`` and ``inner_steps``: as above.
+    ``meta_layers``: of the meta-networks. ``beta`` weighs L_loc (L2T-ww's is 0.5). ``ce_target``: labels, or the
+    teacher's probabilities where the public data have other labels. ``persistent`` off begins phi and r anew each time.
+    """
+
+    wire: Literal["loc+ce", "loc", "ce", "ce+mse"] = "loc+ce"
+    meta_update: Literal["bilevel", "joint", "frozen"] = "bilevel"
+    meta_layers: Literal[1, 2] = 1
+    ce_target: Literal["labels", "teacher"] = "labels"
+    persistent: bool = True
+    epochs: int = 5
+    batch_size: int = 32
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    beta: float = 1.0
+    inner_steps: int = 2
+    meta_lr: float = 1e-4
+    meta_weight_decay: float = 1e-4
+
+    @property
+    def learns(self) -> bool:
+        """Whether phi is learnt."""
+        return self.wire.startswith("loc") and self.meta_update != "frozen"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Of one transfer: the last epoch's means of CE, of L_loc and, where it has a part, of Loc over all pairs."""
+
+    ce: float
+    matching: float
+    location: float
+
+
+class Wire:
+    """The transfer from one teacher to one student: TL, TD and r, kept between rounds.
+
+    ``phi``: TL and TD; ``projections``: r; ``moments``: Adam's. Results depend on these, the arguments of :meth:`run`
+    and nothing else.
+    """
+
+    def __init__(
+        self,
+        teacher: ModelSpec,
+        student: ModelSpec,
+        taps: tuple[tuple[str, ...], tuple[str, ...]],
+        options: Options,
+        generator: torch.Generator,
+    ) -> None:
+        """For specs and their ``taps``; UserError where there is no such module."""
+        self.options, self.student = options, student
+        self.teacher_taps, self.student_taps = taps if options.wire != "ce" else ((), ())
+        self._shapes = tuple(
+            map_shapes(spec, names) if names else ()
+            for spec, names in ((teacher, self.teacher_taps), (student, self.student_taps))
+        )
+        self._begin(generator)
+
+    def _begin(self, generator: torch.Generator) -> None:
+        of_teacher, of_student = self._shapes
+        self.phi = matching.meta_networks(of_teacher, len(of_student), self.options.meta_layers, generator)
+        self.projections = matching.projections(of_teacher, of_student, generator)
+        self.moments = {
+            f"{part}.{name}": torch.zeros_like(each) for part in ("first", "second") for name, each in self.phi.items()
+        }
+        self.steps = 0
+
+    def run(
+        self, teacher: Observed, state: State, x: Tensor, labels: Tensor | None, generator: torch.Generator
+    ) -> tuple[State, Report]:
+        """The student's new state after ``epochs`` over the samples x [N, C, H, W] with labels [N].
+
+        ``labels`` may be None where the teacher's probabilities are the target. The generator orders the samples.
+        """
+        options = self.options
+        if not options.persistent:
+            self._begin(generator)
+        target = teacher.logits.softmax(1) if labels is None or options.ce_target == "teacher" else labels
+        wanted = Wanted.of(teacher.maps, self._shapes[1])
+        means = [each.mean((2, 3)) for each in teacher.maps]
+        self._to(x.dtype)
+        problem = Student(self.student, self.student_taps, state, x.dtype)
+        theta = {**problem.parameters, **self.projections}
+        velocity = {name: torch.zeros_like(each) for name, each in theta.items()}
+        figures: list[tuple[Tensor, Tensor, Tensor]] = []
+        for _ in range(options.epochs):
+            figures.clear()
+            for rows in batches(len(x), options.batch_size, generator):
+                batch = Batch(x[rows], target[rows], wanted[rows], tuple(each[rows] for each in means))
+                theta, velocity, found = self._batch(problem, theta, velocity, batch)
+                figures.append(found)
+        self.projections = {name: theta[name] for name in self.projections}
+        new = {name: theta[name] if name in theta else problem.buffers[name] for name in state}
+        ce, loss, located = (float(torch.stack(each).mean()) for each in zip(*figures, strict=True))
+        return {name: each.to(state[name].dtype) for name, each in new.items()}, Report(ce, loss, located)
+
+    def _batch(
+        self, problem: Student, theta: State, velocity: State, batch: Batch
+    ) -> tuple[State, State, tuple[Tensor, Tensor, Tensor]]:
+        options = self.options
+
+        def final(theta: State, phi: State) -> tuple[Tensor, tuple[Tensor, Tensor, State]]:
+            ce, loss, buffers = problem.losses(theta, self._weights(phi, batch), batch)
+            total = options.beta * loss if options.wire == "loc" else ce + options.beta * loss
+            return total, (ce, loss, buffers)
+
+        joint = options.learns and options.meta_update == "joint"
+        differentiate = grad_and_value(final, argnums=(0, 1) if joint else (0,), has_aux=True)
+        gradients, (_, (ce, loss, problem.buffers)) = differentiate(theta, self.phi)
+        theta, velocity = self._sgd(theta, velocity, gradients[0])
+        with torch.no_grad():
+            layers = enumerate(batch.means if options.wire.startswith("loc") else ())
+            located = [matching.location(self.phi, m, each).mean() for m, each in layers]
+        if joint:
+            self._adam(gradients[1])
+        elif options.learns:
+            self._adam(self._meta_gradient(problem, theta, velocity, batch))
+        return theta, velocity, (ce, loss, torch.stack(located).mean() if located else torch.zeros(()))
+
+    def _meta_gradient(self, problem: Student, theta: State, velocity: State, batch: Batch) -> State:
+        """The gradient of (d)'s CE by phi, through (c) and (b) backwards.
+
+        A step m' = mu m + grad L(theta, w) + lambda theta, theta' = theta - eta m' is gone back through by one product
+        with the second derivatives of L, from which also comes what w = Loc * Deg contributes. Steps of (b) are
+        computed a second time rather than kept, or memory would grow with them. The first needs the latter alone.
+        """
+        options = self.options
+        weights, to_phi = _vjp(lambda phi: self._weights(phi, batch), self.phi)
+
+        def matched(theta: State, weights: Tensor) -> Tensor:
+            return options.beta * problem.losses(theta, weights, batch)[1]
+
+        def right(theta: State) -> Tensor:
+            return problem.losses(theta, None, batch)[0]
+
+        passed = [theta]
+        for _ in range(options.inner_steps):
+            theta, velocity = self._sgd(theta, velocity, grad(matched)(theta, weights))
+            passed.append(theta)
+        network = {name: theta[name] for name in problem.parameters}  # CE does not depend on r
+        with TwiceDifferentiable():
+            slope, back = _vjp(grad(right), network)
+        by_theta = grad(right)(self._sgd(network, velocity, slope)[0])
+        along = {name: -options.lr * each for name, each in by_theta.items()}
+        by_theta = self._back(by_theta, along, back(along)[0])
+        del slope, back  # with all that they keep
+        zeros = {name: torch.zeros_like(each) for name, each in theta.items()}
+        along, by_theta = {**zeros, **along}, {**zeros, **by_theta}
+        total = torch.zeros_like(weights)
+        for place in reversed(range(options.inner_steps)):
+            along = {name: options.momentum * along[name] - options.lr * each for name, each in by_theta.items()}
+            if place > 0:
+                with TwiceDifferentiable():
+                    curved, by_weights = _vjp(grad(matched), passed[place], weights)[1](along)
+                by_theta = self._back(by_theta, along, curved)
+            else:
+                with TwiceDifferentiable():
+                    (by_weights,) = _vjp(partial(grad(matched), passed[0]), weights)[1](along)
+            total += by_weights
+        gradient: State = to_phi(total)[0]
+        return gradient
+
+    def _back(self, by_theta: State, along: State, curved: State) -> State:
+        decay = self.options.weight_decay
+        return {name: each + decay * along[name] + curved[name] for name, each in by_theta.items()}
+
+    def _weights(self, phi: State, batch: Batch) -> Tensor | None:
+        """Loc * Deg, or 1 / C_m where nothing is learnt from the teacher's features."""
+        if self.options.wire == "ce":
+            return None
+        if self.options.wire == "ce+mse":
+            even = torch.cat([each.new_full(each.shape, 1 / each.shape[1]) for each in batch.means], 1)
+            return even.expand(len(self.student_taps), *even.shape)
+        return matching.pair_weights(phi, batch.means)
+
+    def _sgd(self, theta: State, velocity: State, gradients: State) -> tuple[State, State]:
+        """torch's SGD, as a function."""
+        options = self.options
+        moving = {
+            name: torch.add(gradients[name], each, alpha=options.weight_decay) + options.momentum * velocity[name]
+            for name, each in theta.items()
+        }
+        return {name: torch.add(each, moving[name], alpha=-options.lr) for name, each in theta.items()}, moving
+
+    def _adam(self, gradients: State) -> None:
+        # the function, as the class imports a compiler; its step counts are tensors, and it walks through memory
+        self.steps += 1
+        options, names = self.options, list(self.phi)
+        adam([self.phi[name] for name in names], [gradients[name].contiguous() for name in names],
+             [self.moments[f"first.{name}"] for name in names], [self.moments[f"second.{name}"] for name in names], [],
+             [torch.tensor(float(self.steps - 1)) for _ in names], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
+             lr=options.meta_lr, weight_decay=options.meta_weight_decay, eps=1e-8, maximize=False)  # fmt: skip
+
+    def _to(self, dtype: torch.dtype) -> None:
+        for name in ("phi", "projections", "moments"):
+            setattr(self, name, {key: each.to(dtype) for key, each in getattr(self, name).items()})
+
+    def state(self) -> tuple[State, dict[str, Any]]:
+        """(tensors, JSON) for a checkpoint; the tensors are its own, to be written before the next :meth:`run`."""
+        return {**self.phi, **self.projections, **self.moments}, {"steps": self.steps}
+
+    def load_state(self, tensors: Mapping[str, Tensor], data: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` returned; KeyError where it is of another transfer."""
+        for name in ("phi", "projections", "moments"):
+            setattr(self, name, {key: tensors[key].clone() for key in getattr(self, name)})
+        self.steps = int(data["steps"])
+
+
+def _vjp(function: Callable[..., Any], *at: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """torch's, without its form for auxiliary values."""
+    value, back, *_ = vjp(function, *at)
+    return value, back

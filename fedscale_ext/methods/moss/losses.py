@@ -1,0 +1,85 @@
+"""The student's losses on batches of public data, and what a teacher answers on them (Moss, Eqs. 5 and 8)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from fedscale_ext.methods.moss import matching
+from fedscale_ext.methods.moss.matching import Wanted
+from fedscale_ext.models.registry import parameter_names, skeleton
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.taps import as_map, features
+from fedscale_ext.runtime.work import State
+
+_OBSERVED = 64  # samples at once where nothing is learnt
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A teacher's logits [N, classes] and tapped maps [N, C, H, W] on the public samples, in evaluation."""
+
+    logits: Tensor
+    maps: tuple[Tensor, ...]
+
+
+def observe(spec: ModelSpec, state: State, x: Tensor, names: tuple[str, ...]) -> Observed:
+    """Of samples x [N, C, H, W]; without ``names`` the logits only."""
+    module, held = skeleton(spec).eval(), _cast(state, x.dtype)
+    with torch.no_grad():
+        found = [_outputs(module, part, names, held) for part in x.split(_OBSERVED)]
+    maps = tuple(torch.cat([each[1][place] for each in found]) for place in range(len(names)))
+    return Observed(torch.cat([each[0] for each in found]), maps)
+
+
+def _outputs(module: nn.Module, x: Tensor, names: Sequence[str], state: State) -> tuple[Tensor, list[Tensor]]:
+    if not names:  # logits alone need no taps
+        logits: Tensor = functional_call(module, state, (x,))
+        return (logits[:, -1] if logits.dim() == 3 else logits), []
+    logits, found = features(module, x, names, state)
+    return logits, [as_map(each, x.shape[2] / x.shape[3]) for each in found.values()]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples [B, C, H, W], targets (int64 [B] or probabilities [B, classes]), what the maps are compared with, and
+    the teacher's channels' means [B, C_m]."""
+
+    x: Tensor
+    target: Tensor
+    wanted: Wanted
+    means: tuple[Tensor, ...]
+
+
+class Student:
+    """The student's losses as functions of its parameters."""
+
+    def __init__(self, spec: ModelSpec, names: tuple[str, ...], state: State, dtype: torch.dtype) -> None:
+        self.module, self.names, own = skeleton(spec).train(), names, _cast(state, dtype)
+        self.parameters = {name: own[name] for name in parameter_names(spec)}
+        self.buffers = {name: each.clone() for name, each in own.items() if name not in self.parameters}
+
+    def losses(self, theta: State, weights: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor, State]:
+        """CE, L_loc without beta (Eq. 5; zero without weights), and the buffers as they have become."""
+        buffers = {name: each.clone() for name, each in self.buffers.items()}
+        state = {**{name: theta[name] for name in self.parameters}, **buffers}
+        logits, found = _outputs(self.module, batch.x, () if weights is None else self.names, state)
+        ce = functional.cross_entropy(logits, batch.target)
+        if weights is None:
+            return ce, torch.zeros_like(ce), buffers
+        return ce, (weights * matching.errors(theta, found, batch.wanted)).sum() / len(batch.x), buffers
+
+
+def _cast(state: State, dtype: torch.dtype) -> State:
+    return {name: each.to(dtype) if each.is_floating_point() else each for name, each in state.items()}
+
+
+def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
+    """Rows of each batch; a single sample at the end joins the batch before, as BatchNorm wants two."""
+    batches = list(torch.randperm(count, generator=generator).split(size))
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches

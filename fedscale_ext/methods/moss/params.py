@@ -1,0 +1,88 @@
+"""Moss's hyperparameters, with the paper's symbols and defaults (section 4.2.4) where it names them."""
+
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.moss.knowledge_transfer import Options
+
+DEFAULT_TAPS = "default"
+
+
+@dataclass(frozen=True)
+class MossParams(DeviceTypesParams):
+    """Keys ``moss.<name>``. The job's ``model`` is the proxies' (the paper's: that of the largest type).
+
+    ``types``: names or spec files of the types' models. A device has the largest one whose MACs it affords, unless
+    ``groups`` says how many devices have each (the weakest get the type of fewest MACs), or ``ranges`` which clients,
+    as 1-100; both in the order of ``types``. ``taps``: of each type, names of the modules that WIRE compares, joined by
+    +, or default; ``proxy_taps`` those of the proxies.
+
+    ``proxy`` off is the variant without PROM: each type learns from every other. ``aggregation`` file weighs proxies by
+    their fidelity (FILE), fedavg by their devices' samples. ``same_arch_transfer``: a type that has the proxies'
+    architecture is copied, or transferred as the others are.
+
+    WIRE: ``wire`` is the loss, ``meta_update`` how its meta-networks learn (joint: Algorithm 2 taken literally; see
+    ``methods/moss/knowledge_transfer.py``), ``meta_layers`` their depth, ``ce_target`` labels or the teacher's
+    outputs (auto: labels where the public data have the clients' classes), ``persistent`` whether they are kept
+    from round to round. ``epochs`` over the public data in batches of ``batch_size``, SGD with ``lr``, ``momentum``
+    (the paper's text says 0.05) and ``weight_decay``; ``beta`` weighs the matching, ``inner_steps`` precede the step by
+    which the meta-networks are judged, which learn by Adam with ``meta_lr`` and ``meta_weight_decay``.
+    """
+
+    taps: tuple[str, ...] = ()
+    proxy_taps: str = DEFAULT_TAPS
+    proxy: bool = True
+    aggregation: Literal["file", "fedavg"] = "file"
+    same_arch_transfer: Literal["copy", "wire"] = "copy"
+    wire: Literal["loc+ce", "loc", "ce", "ce+mse"] = "loc+ce"
+    meta_update: Literal["bilevel", "joint", "frozen"] = "bilevel"
+    meta_layers: Literal[1, 2] = 1
+    ce_target: Literal["auto", "labels", "teacher"] = "auto"
+    persistent: bool = True
+    epochs: int = 5
+    batch_size: int = 32
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    beta: float = 1.0
+    inner_steps: int = 2
+    meta_lr: float = 1e-4
+    meta_weight_decay: float = 1e-4
+
+    method: ClassVar[str] = "moss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.taps and len(self.taps) != len(self.types):
+            raise UserError(
+                f"moss.taps has {len(self.taps)} entries for {len(self.types)} types; write default for one"
+            )
+        for name in ("epochs", "batch_size", "inner_steps"):
+            if getattr(self, name) < 1:
+                raise UserError(f"moss.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("lr", "meta_lr"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UserError(f"moss.{name} is {getattr(self, name)}; it must be positive")
+        for name in ("weight_decay", "meta_weight_decay", "beta"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise UserError(f"moss.{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"moss.momentum is {self.momentum}; it must be at least 0 and below 1")
+        if self.ce_target == "teacher" and self.wire == "loc":
+            raise UserError("moss.ce_target is given, but moss.wire loc has no cross-entropy; remove one of them")
+
+    def taps_of(self, place: int) -> tuple[str, ...] | None:
+        """The named taps of a type, None for its family's own."""
+        return named_taps(self.taps[place]) if self.taps else None
+
+    def options(self, ce_target: Literal["labels", "teacher"]) -> Options:
+        """Of WIRE."""
+        given = {field.name: getattr(self, field.name) for field in fields(Options) if field.name != "ce_target"}
+        return Options(ce_target=ce_target, **given)
+
+
+def named_taps(text: str) -> tuple[str, ...] | None:
+    """Names joined by +, None for the word default."""
+    return None if text == DEFAULT_TAPS else tuple(name.strip() for name in text.split("+"))

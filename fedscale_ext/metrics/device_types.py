@@ -1,0 +1,106 @@
+"""What a job reached and cost by type of device: accuracy, rounds until it settled, time, energy and transmission
+until then (Moss, IMWUT 2025, section 4.2.5)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.metrics.accuracy import client_accuracy
+from fedscale_ext.metrics.convergence import settled
+from fedscale_ext.metrics.cost import MB
+from fedscale_ext.metrics.energy import CLASSES, LATENCY_MS, POWER_W
+from fedscale_ext.runtime.work import RoundRecord
+
+_ENERGY = (
+    "modelled, not measured: power of the device's class times seconds of computation, and Wi-Fi's power and joules "
+    "per bit (fedscale_ext/metrics/energy.py)"
+)
+
+
+def device_type_figures(
+    records: Sequence[RoundRecord],
+    own: np.ndarray,
+    names: Sequence[str],
+    *,
+    sizes: Sequence[int],
+    seconds: np.ndarray,
+    energy_j: np.ndarray,
+) -> dict[str, Any]:
+    """Figures for the summary, JSON values.
+
+    ``own`` int64 [clients]: the place in ``names`` of each client's type; ``sizes``: bytes of each type's model in one
+    direction; ``seconds`` and ``energy_j`` float64 [clients]: of one participation. Time and energy are means over a
+    type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: the model's size times the rounds;
+    ``traffic_mb`` counts both directions of everybody who took part.
+    """
+    tested = [record for record in records if record.evaluation is not None]
+    curves = _curves(tested, own, len(names))
+    mean = [_mean(row) for row in curves]
+    made = {
+        "types": {
+            name: _of_type(records, tested, curves[:, place], own == place, sizes[place], seconds, energy_j)
+            for place, name in enumerate(names)
+        },
+        "energy": _ENERGY,
+        "device_classes": [
+            {"class": kind, "watts": watts} for kind, watts in zip(CLASSES, POWER_W, strict=True)
+        ],
+        "device_class_bounds_ms": list(LATENCY_MS),
+    }  # fmt: skip
+    types: Mapping[str, Mapping[str, Any]] = made["types"]  # type: ignore[assignment]
+    place = settled(mean)
+    last = tested[place].round if place is not None else 0
+    made["mean"] = {
+        "accuracy": mean[-1] if mean else None,
+        "settled_round": last or None,
+        "settled_accuracy": mean[place] if place is not None else None,
+        "one_way_mb": sum(size * last for size in sizes) / MB,
+        **{name: _mean(np.array([each[name] for each in types.values()])) for name in ("time_s", "energy_j")},
+        "traffic_mb": sum(each["traffic_mb"] for each in types.values()),
+    }
+    return made
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _curves(tested: Sequence[RoundRecord], own: np.ndarray, types: int) -> np.ndarray:
+    """Accuracy float64 [evaluations, types]: means over a type's clients, each on its own test samples."""
+    curves = np.full((len(tested), types), np.nan)
+    for row, record in zip(curves, tested, strict=True):
+        assert record.evaluation is not None
+        accuracy = client_accuracy(record.evaluation)
+        row[:] = [_mean(accuracy[own == place]) for place in range(types)]
+    return curves
+
+
+def _of_type(
+    records: Sequence[RoundRecord],
+    tested: Sequence[RoundRecord],
+    curve: np.ndarray,
+    mine: np.ndarray,
+    size: int,
+    seconds: np.ndarray,
+    energy_j: np.ndarray,
+) -> dict[str, Any]:
+    place = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
+    last = tested[place].round if place is not None else 0
+    taken = np.zeros(len(mine), dtype=np.int64)
+    for record in records:
+        if record.round <= last:
+            taken[np.array(record.participants, dtype=np.int64) - 1] += 1
+    clients = int(mine.sum())
+    return {
+        "clients": clients,
+        "accuracy": float(curve[-1]) if len(curve) else None,
+        "curve": [[record.round, float(value)] for record, value in zip(tested, curve, strict=True)],
+        "settled_round": last or None,
+        "settled_accuracy": float(curve[place]) if place is not None else None,
+        "one_way_mb": size * last / MB,
+        "traffic_mb": 2 * size * int(taken[mine].sum()) / MB,
+        "time_s": float((taken * seconds)[mine].sum() / max(clients, 1)),
+        "energy_j": float((taken * energy_j)[mine].sum() / max(clients, 1)),
+    }

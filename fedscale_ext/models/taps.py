@@ -1,0 +1,100 @@
+"""Features inside a network: what the modules give that its family declares as taps.
+
+A family declares them by ``taps(spec)``: names of modules in the order of the forward pass. A tap gives maps
+[B, C, H, W], tokens [B, T, C] or features [B, C].
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.models.registry import family, skeleton
+from fedscale_ext.models.spec import ModelSpec
+
+
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """The default taps of a spec's family; UserError where it declares none."""
+    module = family(spec)
+    if not hasattr(module, "taps"):
+        raise UserError(f"models of the family {spec.family!r} declare no feature taps; name the modules to tap")
+    declared: tuple[str, ...] = cast(Any, module).taps(spec)
+    return declared
+
+
+def check_taps(module: nn.Module, names: Sequence[str]) -> None:
+    """UserError where the network has no module of that name, or a name comes twice."""
+    known = [name for name, _ in module.named_modules() if name]
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known[:8])}, …"
+            raise UserError(f"the network has no module {name!r} to tap{hint}")
+    if len(set(names)) < len(names) or not names:
+        raise UserError(f"taps must be different modules, at least one; got {', '.join(names) or 'none'}")
+
+
+def features(
+    module: nn.Module, x: Tensor, names: Sequence[str], state: Mapping[str, Tensor] | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits [B, classes] of a batch and what each tap gives; of ``state`` in place of the module's own, if given.
+
+    Of a network that gives logits of several exits [B, exits, classes] in training, those of the deepest. One
+    thread at a time may ask a module.
+    """
+    with _listening(module, names) as found:
+        logits: Tensor = module(x) if state is None else functional_call(module, dict(state), (x,))
+    return (logits[:, -1] if logits.dim() == 3 else logits), {name: found[name] for name in names}
+
+
+@contextmanager
+def _listening(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    check_taps(module, names)
+    found: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Any:
+        def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+            found[name] = output
+
+        return hook
+
+    handles = [module.get_submodule(name).register_forward_hook(keep(name)) for name in names]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def as_map(found: Tensor, aspect: float) -> Tensor:
+    """Any tap's output as a map [B, C, H, W]: features are one pixel, tokens the rows of a grid.
+
+    The grid is the one whose height / width comes nearest to ``aspect``, that of the input (patches of an image
+    are such rows); a sequence of a prime length becomes a single line.
+    """
+    if found.dim() == 4:
+        return found
+    if found.dim() == 2:
+        return found[:, :, None, None]
+    length = found.shape[1]
+    fitting = [rows for rows in range(1, length + 1) if length % rows == 0]
+    rows = min(fitting, key=lambda rows: abs(math.log(rows * rows / length / aspect)))
+    return found.transpose(1, 2).unflatten(2, (rows, length // rows))
+
+
+@lru_cache(maxsize=1024)
+def map_shapes(spec: ModelSpec, names: tuple[str, ...]) -> tuple[tuple[int, int, int], ...]:
+    """(C, H, W) of each tap as a map; UserError where there is no such module."""
+    _, height, width = shape = spec["input_shape"]
+    found = features(skeleton(spec).eval(), torch.empty(2, *shape, device="meta"), names)[1]
+    return tuple(_shape(as_map(each, height / width)) for each in found.values())
+
+
+def _shape(found: Tensor) -> tuple[int, int, int]:
+    _, channels, height, width = found.shape
+    return channels, height, width

@@ -1,0 +1,43 @@
+"""A job's data set, as executors and aggregator open it alike, and the server's public data."""
+
+from fedscale_ext.config import JobConfig
+from fedscale_ext.data.held_back import HeldBack
+from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
+from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.errors import UserError
+
+
+def open_job_data(config: JobConfig) -> DataSet:
+    """The clients' data set; public samples of the same task are nobody's."""
+    args, job = config.fedscale, config.job
+    return open_data_set(
+        args.data_dir,
+        args.data_set,
+        data_map_file=args.data_map_file,
+        test_split=job.test_split,
+        seed=job.seed,
+        input_shape=job.sample_shape,
+        held_back=None if job.public_dir or not job.public_samples else _how(config),
+    )
+
+
+def _how(config: JobConfig) -> HeldBack:
+    return HeldBack(config.job.public_samples, config.job.public_classes, config.job.public_alpha)
+
+
+def public_data(config: JobConfig, digest: str) -> PublicData:
+    """What the server holds in a job whose executors reported the data set ``digest``."""
+    job = config.job
+    if not job.public_samples:
+        raise UserError(
+            f"method {job.method} learns from public data that the server holds: set public_samples to their number"
+        )
+    data = open_job_data(config)
+    if data.digest != digest:
+        raise UserError(
+            f"data_dir {config.fedscale.data_dir} holds other samples on the aggregator's machine than on the "
+            "executors', so that public samples could be clients'; copy the folder"
+        )
+    if job.public_dir is None:
+        return of_the_same_task(data, job.public_fraction)
+    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.seed, data)

@@ -1,0 +1,105 @@
+"""Public data: chosen from the seed, of the classes that were asked for, and held by nobody else."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedscale_ext.data.held_back import HeldBack, choose
+from fedscale_ext.data.importers import import_npz
+from fedscale_ext.data.public import of_another_folder, of_the_same_task
+from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.errors import UserError
+
+LABELS = np.random.default_rng(3).permutation(np.repeat(np.arange(5), [40, 30, 20, 8, 2]))
+CLIENT = np.arange(100) % 7
+
+
+def counts(rows: np.ndarray) -> list[int]:
+    return np.bincount(LABELS[rows], minlength=5).tolist()
+
+
+def test_balanced_samples_are_as_many_of_each_class_as_there_are() -> None:
+    assert counts(choose(LABELS, HeldBack(10), 1)) == [2, 2, 2, 2, 2]
+    rows = choose(LABELS, HeldBack(20), 1)
+    assert counts(rows)[4] == 2 and sorted(counts(rows))[1:] in ([4, 4, 5, 5], [4, 5, 5, 4])
+    assert len(set(rows.tolist())) == 20
+
+
+@pytest.mark.parametrize("classes", ["balanced", "dirichlet"])
+def test_equal_seeds_choose_equal_samples_and_fewer_are_the_first_ones(classes: str) -> None:
+    many = choose(LABELS, HeldBack(30, classes), 1, CLIENT)  # type: ignore[arg-type]
+    assert np.array_equal(many, choose(LABELS, HeldBack(30, classes), 1, CLIENT))  # type: ignore[arg-type]
+    assert np.array_equal(many[:9], choose(LABELS, HeldBack(9, classes), 1, CLIENT))  # type: ignore[arg-type]
+    assert not np.array_equal(many, choose(LABELS, HeldBack(30, classes), 2, CLIENT))  # type: ignore[arg-type]
+
+
+def test_a_small_alpha_gives_few_classes_and_a_large_one_all() -> None:
+    labels = np.repeat(np.arange(10), 100)
+    few = [len(np.unique(labels[choose(labels, HeldBack(50, "dirichlet", 0.02), seed)])) for seed in range(10)]
+    many = [len(np.unique(labels[choose(labels, HeldBack(50, "dirichlet", 100.0), seed)])) for seed in range(10)]
+    assert np.mean(few) < 2.5 and min(many) >= 9
+
+
+def test_no_client_gives_more_than_half_of_its_samples() -> None:
+    rows = choose(LABELS, HeldBack(44), 1, CLIENT)
+    assert (np.bincount(CLIENT[rows], minlength=7) <= np.bincount(CLIENT) // 2).all()
+    with pytest.raises(UserError, match="public_samples is 60 and the samples that clients can spare"):
+        choose(LABELS, HeldBack(60), 1, CLIENT)
+    with pytest.raises(UserError, match="public_samples is 101 and the samples of the data set are 100"):
+        choose(LABELS, HeldBack(101), 1)
+
+
+def opened(folder: Path, **more: object) -> DataSet:
+    return open_data_set(folder, "femnist", seed=4, **more)  # type: ignore[arg-type]
+
+
+def test_public_samples_are_no_client_s(tiny_femnist: Path) -> None:
+    data, before = opened(tiny_femnist, held_back=HeldBack(12)), opened(tiny_femnist)
+    public = set(data.public_rows.tolist())
+    clients = range(1, data.num_clients + 1)
+    held = {int(row) for c in clients for row in (*data.train_rows(c), *data.test_rows(c))}
+    assert len(public) == 12 and not public & held
+    assert public | held == {int(row) for c in clients for row in (*before.train_rows(c), *before.test_rows(c))}
+    assert np.array_equal(data.test.rows, before.test.rows)  # tests are as they would be
+    assert (data.train_sizes > 0).all() and data.digest != before.digest and not len(before.public_rows)
+    assert opened(tiny_femnist, held_back=HeldBack(12)).digest == data.digest
+
+
+def test_the_server_gets_their_samples_and_labels_or_a_fraction_of_them(tiny_femnist: Path) -> None:
+    data = opened(tiny_femnist, held_back=HeldBack(12))
+    whole, part = of_the_same_task(data, 1.0), of_the_same_task(data, 0.25)
+    assert whole.labels is not None and torch.equal(whole.labels, data.labels(data.public_rows))
+    assert whole.x.shape == (12, 1, 28, 28) and torch.equal(part.x, whole.x[:3])
+
+
+def imported(folder: Path, name: str, data_set: str, shape: tuple[int, ...], seed: int = 9) -> Path:
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 255, (30, *shape)).astype(np.uint8)
+    if data_set == "uci_har":
+        x = (x / 64).astype(np.float16)  # type: ignore[assignment]
+    np.savez(folder / f"{name}.npz", x=x, y=np.arange(30) % 5, client=np.arange(30) % 3)
+    import_npz(folder / f"{name}.npz", folder / name, data_set)
+    return folder / name
+
+
+def test_another_data_set_is_resized_and_has_no_labels_of_the_task(tiny_femnist: Path, tmp_path: Path) -> None:
+    data, other = opened(tiny_femnist), imported(tmp_path, "other", "cifar10", (3, 32, 32))
+    found = of_another_folder(other, HeldBack(10), 0.5, 1, data)
+    assert found.labels is None and found.x.shape == (5, 1, 28, 28) and "other classes" in found.says
+    assert torch.equal(found.x, of_another_folder(other, HeldBack(10), 0.5, 1, data).x)
+    same = of_another_folder(imported(tmp_path, "same", "femnist", (28, 28)), HeldBack(10), 1.0, 1, data)
+    assert same.labels is not None and len(same.labels) == 10
+
+
+def test_public_data_that_do_not_fit_are_refused(tiny_femnist: Path, tmp_path: Path) -> None:
+    data = opened(tiny_femnist)
+    with pytest.raises(UserError, match=r"10 of 10 public samples .* are clients' samples too"):
+        of_another_folder(tiny_femnist, HeldBack(10), 1.0, 1, data)
+    with pytest.raises(UserError, match=r"public_dir cannot be used: samples of uci_har .* to \(1, 28, 28\)"):
+        of_another_folder(imported(tmp_path, "har", "uci_har", (9, 128)), HeldBack(10), 1.0, 1, data)
+    bare = imported(tmp_path, "bare", "femnist", (28, 28))
+    (bare / "dataset.json").unlink()
+    with pytest.raises(UserError, match=r"public_dir cannot be used: .*bare has no dataset.json; make it with"):
+        of_another_folder(bare, HeldBack(10), 1.0, 1, data)

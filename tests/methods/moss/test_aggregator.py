@@ -1,0 +1,143 @@
+"""Moss's rounds: who has which type, what becomes of each type's model, what a checkpoint holds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedscale_ext.errors import UserError
+from methods.harness import equal, means_of, play, pool_states, updates_for
+
+from .server_of import MACS, TYPES, WithOtherData, moss
+
+CNN, MLP, LENET = TYPES
+
+
+def assigned(made: Any) -> list[str]:
+    return [item.model for item in made.assign(1, np.arange(1, 7))]
+
+
+def test_groups_give_the_weakest_devices_the_type_of_fewest_macs() -> None:
+    by_macs = sorted(TYPES, key=MACS.__getitem__)
+    made = moss(groups=[3, 1, 2], capacity=[6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
+    sizes = dict(zip(TYPES, [3, 1, 2], strict=True))
+    weakest_first = [name for name in by_macs for _ in range(sizes[name])]
+    assert assigned(made) == weakest_first[::-1]
+    assert "3 clients have cnn_small, 1 clients have single_exit_mlp" in made.events[0]["message"]
+
+
+def test_ranges_name_the_clients_of_each_type() -> None:
+    made = moss(groups=None, ranges=["5-6", "1-1", "2-4"])
+    assert assigned(made) == [MLP, LENET, LENET, LENET, CNN, CNN]
+    assert made.evaluation_plan().serve == assigned(made) and set(made.evaluation_plan().named) == set(TYPES)
+
+
+def test_by_default_a_device_has_the_largest_type_that_it_affords() -> None:
+    low, middle, high = sorted(MACS.values())
+    names = {value: name for name, value in MACS.items()}
+    made = moss(groups=None, capacity=[low, middle - 1, middle, high - 1, high, 9 * high])
+    assert assigned(made) == [names[value] for value in (low, low, middle, middle, high, high)]
+    assert made.smallest_spec() == made.pool[names[low]].spec
+    assert made.expected_shares() == pytest.approx(dict.fromkeys(TYPES, 1 / 3))
+
+
+HIGH, MIDDLE, LOW = (sorted(MACS.values())[place] for place in (2, 1, 0))
+
+
+@pytest.mark.parametrize(("keys", "sentence"), [
+    ({"groups": None, "capacity": [LOW] * 3 + [HIGH - 1] * 3}, "no device affords type cnn_small: it takes"),
+    ({"groups": None, "capacity": [LOW] * 3 + [HIGH] * 3}, "has no device: whoever affords it affords a larger type"),
+    ({"groups": [2, 2]}, "moss.groups has 2 entries for 3 types"),
+    ({"groups": [2, 2, 1]}, "adds up to 5; .* the 6 clients"),
+    ({"groups": None, "ranges": ["1-2", "2-4", "5-6"]}, "gives a client two types: 2-4 overlaps"),
+    ({"groups": None, "ranges": ["1-2", "3-4", "6-6"]}, "leaves out client 5"),
+    ({"groups": None, "ranges": ["1-2", "3-4", "5-7"]}, "has '5-7'; write clients as 1-100, of the 6"),
+    ({"groups": None, "ranges": ["1-2", "3-4", "x"]}, "has 'x'; write clients"),
+    ({"ranges": ["1-2", "3-4", "5-6"]}, "moss.groups and moss.ranges are both given"),
+    ({"types": [], "groups": None}, "moss.types is empty; name the types' models"),
+    ({"types": [CNN, CNN, MLP]}, "moss.types has 'cnn_small' twice"),
+    ({"types": [CNN, MLP, "lenet_6"]}, "no model 'lenet_6'; did you mean 'lenet_6k'"),
+    ({"taps": ["conv1", "default"]}, "moss.taps has 2 entries for 3 types"),
+    ({"taps": ["conv1+conv3", "default", "default"]}, "no module 'conv3' to tap; did you mean 'conv"),
+    ({"proxy_taps": "conv1+conv1"}, "taps must be different modules"),
+    ({"epochs": 0}, "moss.epochs is 0; it must be at least 1"),
+    ({"lr": 0.0}, "moss.lr is 0.0; it must be positive"),
+    ({"beta": -1.0}, "moss.beta is -1.0; it must not be negative"),
+    ({"momentum": 1.0}, "moss.momentum is 1.0"),
+    ({"wire": "loc", "ce_target": "teacher"}, "moss.wire loc has no cross-entropy"),
+    ({"cls": WithOtherData, "ce_target": "labels"}, "moss.ce_target is labels and the public data are 6 samples"),
+])  # fmt: skip
+def test_bad_input_is_one_sentence(keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as error:
+        moss(**keys)
+    assert "\n" not in str(error.value)
+
+
+def test_a_round_moves_every_type_and_tells_fidelities() -> None:
+    made = moss()
+    assert equal(made.pool[CNN].state, made.server.proxy)  # it begins where the proxies do
+    before = pool_states(made)
+    told = play(made, 1)
+    assert all(not equal(before[key], made.pool[key].state) for key in TYPES)
+    assert equal(made.pool[CNN].state, made.server.proxy)
+    assert told["fidelity"][CNN] == 1 and all(0 <= told["fidelity"][key] <= 1 for key in TYPES)
+    assert set(told["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in (MLP, LENET)}
+    other = moss()
+    play(other, 1)
+    assert all(equal(made.pool[key].state, other.pool[key].state) for key in TYPES)
+
+
+def test_a_type_without_participants_keeps_its_model() -> None:
+    made = moss()
+    play(made, 1)
+    before = pool_states(made)
+    clients = [item.client for item in made.assign(2, np.arange(1, 7)) if item.model != MLP]
+    told = play(made, 2, participants=clients)
+    assert set(told["fidelity"]) == {CNN, LENET}
+    assert equal(before[MLP], made.pool[MLP].state) and not equal(before[LENET], made.pool[LENET].state)
+    before = pool_states(made)
+    told = play(made, 3, participants=[c for c in clients if made.keys[made.own[c - 1]] == CNN])
+    assert told["fidelity"] == {CNN: 1.0} and not told["transfers"]  # a type alone has nobody to learn from
+    assert equal(before[LENET], made.pool[LENET].state) and not equal(before[CNN], made.pool[CNN].state)
+
+
+def test_a_checkpoint_holds_all_that_the_rounds_after_it_need() -> None:
+    unbroken, broken = moss(), moss()
+    for round in (1, 2):
+        play(unbroken, round)
+    play(broken, 1)
+    tensors, data = broken.state()
+    tensors = {name: each.clone() for name, each in tensors.items()}
+    resumed = moss()
+    for key in TYPES:
+        resumed.pool.update(key, broken.pool[key].state)
+    resumed.load_state(tensors, data)
+    play(resumed, 2)
+    assert all(equal(unbroken.pool[key].state, resumed.pool[key].state) for key in TYPES)
+    assert equal(unbroken.server.proxy, resumed.server.proxy)
+
+
+@pytest.mark.parametrize("keys", [
+    {"proxy": False}, {"same_arch_transfer": "wire"}, {"aggregation": "fedavg"}, {"ce_target": "teacher"},
+    {"wire": "ce", "persistent": False}, {"meta_update": "joint", "meta_layers": 2}, {"taps": ["conv2"] * 3},
+    {"cls": WithOtherData}, {"model": "lenet_6k"},
+])  # fmt: skip
+def test_switches_change_what_becomes_of_the_types(keys: dict[str, Any]) -> None:
+    if "taps" in keys:
+        keys = {"taps": ["conv2", "block3", "conv1"]}
+    plain, other = moss(), moss(**keys)
+    play(plain, 1)
+    told = play(other, 1)
+    assert not equal(plain.pool[LENET].state, other.pool[LENET].state)
+    if not keys.get("proxy", True):
+        assert len(told["transfers"]) == 6 and f"{LENET}.{MLP}" in told["fidelity"]
+
+
+def test_fedavg_weighs_types_by_their_participants_samples() -> None:
+    made = moss(aggregation="fedavg")
+    updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)))
+    made.aggregate(1, updates, means_of(made, 1, updates))
+    own = [made.keys[place] for place in made.own]
+    assert made._samples == {key: sum(10 * (c + 1) for c in range(6) if own[c] == key) for key in TYPES}
+    assert all(torch.isfinite(each).all() for each in made.pool[CNN].state.values())

@@ -1,0 +1,61 @@
+"""Rounds until accuracies settle, modelled energy, and what a job reached by type of device."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic_job import evaluation, record
+
+from fedscale_ext.metrics.convergence import settled
+from fedscale_ext.metrics.device_types import device_type_figures
+from fedscale_ext.metrics.energy import device_classes, joules
+
+
+def test_accuracy_has_settled_where_it_rises_by_half_a_point_at_most() -> None:
+    assert settled([]) is None
+    assert settled([0.5]) == 0
+    assert settled([0.1, 0.2, 0.3, 0.4]) == 3  # still rising: the last one
+    assert settled([0.7] * 9) == 0
+    assert settled([0.1] * 3 + [0.7] * 9) == 5  # the mean of three is there two later
+    assert settled([0.7, 0.7, 0.7, 0.2, 0.2, 0.2]) == 0  # what falls does not rise
+
+
+def test_a_slow_rise_below_the_bound_does_not_count_and_one_above_does() -> None:
+    below, above = np.linspace(0.6, 0.605, 20), np.linspace(0.6, 0.7, 20)
+    assert settled(below.tolist()) == 0
+    assert settled(above.tolist()) == 19  # steps of half a point and a bit
+
+
+def test_energy_is_power_by_time_and_joules_by_bit() -> None:
+    latency = np.array([15.0, 41.0, 190.0])
+    assert device_classes(latency).tolist() == [0, 1, 2]
+    nothing, ten, mega = np.zeros(3), np.full(3, 10.0), np.full(3, 1e6)
+    assert joules(latency, ten, nothing, nothing, nothing) == pytest.approx([50.0, 35.0, 25.0])
+    assert joules(latency, nothing, ten, nothing, nothing) == pytest.approx([1.3286] * 3)
+    assert joules(latency, nothing, nothing, mega, nothing) == pytest.approx([8e6 * 137.01e-9] * 3)
+    assert joules(latency, nothing, nothing, nothing, mega) == pytest.approx([8e6 * 283.17e-9] * 3)
+
+
+def test_figures_by_type() -> None:
+    own = np.array([0, 1, 0, 1])
+    made = []
+    for number, (large, small) in enumerate([(0.3, 0.2), (0.9, 0.2), (0.9, 0.2), (0.9, 0.2)], 1):
+        found = evaluation(number, [large, small, large, small])
+        participants = [1, 2, 3, 4] if number == 1 else [1, 2]
+        made.append(replace(record(number), evaluation=found, participants=participants))
+    figures = device_type_figures(
+        made, own, ["large", "small"],
+        sizes=[4_000_000, 1_000_000], seconds=np.array([1.0, 2.0, 3.0, 4.0]), energy_j=np.array([10.0, 20.0, 30.0, 40]),
+    )  # fmt: skip
+    large, small, mean = figures["types"]["large"], figures["types"]["small"], figures["mean"]
+    assert large["clients"] == 2 and large["accuracy"] == pytest.approx(0.9)
+    assert (large["settled_round"], small["settled_round"]) == (4, 1)
+    assert large["one_way_mb"] == 16.0 and small["one_way_mb"] == 1.0  # Table 4's: size times rounds
+    assert large["traffic_mb"] == 2 * 4 * 5 and small["traffic_mb"] == 2 * 1 * 2
+    assert large["time_s"] == (4 * 1.0 + 1 * 3.0) / 2 and small["energy_j"] == (20 + 40) / 2
+    assert mean["accuracy"] == pytest.approx(0.55) and mean["settled_round"] == 4
+    assert "modelled" in figures["energy"]
+    assert (
+        device_type_figures([], own, ["large", "small"], sizes=[1, 1], seconds=own, energy_j=own)["mean"]["accuracy"]
+        is None
+    )
