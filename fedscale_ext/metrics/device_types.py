@@ -1,7 +1,7 @@
 """What a job reached and cost by type of device: accuracy, rounds until it settled, time, energy and transmission
 until then (Moss, IMWUT 2025, section 4.2.5)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def device_type_figures(
     seconds: np.ndarray,
     energy_j: np.ndarray,
 ) -> dict[str, Any]:
-    """Figures for the summary, JSON values.
+    """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
     ``own`` int64 [clients]: the place in ``names`` of each client's type; ``sizes``: bytes of each type's model in one
     direction; ``seconds`` and ``energy_j`` float64 [clients]: of one participation. Time and energy are means over a
@@ -37,29 +37,28 @@ def device_type_figures(
     tested = [record for record in records if record.evaluation is not None]
     curves = _curves(tested, own, len(names))
     mean = [_mean(row) for row in curves]
-    made = {
-        "types": {
-            name: _of_type(records, tested, curves[:, place], own == place, sizes[place], seconds, energy_j)
-            for place, name in enumerate(names)
-        },
-        "energy": _ENERGY,
-        "device_classes": [
-            {"class": kind, "watts": watts} for kind, watts in zip(CLASSES, POWER_W, strict=True)
-        ],
-        "device_class_bounds_ms": list(LATENCY_MS),
-    }  # fmt: skip
-    types: Mapping[str, Mapping[str, Any]] = made["types"]  # type: ignore[assignment]
+    types = [
+        {"type": name, **_of_type(records, tested, curves[:, place], own == place, sizes[place], seconds, energy_j)}
+        for place, name in enumerate(names)
+    ]
     place = settled(mean)
     last = tested[place].round if place is not None else 0
-    made["mean"] = {
+    all_types = {
+        "type": "mean",  # of traffic and transmission the sum
+        "clients": len(own),
         "accuracy": mean[-1] if mean else None,
         "settled_round": last or None,
         "settled_accuracy": mean[place] if place is not None else None,
         "one_way_mb": sum(size * last for size in sizes) / MB,
-        **{name: _mean(np.array([each[name] for each in types.values()])) for name in ("time_s", "energy_j")},
-        "traffic_mb": sum(each["traffic_mb"] for each in types.values()),
+        "traffic_mb": sum(each["traffic_mb"] for each in types),
+        **{name: _mean(np.array([each[name] for each in types])) for name in ("time_s", "modelled_energy_j")},
     }
-    return made
+    return {
+        "types": [*types, all_types],
+        "energy": _ENERGY,
+        "device_classes": [{"class": kind, "watts": watts} for kind, watts in zip(CLASSES, POWER_W, strict=True)],
+        "device_class_bounds_ms": list(LATENCY_MS),
+    }
 
 
 def _mean(values: np.ndarray) -> float:
@@ -102,5 +101,5 @@ def _of_type(
         "one_way_mb": size * last / MB,
         "traffic_mb": 2 * size * int(taken[mine].sum()) / MB,
         "time_s": float((taken * seconds)[mine].sum() / max(clients, 1)),
-        "energy_j": float((taken * energy_j)[mine].sum() / max(clients, 1)),
+        "modelled_energy_j": float((taken * energy_j)[mine].sum() / max(clients, 1)),
     }

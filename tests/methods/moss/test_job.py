@@ -84,7 +84,8 @@ def test_the_driver_trains_types_of_real_data(har: Path, job_file: Path) -> None
     folder = job_file.parent / "logs" / "driver" / "t"
     assert_equal(here, result(folder))
     summary = json.loads((folder / "summary.json").read_text())
-    types = summary["results"]["types"]
+    types = {one["type"]: one for one in summary["results"]["types"]}
+    assert "## Types" in (folder / "summary.md").read_text()
     assert [types[key]["clients"] for key in ("single_exit_mlp", "lenet_6k")] == [3, 3]
     assert types["lenet_6k"]["one_way_mb"] == pytest.approx(24_944 * types["lenet_6k"]["settled_round"] / 1e6)
     # recorded: rounding differs between machines, and moves a few of 48 answers
