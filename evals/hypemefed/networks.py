@@ -30,7 +30,7 @@ def hypernetworks(log_dir: Path) -> HyperNetworks:
     """As the job's last checkpoint has them."""
     params: dict[str, Any] = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["params"]
     shapes = {name: tuple(tensor.shape) for name, tensor in whole_model(log_dir)[0].items()}
-    made = HyperNetworks(shapes, HypeMeFedParams(**params).options, torch.Generator().manual_seed(0))
+    made = HyperNetworks(shapes, HypeMeFedParams(**params), torch.Generator().manual_seed(0))
     tensors, _ = read_tensors(max((log_dir / "checkpoints").glob("checkpoint-*.safetensors")))
     held = json.loads(tensors[_JSON].numpy().tobytes())["data"]["method"]
     own = {name.removeprefix(_METHOD): tensor for name, tensor in tensors.items() if name.startswith(_METHOD)}

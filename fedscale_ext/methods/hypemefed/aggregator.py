@@ -66,11 +66,11 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
 
     def _hypernetworks(self) -> HyperNetworks:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.pool[self.whole].state.items()}
-        made = HyperNetworks(shapes, self.params.options, torch_stream(self.seed, "hypernetworks"))
+        made = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
         if not made.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
-        if self.params.k != "all" and "k" in self.config.method_params("hypemefed"):
-            check_rank(self.params.k, [pair.source_shapes["weight"] for pair in made.pairs], "hypemefed.k")
+        if self.params.components is not None and "k" in self.config.method_params("hypemefed"):
+            check_rank(self.params.components, [pair.source_shapes["weight"] for pair in made.pairs], "hypemefed.k")
         self.notice(
             f"{len(made.pairs)} hypernetworks with {made.parameters:,} parameters ({4e-6 * made.parameters:.2f} MB)"
         )

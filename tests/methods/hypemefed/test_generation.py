@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from fedscale_ext.methods.hypemefed.factorisation import to_matrix
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks, Options
+from fedscale_ext.methods.hypemefed.generation import HyperNetworks
+from fedscale_ext.methods.hypemefed.options import Options
 from tests.methods.hypemefed.reference import shapes, state
 
 CONVS = [f"block{block}.conv{j}.weight" for block in (2, 3) for j in (1, 2)]
@@ -68,7 +69,7 @@ def test_a_round_without_deep_clients_leaves_their_network_alone():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"optimizer": "kept"}, {"variant": "naive"}, {"loss": "factors"}, {"generate": "+bn+fc"}, {"k": None}],
+    [{}, {"optimizer": "kept"}, {"variant": "naive"}, {"loss": "factors"}, {"generate": "+bn+fc"}, {"k": "all"}],
     ids=lambda options: "-".join(map(str, options.values())) or "default",
 )
 def test_state_round_trip_and_threads_are_bitwise(options):
