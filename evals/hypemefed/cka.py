@@ -1,6 +1,5 @@
 """Linear CKA (Kornblith et al., ICML 2019) between the first layers of trained networks."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from evals.hypemefed.networks import data_set
 from fedscale_ext import models
-from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.metrics.models import load_model
 
 MOST = 2000  # samples: their products are held
@@ -23,12 +22,7 @@ def cka(x: torch.Tensor, y: torch.Tensor) -> float:
 
 def test_samples(log_dir: Path) -> torch.Tensor:
     """Test samples of all clients of a job [samples, C, H, W], every so-manieth where there are many."""
-    config = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["config"]
-    data: DataSet = open_data_set(
-        config["data_dir"], config["data_set"], data_map_file=config["data_map_file"],
-        test_split=config["test_split"], seed=config["seed"],
-        input_shape=None if config["sample_shape"] is None else tuple(config["sample_shape"]),
-    )  # fmt: skip
+    data = data_set(log_dir)
     rows = np.sort(np.concatenate([data.test_rows(client) for client in range(1, data.num_clients + 1)]))
     return data.batch(rows[:: -(-len(rows) // MOST)])
 

@@ -1,6 +1,7 @@
 """What a hypernetwork costs: the naive one beside k components (Shin et al., SenSys 2024, Table 1 and section 5.5).
 
     python -m evals.hypemefed.hypernetwork_cost
+    python -m evals.hypemefed.hypernetwork_cost --cell STL10 k=100 bfloat16 --threads 1
 
 Each cell runs in a process of its own: one round's training and generation for the participants of the paper's
 three VGGs, on weights drawn as torch initialises them. Peak memory is what the process held beyond what it held
@@ -24,8 +25,10 @@ from typing import Any
 import psutil
 import torch
 
+from evals.hypemefed.floor import core_gflops, training_gflop
 from evals.speed.machine import model_name
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks, Options
+from fedscale_ext.methods.hypemefed.generation import HyperNetworks
+from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.vectors import width
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -35,7 +38,7 @@ MODELS = {
     "STL10": ((64, 128, 256, 512), (3, 4, 3)),
     "UniMiB": ((64, 128, 256, 512), (2, 2, 2)),
 }
-COMPONENTS = {"naive": None, "k=25": 25, "k=50": 50, "k=100": 100, "k=200": 200, "k=all": None}
+COMPONENTS = {"naive": "all", "k=25": 25, "k=50": 50, "k=100": 100, "k=200": 200, "k=all": "all"}
 # Table 1: MB, million parameters, milliseconds per epoch; its "all" is the naive network
 PAPER = {"naive": (455.34, 227.37, 226.56), "k=25": (5.60, 1.40, 91.14), "k=50": (5.68, 1.42, 91.54),
          "k=100": (5.83, 1.46, 92.24), "k=200": (6.14, 1.54, 92.34)}  # fmt: skip
@@ -69,7 +72,7 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**10 if platform.system() == "Linux" else 2**20)
 
 
-def cell(model: str, label: str, precision: str) -> dict[str, Any]:
+def cell(model: str, label: str, precision: str, threads: int | None = None) -> dict[str, Any]:
     """Train and generate for one round, in this process."""
     torch.set_num_threads(1)
     widths, participants = MODELS[model]
@@ -83,7 +86,7 @@ def cell(model: str, label: str, precision: str) -> dict[str, Any]:
         for _ in range(count)
     ]
     before = psutil.Process().memory_info().rss / 2**20
-    networks = HyperNetworks(shapes(widths, 3), options, draw, threads=1 if naive else None)
+    networks = HyperNetworks(shapes(widths, 3), options, draw, threads=1 if naive else threads)
     clock = [(time.perf_counter(), time.process_time())]
     networks.train(states)
     clock.append((time.perf_counter(), time.process_time()))
@@ -93,14 +96,19 @@ def cell(model: str, label: str, precision: str) -> dict[str, Any]:
         name in state or name in each for name in shapes(widths, 3) for state, each in zip(states, made, strict=True)
     )
     wall, cpu = ([later - earlier for earlier, later in pairwise(column)] for column in zip(*clock, strict=True))
+    memory = peak_mb()
+    floor = {} if naive else {"gflop": training_gflop(networks, states),
+                              "core_gflops": core_gflops(getattr(torch, precision))}  # fmt: skip
     return {
         "parameters": networks.parameters,
-        "peak_mb": peak_mb() - before,
-        "process_mb": peak_mb(),
+        "peak_mb": memory - before,
+        "process_mb": memory,
         "epoch_s": wall[0] / epochs,
         "epoch_cpu_s": cpu[0] / epochs,
         "step_s": None if naive else sum(wall),
         "step_cpu_s": None if naive else sum(cpu),
+        "train_cpu_s": cpu[0],
+        **floor,
     }
 
 
@@ -145,7 +153,9 @@ def judged(rows: list[dict[str, Any]]) -> list[str]:
             f"The server's step, STL10, 10 participants, {precision}: {row['step_s']:.1f} s by the clock "
             f"({STEP_LIMIT_S} s: {time_met} in this run), {row['step_cpu_s']:.1f} s of processor time, so that two "
             f"idle cores would want at least {row['step_cpu_s'] / 2:.1f} s if its use were the same there; "
-            f"{row['process_mb'] / 1000:.2f} GB (1.5 GB: {memory_met})."
+            f"{row['process_mb'] / 1000:.2f} GB (1.5 GB: {memory_met}). Training alone has {row['gflop']:.0f} GFLOP of "
+            f"products, {row['gflop'] / row['core_gflops']:.1f} s at the {row['core_gflops']:.0f} GFLOP/s that a core "
+            "reached."
         )
     return lines
 
@@ -214,10 +224,11 @@ def main() -> None:
     parser.add_argument(
         "--repeats", type=int, default=3, help="processes for each short cell, of which the quickest counts"
     )
+    parser.add_argument("--threads", type=int, help="of a single cell; otherwise as many as cores")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     if arguments.cell:
-        print(json.dumps(cell(*arguments.cell)))
+        print(json.dumps(cell(*arguments.cell, arguments.threads)))
         return
     load = f"{os.getloadavg()[0]:.1f}"
     cells = [(model, label, "float32") for model in MODELS for label in COMPONENTS] + [("STL10", "k=100", "bfloat16")]

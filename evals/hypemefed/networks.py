@@ -6,31 +6,43 @@ from typing import Any
 
 import torch
 
+from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import weight_error
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.multi_exit import num_exits
+from fedscale_ext.models.spec import ModelSpec
 
 State = dict[str, torch.Tensor]
 _JSON, _METHOD = "checkpoint.json", "tensor.method/"
 
 
-def whole_model(log_dir: Path) -> tuple[State, int]:
-    """The network with all its exits, and their number."""
+def data_set(log_dir: Path) -> DataSet:
+    """What the job's clients hold, as the job read it."""
+    config = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["config"]
+    return open_data_set(
+        config["data_dir"], config["data_set"], data_map_file=config["data_map_file"],
+        test_split=config["test_split"], seed=config["seed"],
+        input_shape=None if config["sample_shape"] is None else tuple(config["sample_shape"]),
+    )  # fmt: skip
+
+
+def whole_model(log_dir: Path) -> tuple[ModelSpec, State, int]:
+    """The network with all its exits: spec, state, and the number of exits."""
     for path in sorted((log_dir / "models").glob("*.safetensors")):
         spec, state = load_model(path)
         if spec["exits"] == num_exits(spec) and spec["heads"] == "all":
-            return dict(state), num_exits(spec)
+            return spec, dict(state), num_exits(spec)
     raise FileNotFoundError(f"{log_dir / 'models'} holds no network with all its exits")
 
 
 def hypernetworks(log_dir: Path) -> HyperNetworks:
     """As the job's last checkpoint has them."""
     params: dict[str, Any] = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["params"]
-    shapes = {name: tuple(tensor.shape) for name, tensor in whole_model(log_dir)[0].items()}
-    made = HyperNetworks(shapes, HypeMeFedParams(**params).options, torch.Generator().manual_seed(0))
+    shapes = {name: tuple(tensor.shape) for name, tensor in whole_model(log_dir)[1].items()}
+    made = HyperNetworks(shapes, HypeMeFedParams(**params), torch.Generator().manual_seed(0))
     tensors, _ = read_tensors(max((log_dir / "checkpoints").glob("checkpoint-*.safetensors")))
     held = json.loads(tensors[_JSON].numpy().tobytes())["data"]["method"]
     own = {name.removeprefix(_METHOD): tensor for name, tensor in tensors.items() if name.startswith(_METHOD)}
@@ -46,7 +58,7 @@ def up_to(state: State, depth: int) -> State:
 
 def last_layer_errors(log_dir: Path) -> dict[int, float]:
     """Normalised MAE of the last block's convolutions, generated from the model up to each depth (Figure 14b)."""
-    state, depth = whole_model(log_dir)
+    _, state, depth = whole_model(log_dir)
     depths = range(1, depth)
     made = hypernetworks(log_dir).generate([up_to(state, one) for one in depths])
     found = {}

@@ -20,19 +20,18 @@ def write(experiment: "Experiment", runs: Sequence["Run"], stem: Path, command: 
     """Write ``stem``.json, .md and, once there is a result, .png."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     finished = [run for run in runs if run.log_dir is not None]
-    if experiment.rows is not None and finished:
-        runs = [*experiment.rows(finished), *(run for run in runs if run.log_dir is None)]
-    rows = aggregated(runs)
+    shown = finished if experiment.rows is None else experiment.rows(finished)
+    rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
     content = {"name": experiment.name, "scale": scale, "command": command, "rows": rows}
     if experiment.orders:
         content["differences"] = differences(experiment.orders, rows)
     if experiment.shares is not None and finished:
         content["shares"] = dict(experiment.shares(finished))
-    picture = _named(stem, ".png").name if experiment.plot is not None and finished else ""
+    picture = _named(stem, ".png").name if experiment.plot is not None and shown else ""
     _replace(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
     _replace(_named(stem, ".md"), markdown(experiment, rows, command, picture, content.get("shares")))
-    if experiment.plot is not None and finished:
-        experiment.plot(experiment, finished, _named(stem, ".png"))
+    if experiment.plot is not None and shown:
+        experiment.plot(experiment, shown, _named(stem, ".png"))
 
 
 def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:

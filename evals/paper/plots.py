@@ -145,8 +145,7 @@ def by_round(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> Non
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel("accuracy of the global model %")
         axis.set_title(data, fontsize=9)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=7, frameon=False)
+    legend(figure, axes)
     save(figure, path)
 
 
@@ -167,8 +166,7 @@ def grouped(column: str) -> Plot:
                     axis.plot([x] * len(values), values, "o", color="#1f2430", markersize=2)
         axis.set_xticks(range(len(_datas(runs))), _datas(runs), fontsize=8)
         axis.set_ylabel(column)
-        found = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-        figure.legend(found.values(), found, loc="outside lower center", ncols=4, fontsize=7, frameon=False)
+        legend(figure, [axis])
         save(figure, path)
 
     return plot

@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from evals.hypemefed import errors, fig3b, fig12, fig14, fig15, ledger, networks, table1
+from evals.hypemefed import (
+    client_models,
+    errors,
+    fig3b,
+    fig3c,
+    fig4,
+    fig11,
+    fig12,
+    fig14,
+    fig15,
+    ledger,
+    networks,
+    table1,
+)
 from evals.hypemefed.arms import GLOBAL
 from evals.hypemefed.cka import cka
 from evals.hypemefed.settings import PAPER
@@ -21,7 +34,7 @@ from fedscale_ext.config import load_config
 from fedscale_ext.methods import method_class, method_names
 from fedscale_ext.methods.params import make_params
 
-SCRIPTS = "fig3a fig3b fig7 fig8 fig9 fig10 fig12 fig13 fig14 fig15 table1 regime".split()
+SCRIPTS = "fig3a fig3b fig3c fig4 fig7 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table1 regime composition".split()
 
 
 def experiment(name: str) -> Experiment:
@@ -153,16 +166,19 @@ def test_up_to_a_depth_is_what_a_client_holds() -> None:
 def job(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A short job of HypeMeFed."""
     keys = {"method": "hypemefed", "model": "multi_exit_cnn3", "hypemefed.groups": [3, 2, 2], "hypemefed.epochs": 2,
-            "num_participants": 6, "rounds": 2, "record_internals": True}  # fmt: skip
+            "num_participants": 6, "rounds": 2, "local_epochs": 1, "record_internals": True}  # fmt: skip
     runs = tmp_path_factory.mktemp("runs")
-    log_dir = jobs.train(keys, "tiny", 1, session_job_file, runs, in_process=True)
+    lines = session_job_file.read_text(encoding="utf-8").splitlines()
+    own_file = runs / "job.yml"  # clients train in epochs
+    own_file.write_text("\n".join(line for line in lines if "local_steps" not in line), encoding="utf-8")
+    log_dir = jobs.train(keys, "tiny", 1, own_file, runs, in_process=True)
     return Run(Arm("job"), "tiny", 1, log_dir, jobs.figures(log_dir))
 
 
 def test_a_jobs_hypernetworks_come_back(job: Run) -> None:
     assert job.log_dir is not None
     assert set(job.figures) >= {GLOBAL, "global %", "round s"}
-    state, depth = networks.whole_model(job.log_dir)
+    _, state, depth = networks.whole_model(job.log_dir)
     assert depth == 3
     found = networks.last_layer_errors(job.log_dir)
     assert set(found) == {1, 2} and all(0.05 < error < 20 for error in found.values())
@@ -177,6 +193,26 @@ def test_rows_of_figures_are_made_of_jobs(job: Run) -> None:
     both = [replace(job, arm=Arm(label)) for label in ("S X", "L X")]
     (pair,) = fig3b.similarities(both)
     assert pair.arm.label == "S-L (X-X)" and pair.figures["CKA"] == pytest.approx(1, abs=1e-6)  # one model's prefixes
+
+
+def test_last_layers_of_clients_that_trained_on_their_own(job: Run, tmp_path: Path) -> None:
+    assert job.log_dir is not None
+    found = client_models.trained_clients(job.log_dir)
+    assert (len(found.learning), len(found.held_out), found.last) == (5, 2, ["block3.conv1.weight"])
+    name = found.last[0]
+    assert not torch.equal(found.held_out[0][name], found.start[name])  # trained
+    assert not torch.equal(found.held_out[0][name], found.held_out[1][name])  # each on its own
+    rows = {run.arm.label: run.figures for run in fig3c.by_guess([job])}
+    near, far = rows[client_models.OTHERS], rows[client_models.RANDOM]
+    assert near["normalised MAE"] < far["normalised MAE"] and rows[client_models.GENERATED]["spread / trained"] > 0
+    own = torch.stack([(found.start[name] - state[name]).abs().mean() for state in found.held_out])
+    assert rows[client_models.START]["MAE"] == pytest.approx(float(own.mean()), rel=1e-5)
+    components = {run.arm.label: run.figures["MAE"] for run in fig11.by_components([job])}
+    assert set(components) == {"k=25", "k=50", "k=100", "k=all", "random"}
+    assert components["k=100"] == components["k=all"] != components["k=25"]  # the layer has 96 components
+    for script in (fig3c, fig4, fig11):
+        output.write(replace(script.EXPERIMENT, title="x"), [job], tmp_path / script.__name__, "x", "smoke")
+        assert (tmp_path / f"{script.__name__}.png").stat().st_size > 1000
 
 
 def test_results_of_data_sets_with_points_in_their_names_stay_apart(job: Run, tmp_path: Path) -> None:

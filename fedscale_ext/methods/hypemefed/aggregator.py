@@ -66,11 +66,11 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
 
     def _hypernetworks(self) -> HyperNetworks:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.pool[self.whole].state.items()}
-        made = HyperNetworks(shapes, self.params.options, torch_stream(self.seed, "hypernetworks"))
+        made = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
         if not made.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
-        if self.params.k != "all" and "k" in self.config.method_params("hypemefed"):
-            check_rank(self.params.k, [pair.source_shapes["weight"] for pair in made.pairs], "hypemefed.k")
+        if self.params.components is not None and "k" in self.config.method_params("hypemefed"):
+            check_rank(self.params.components, [pair.source_shapes["weight"] for pair in made.pairs], "hypemefed.k")
         self.notice(
             f"{len(made.pairs)} hypernetworks with {made.parameters:,} parameters ({4e-6 * made.parameters:.2f} MB)"
         )
@@ -100,6 +100,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         """What a client trained goes into the mean; what others are generated from is kept until the round ends."""
         part = self.pool[update.item.model].part
         self._mean.add(state, part.covered if part else None, self.weight(update.item))
+        self.record_state(f"client/{update.client}", state)
         if self.params.missing != "trained":
             self._held.append((update, {name: state[name] for name in self._layers() if name in state}))
 
@@ -114,6 +115,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Train the hypernetworks, generate, and average (sections 4.3 and 4.4)."""
         old, p = self.pool[self.whole].state, self.params
+        self.record("samples", {update.client: update.samples for update in updates})
         if p.missing == "generated":
             losses = self.hypernetworks.train([held for _, held in self._held])
             self.record("hypernetwork_loss", {name: each[-1] for name, each in losses.items()})
@@ -121,6 +123,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         if round > p.warmup * self.args.rounds:
             for update, made in self._made(round, old):
                 self._mean.add(made, dict.fromkeys(made), p.generated_weight * self.weight(update.item))
+                self.record_state(f"generated/{update.client}", made)
                 if measures is not None:
                     measures.add(made)
         new = self._mean.result()

@@ -8,6 +8,7 @@ so that the same weights have 2^k inputs; here the largest entry of each left ve
 from collections.abc import Iterable, Sequence
 
 import torch
+from torch.nn import functional
 
 from fedscale_ext.errors import UserError
 
@@ -73,12 +74,19 @@ def factors(matrix: torch.Tensor, k: int | None) -> Factors:
 
 
 def product_factors(p: torch.Tensor, q: torch.Tensor, k: int | None) -> Factors:
-    """:func:`factors` of p q, for p [rows, r] and q [r, columns], without a decomposition of the product."""
+    """:func:`factors` of p q, for p [rows, r] and q [r, columns], without a decomposition of the product.
+
+    Components beyond r are zero, as a decomposition would find them: a network that learned from k components expects
+    as many, each of which adds at least what it makes of nothing.
+    """
     left, upper = torch.linalg.qr(p)
     right, lower = torch.linalg.qr(q.T)
     u, s, vt = torch.linalg.svd(upper @ lower.T, full_matrices=False)
-    k = len(s) if k is None else min(k, len(s))
-    return _signed(left @ u[:, :k], s[:k], vt[:k] @ right.T)
+    side = min(len(p), q.shape[1])
+    k = side if k is None else min(k, side)
+    found_p, found_q = _signed(left @ u[:, :k], s[:k], vt[:k] @ right.T)
+    lacking = max(k - len(s), 0)
+    return functional.pad(found_p.T, (0, 0, 0, lacking)).T, functional.pad(found_q, (0, 0, 0, lacking))
 
 
 def _by_gram(matrix: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:

@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -17,31 +16,12 @@ from fedscale_ext.methods.hypemefed.factorisation import (
 )
 from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, Moments, Network, VectorNetwork
 from fedscale_ext.methods.hypemefed.losses import Target
+from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
 from fedscale_ext.methods.hypemefed.training import train
 from fedscale_ext.runtime.threads import in_threads
 
 State = Mapping[str, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What hypernetworks are like; the defaults are the paper's (section 5.1), ``hidden`` the public code's.
-
-    ``k``: components, None for all. ``variant`` "naive" maps whole weights. ``loss`` "factors" compares singular
-    vectors (the text), "weight" their product (the code). ``optimizer`` "kept" keeps Adam's moments between rounds.
-    ``generate``: what beside convolutions is generated. ``precision``: of the products in training.
-    """
-
-    k: int | None = 100
-    hidden: int = 512
-    epochs: int = 25
-    lr: float = 5e-4
-    variant: Literal["low_rank", "naive"] = "low_rank"
-    loss: Literal["weight", "factors"] = "weight"
-    optimizer: Literal["reset", "kept"] = "reset"
-    generate: Literal["conv", "+bn", "+fc", "+bn+fc"] = "conv"
-    precision: Literal["float32", "bfloat16"] = "float32"
 
 
 class HyperNetworks:
@@ -110,7 +90,7 @@ class HyperNetworks:
 
     def _train(self, pair: Pair, states: Sequence[State]) -> list[float]:
         names = pair.names(pair.source) + pair.names(pair.target)
-        samples = [self._sample(pair, state) for state in states if all(name in state for name in names)]
+        samples = [self.sample(pair, state) for state in states if all(name in state for name in names)]
         return train(
             self.networks[pair.target],
             samples,
@@ -120,11 +100,12 @@ class HyperNetworks:
             precision=getattr(torch, self.options.precision),
         )
 
-    def _sample(self, pair: Pair, state: State) -> tuple[Any, Any]:
+    def sample(self, pair: Pair, state: State) -> tuple[Any, Any]:
+        """What a state that holds both layers gives a pair's network to learn: (input, wanted)."""
         if not isinstance(self.networks[pair.target], HyperNetwork):
             return self._rows(pair, pair.source, state), self._rows(pair, pair.target, state)
         target = to_matrix(self._on_device(state[f"{pair.target}.weight"]))
-        wanted = factors(target, self.options.k) if self.options.loss == "factors" else Target.of(target)
+        wanted = factors(target, self.options.components) if self.options.loss == "factors" else Target.of(target)
         return self._factors(pair, state), wanted
 
     def _generate(self, state: State) -> dict[str, torch.Tensor]:
@@ -138,7 +119,9 @@ class HyperNetworks:
                 continue
             if isinstance(network, HyperNetwork):
                 before = known.get(pair.source)
-                found = self._factors(pair, state) if before is None else product_factors(*before, self.options.k)
+                found = (
+                    self._factors(pair, state) if before is None else product_factors(*before, self.options.components)
+                )
                 p, q = known[pair.target] = network.predict(found)
                 made[f"{pair.target}.weight"] = to_weight(p @ q, pair.target_shapes["weight"]).cpu()
             else:
@@ -149,7 +132,7 @@ class HyperNetworks:
         return made
 
     def _factors(self, pair: Pair, state: State) -> Factors:
-        return factors(to_matrix(self._on_device(state[f"{pair.source}.weight"])), self.options.k)
+        return factors(to_matrix(self._on_device(state[f"{pair.source}.weight"])), self.options.components)
 
     def _rows(self, pair: Pair, layer: str, state: State) -> torch.Tensor:
         shapes = pair.source_shapes if layer == pair.source else pair.target_shapes

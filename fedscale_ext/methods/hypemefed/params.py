@@ -5,13 +5,13 @@ from typing import ClassVar, Literal
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.exit_levels import ExitLevelsParams
-from fedscale_ext.methods.hypemefed.generation import Options
+from fedscale_ext.methods.hypemefed.options import Options
 
 _LEAST = {"hidden": 1, "epochs": 1}
 
 
 @dataclass(frozen=True)
-class HypeMeFedParams(ExitLevelsParams):
+class HypeMeFedParams(Options, ExitLevelsParams):
     """Keys ``hypemefed.<name>``.
 
     Levels: ``levels`` capacity gives each client the deepest prefix whose MACs it affords; groups makes them as large
@@ -27,9 +27,11 @@ class HypeMeFedParams(ExitLevelsParams):
     its client's; ``warmup``: share of the rounds before weights are generated.
 
     Hypernetworks: ``k`` singular components, or all; ``hidden`` units, ``epochs`` a round, ``lr`` of Adam;
-    ``variant`` naive maps whole weights; ``loss`` on the weight or on its factors; ``optimizer`` reset each round or
-    kept; ``generate`` what beside convolutions. ``weighted`` weighs clients by their samples; ``prox_mu`` above 0 gives
-    them FedProx's term (section 4.1).
+    ``variant`` naive maps whole weights; ``loss`` on the weight (public code) or on its factors (text); ``optimizer``
+    reset each round or kept; ``generate`` what beside convolutions; ``precision`` of their training's products:
+    bfloat16 takes little more than half of the time on processors that have such products (values and Adam's moments
+    stay float32). ``weighted`` weighs clients by their samples; ``prox_mu`` above 0 gives them FedProx's term
+    (section 4.1).
     """
 
     strata: bool = True
@@ -37,14 +39,6 @@ class HypeMeFedParams(ExitLevelsParams):
     missing: Literal["generated", "trained", "stale", "random"] = "generated"
     generated_weight: float = 1.0
     warmup: float = 0.0
-    k: int | Literal["all"] = 100
-    hidden: int = 512
-    epochs: int = 25
-    lr: float = 5e-4
-    variant: Literal["low_rank", "naive"] = "low_rank"
-    loss: Literal["weight", "factors"] = "weight"
-    optimizer: Literal["reset", "kept"] = "reset"
-    generate: Literal["conv", "+bn", "+fc", "+bn+fc"] = "conv"
     weighted: bool = True
     prox_mu: float = 0.0
 
@@ -64,17 +58,3 @@ class HypeMeFedParams(ExitLevelsParams):
                 raise UserError(f"hypemefed.{name} is {getattr(self, name)}; it must lie between 0 and 1")
         if self.prox_mu < 0:
             raise UserError(f"hypemefed.prox_mu is {self.prox_mu}; it must not be negative")
-
-    @property
-    def options(self) -> Options:
-        """Of the hypernetworks."""
-        return Options(
-            k=None if self.k == "all" else self.k,
-            hidden=self.hidden,
-            epochs=self.epochs,
-            lr=self.lr,
-            variant=self.variant,
-            loss=self.loss,
-            optimizer=self.optimizer,
-            generate=self.generate,
-        )

@@ -82,6 +82,8 @@ def test_components_of_a_product_need_no_product(rows, columns, r, k, seed):
     p, q = numbers((rows, r), seed), numbers((r, columns), seed + 1)
     found, plain = product_factors(p, q, k), factors(p @ q, k)
     assert torch.allclose(found[0] @ found[1], plain[0] @ plain[1], atol=1e-6)
+    assert [each.shape for each in found] == [each.shape for each in plain]  # as many components, of which
+    assert not found[0][:, r:].any() and not found[1][r:].any()  # those are zero that the product has not
 
 
 def test_rank_is_capped_and_checked():

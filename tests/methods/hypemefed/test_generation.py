@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from fedscale_ext.methods.hypemefed.factorisation import to_matrix
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks, Options
+from fedscale_ext.methods.hypemefed.generation import HyperNetworks
+from fedscale_ext.methods.hypemefed.options import Options
 from tests.methods.hypemefed.reference import shapes, state
 
 CONVS = [f"block{block}.conv{j}.weight" for block in (2, 3) for j in (1, 2)]
@@ -42,15 +43,16 @@ def test_what_is_generated_follows_the_client_and_the_training():
     assert sum(float((learnt[name] - truth[name]).abs().mean()) for name in CONVS) < error
 
 
-def test_blocks_come_from_generated_blocks():
-    nets, states = networks(), clients()
+@pytest.mark.parametrize(("k", "most"), [(6, 6), ("all", 12)])  # of 18: what is generated has no more than its source
+def test_blocks_come_from_generated_blocks(k, most):
+    nets, states = networks(k=k), clients()
     nets.train(states)
     (made,) = nets.generate([states[0]])
     # the same in two steps: block 2 handed in as if it were the client's own
     (rest,) = nets.generate([{**states[0], **{name: made[name] for name in CONVS[:2]}}])
     for name in CONVS[2:]:
-        assert torch.allclose(rest[name], made[name], atol=1e-4)
-    assert torch.linalg.matrix_rank(to_matrix(made[CONVS[1]])) <= 6
+        assert torch.allclose(rest[name], made[name], atol=1e-3)
+    assert torch.linalg.matrix_rank(to_matrix(made[CONVS[0]])) <= most
 
 
 def test_a_round_without_deep_clients_leaves_their_network_alone():
@@ -68,7 +70,7 @@ def test_a_round_without_deep_clients_leaves_their_network_alone():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"optimizer": "kept"}, {"variant": "naive"}, {"loss": "factors"}, {"generate": "+bn+fc"}, {"k": None}],
+    [{}, {"optimizer": "kept"}, {"variant": "naive"}, {"loss": "factors"}, {"generate": "+bn+fc"}, {"k": "all"}],
     ids=lambda options: "-".join(map(str, options.values())) or "default",
 )
 def test_state_round_trip_and_threads_are_bitwise(options):

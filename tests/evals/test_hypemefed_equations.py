@@ -1,0 +1,77 @@
+"""The independent check of HypeMeFed's rounds: it agrees with a job, and sees one altered number."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import fedscale_ext
+
+SCRIPT = Path(__file__).resolve().parents[2] / "evals" / "hypemefed" / "check_equations.py"
+JOB: dict[str, Any] = {"method": "hypemefed", "model": "multi_exit_cnn3", "hypemefed.groups": [3, 2, 2],
+                       "hypemefed.hidden": 24, "hypemefed.epochs": 8, "hypemefed.k": 20, "num_participants": 6,
+                       "rounds": 3, "record_internals": True, "checkpoint_keep": 3}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def job(session_job_file: Path) -> Path:
+    return Path(fedscale_ext.run(session_job_file, job_name="hypemefed_equations", **JOB)["log_dir"])
+
+
+def check(log_dir: Path) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, SCRIPT, log_dir], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_script_imports_nothing_of_the_package() -> None:
+    assert "fedscale" not in SCRIPT.read_text(encoding="utf-8").split('"""')[2]
+
+
+def test_a_job_agrees_with_the_equations(job: Path) -> None:
+    code, said = check(job)
+    assert code == 0, said
+    assert "3 rounds, 2 of them with their tensors" in said
+    assert all(what in said for what in ("mean", "loss", "values", "generated")) and "WRONG" not in said
+
+
+@pytest.mark.parametrize(("pattern", "prefix", "what"), [
+    ("internals/*", "client/", "mean"),
+    ("internals/*", "generated/", "generated"),
+    ("checkpoints/*", "tensor.method/", "values"),
+    ("checkpoints/*", "tensor.pool/exit3/block3.conv1", "mean"),
+])  # fmt: skip
+def test_one_altered_number_is_found(job: Path, tmp_path: Path, pattern: str, prefix: str, what: str) -> None:
+    folder = tmp_path / "job"
+    shutil.copytree(job, folder)
+    path = sorted(folder.glob(pattern))[-1]
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.startswith(prefix) and tensors[name].size > 100)
+    flat = tensors[name] = np.array(tensors[name])
+    flat.reshape(-1)[0] += 2 * np.linalg.norm(flat) if what == "values" else np.abs(flat).max()
+    save_file(tensors, path)
+    code, said = check(folder)
+    assert code == 1
+    assert any(line.startswith(what) and "WRONG" in line for line in said.splitlines()), said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "has no header.json: name the log folder of a job"),
+        ({"method": "fedavg", "params": {}}, "is a job of fedavg, not of hypemefed"),
+        ({"method": "hypemefed", "params": {"missing": "stale"}}, "it differs in missing, variant"),
+    ],
+)
+def test_what_cannot_be_checked_is_told_in_a_sentence(
+    tmp_path: Path, content: dict[str, Any] | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / "header.json").write_text(json.dumps(content))
+    code, told = check(tmp_path)
+    assert code == 1 and said in told and len(told.splitlines()) == 1
