@@ -3,7 +3,7 @@
 from fedscale_ext.models.cost import cost
 from fedscale_ext.models.dense import dense
 from fedscale_ext.models.files import configured_spec
-from fedscale_ext.models.registry import build, family, initial_state, layout, named_spec, parameter_names
+from fedscale_ext.models.registry import build, family, initial_state, layout, named_spec, parameter_names, searched
 from fedscale_ext.models.spec import Axis, Cost, Layout, ModelSpec
 from fedscale_ext.models.widths import check_resizable, group_widths, resized, scaled
 
@@ -25,4 +25,5 @@ __all__ = [
     "parameter_names",
     "resized",
     "scaled",
+    "searched",
 ]

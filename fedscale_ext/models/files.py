@@ -4,15 +4,17 @@ A finished job leaves the spec of each of its models as ``models/<key>.json`` in
 baseline can be given "the largest model transformed by FedTrans" (Zhu et al., MLSys 2024, section 5.1).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedscale_ext.errors import UserError, one_line
 from fedscale_ext.models.cost import cost
 from fedscale_ext.models.registry import did_you_mean, family, named_spec
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.reading import MEGA, read_json
+
+Made = TypeVar("Made")
 
 _SUFFIX = ".json"
 _KEYS = ["family", "fields"]
@@ -29,9 +31,12 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
     path = Path(model).expanduser()
     spec = _read(path)
     try:
+        module: Any = family(spec)
         _check_fields(spec)
     except UserError as error:
         raise UserError(f"{path}: {one_line(str(error), 200)}") from None
+    if hasattr(module, "completed"):
+        spec = _built(path, spec, lambda: module.completed(spec, input_shape, num_classes))
     for name, wanted in (("input_shape", input_shape), ("num_classes", num_classes)):
         found = dict(spec.fields).get(name)
         if found != wanted:
@@ -39,15 +44,19 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
                 f"{path} is a model for {name} {found!r:.60}, but this data set has {name} {wanted!r}; "
                 "give the spec of a job on data of that kind"
             )
+    size = _built(path, spec, lambda: cost(spec).bytes)
+    if size > _LARGEST:
+        raise UserError(f"{path} is a model of {size:,} bytes; a message can carry {_LARGEST:,}")
+    return spec
+
+
+def _built(path: Path, spec: ModelSpec, make: Callable[[], Made]) -> Made:
     try:
-        size = cost(spec).bytes
+        return make()
     except Exception as error:  # whatever a family or torch makes of fields that it did not write
         raise UserError(
             f"{path} cannot be built as a model of the family {spec.family!r}: {one_line(str(error), 200)}"
         ) from None
-    if size > _LARGEST:
-        raise UserError(f"{path} is a model of {size:,} bytes; a message can carry {_LARGEST:,}")
-    return spec
 
 
 def _check_fields(spec: ModelSpec) -> None:

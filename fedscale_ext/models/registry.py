@@ -9,13 +9,13 @@ import difflib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from fedscale_ext.errors import UserError
-from fedscale_ext.models import cnn, mobilenetv3, multi_exit, nasbench201, resnet, torchvision_models, vit
+from fedscale_ext.models import cnn, mobilenetv3, multi_exit, nasbench201, resnet, supernet, torchvision_models, vit
 from fedscale_ext.models.spec import Layout, ModelSpec
 
 ENTRY_POINT_GROUP = "fedscale_ext.models"
@@ -27,7 +27,8 @@ class Family(Protocol):
     ``NAMED``: name -> function of (input_shape, num_classes) giving a spec; ``build``: spec ->
     module whose forward maps [B, C, H, W] to [B, num_classes]; ``layout``: spec -> the axes of
     every tensor of the module's state_dict. Where it has ``FIELDS``, names of its specs' fields, a
-    file's spec with another field is refused.
+    file's spec with another field is refused. A family may have ``cost``, where it knows that without building, and
+    ``completed``, what a spec file leaves to the task.
     """
 
     @property
@@ -47,6 +48,7 @@ def _families() -> dict[str, Family]:
         "mobilenetv3": cast(Family, mobilenetv3),
         "vit": cast(Family, vit),
         "multi_exit": cast(Family, multi_exit),
+        "supernet": cast(Family, supernet),
         "torchvision": cast(Family, torchvision_models),
     }
     others = {point.name: cast(Family, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)}
@@ -102,6 +104,12 @@ def parameter_names(spec: ModelSpec) -> tuple[str, ...]:
 def layout(spec: ModelSpec) -> Layout:
     """Axes of every tensor of the spec's state."""
     return family(spec).layout(spec)
+
+
+def searched(spec: ModelSpec) -> bool:
+    """Whether the spec is a supernet, whose modules run only where a path is chosen (``models/supernet.py``)."""
+    found: Any = family(spec)
+    return hasattr(found, "searched") and bool(found.searched(spec))
 
 
 def initial_state(spec: ModelSpec, seed: int | torch.Generator) -> dict[str, Tensor]:

@@ -63,6 +63,9 @@ class MultiModelAggregator(Coordinator):
     #: Why what clients hand in is not what they were handed and a change of their training, where it is not: as above.
     own_start: ClassVar[str] = ""
 
+    #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
+    chooses_paths: ClassVar[bool] = False
+
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
@@ -154,7 +157,13 @@ class MultiModelAggregator(Coordinator):
 
     def initial_spec(self) -> ModelSpec:
         """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
-        return self._configured(self.args.model)
+        spec = self._configured(self.args.model)
+        if models.searched(spec) and not self.chooses_paths:
+            raise UserError(
+                f"the model {self.args.model} is a supernet, and {self.config.job.method} does not choose among its "
+                "operators: name a path of it, such as cnn_l_smallest or a spec file with one operator per layer"
+            )
+        return spec
 
     def smallest_spec(self) -> ModelSpec:
         """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
@@ -295,6 +304,7 @@ class MultiModelAggregator(Coordinator):
                 self.aggregate(number, updates, means)
             with self.watch("evolve"):
                 self.evolve(number)
+        self.pool.drop_transient()
         reason = self.finished(number)
         if self.privacy is not None:
             record.privacy = self.privacy.figures()
@@ -308,7 +318,7 @@ class MultiModelAggregator(Coordinator):
             with self.watch("personalise"):
                 record.personalised = personalise(self.workforce, number, record.evaluation.serve, epochs)
         record.models = len(self.pool)
-        record.cohort_sizes = self.workforce.sizes
+        record.cohort_sizes = {key: size for key, size in self.workforce.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began
         record.seconds = self.watch.read()
         record.executor_seconds = self.workforce.seconds()
@@ -363,7 +373,8 @@ class MultiModelAggregator(Coordinator):
         offered: int,
     ) -> RoundRecord:
         cost = {model.key: model.cost for model in self.pool}
-        assignments = Counter(update.item.model for update in updates)
+        trained = (self.pool[update.item.model] for update in updates)
+        assignments = Counter(model.whole if model.transient else model.key for model in trained)
         computed: dict[str, float] = {}  # samples by model, each for as much of it as was computed
         for update in updates:
             model = update.item.model

@@ -83,6 +83,18 @@ class ClientTensors:
         self.files.load_state({name[len(begin) :]: own for name, own in tensors.items() if name.startswith(begin)})
 
 
+class Returned(ClientTensors):
+    """What clients hand back beside their states and nobody keeps for them: ``returned`` of a client's result.
+
+    A subclass says in :meth:`template` what that is, checks it where it can be wrong, and takes it.
+    """
+
+    kind: ClassVar[str] = "returned"
+
+    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+        return None
+
+
 class OwnTensors(ClientTensors):
     """What each client keeps for itself (masks, personal layers): handed out as it was handed in.
 

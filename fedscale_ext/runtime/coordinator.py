@@ -249,9 +249,15 @@ class Coordinator(NoPickle, Aggregator):
         for key in unit.models:
             model = self.pool[key]
             models[key] = {"version": model.version, "spec": model.spec.to_json()}
+            host = self.pool.host(key)
+            if host is not model.spec:
+                models[key]["host"] = host.to_json()
+            if model.transient:
+                models[key]["transient"] = True
             if not sent.holds(worker, key, model.version):
                 sections[key] = self.pool.encoded(key)
-        sent.offered = {key: self.pool[key].version for key in unit.models}
+        lasting = (self.pool[key] for key in unit.models if not self.pool[key].transient)
+        sent.offered = {model.key: model.version for model in lasting}
         return wire.pack({**unit.header, "attempt": handout.attempt, "models": models}, sections)
 
     def _send_away(self, context: Any, error: Unknown) -> None:

@@ -211,6 +211,7 @@ class MultiModelExecutor(NoPickle, Executor):
                 "model_key": item.get("model") or header["model"],
                 "offset": None,
                 "own": None,
+                "returned": None,
                 "mask": None,
             }
         )

@@ -25,31 +25,38 @@ class ModelPool:
         self._models[key] = Model(key, spec, state, models.cost(spec))
         return self._models[key]
 
-    def add_part(self, key: str, reference: str, spec: ModelSpec, channels: IndexMap) -> Model:
+    def add_part(
+        self, key: str, reference: str, spec: ModelSpec, channels: IndexMap, *, transient: bool = False
+    ) -> Model:
         """A new model that holds these channels of another one; ``spec`` is that of its size.
 
         It may lack tensors of its reference (be less deep): those that the layout of ``spec`` has are covered.
-        ValueError where it has one that the reference lacks.
+        A ``transient`` one stays until :meth:`drop_transient`. ValueError where it has a tensor that the reference
+        lacks.
         """
         beyond = sorted(models.layout(spec).keys() - models.layout(self._models[reference].spec).keys())
         if beyond:
             raise ValueError(f"{key!r} is no part of {reference!r}, which has no tensor {beyond[0]!r}")
         model = self.add(key, spec, {})
+        model.transient = transient
         self.place_part(key, reference, channels)
         return model
 
     def place_part(self, key: str, reference: str, channels: IndexMap) -> None:
         """Let a part hold other channels, of the same numbers."""
         model = self._models[key]
-        covered = coverage(models.layout(self._models[reference].spec), channels)
-        model.part = Part(reference, channels, {name: covered[name] for name in models.layout(model.spec)})
+        names = models.layout(model.spec)
+        covered = coverage(models.layout(self._models[reference].spec), channels) if channels else dict.fromkeys(names)
+        model.part = Part(reference, channels, {name: covered[name] for name in names})
         self._cut(model)
 
     def _cut(self, model: Model) -> None:
         assert model.part is not None
         whole = self._models[model.part.reference]
         held = {name: tensor for name, tensor in whole.state.items() if name in model.part.covered}
-        model.state = extract(held, models.layout(whole.spec), model.part.channels)
+        # whole tensors are shared: states are replaced, never written to
+        channels = model.part.channels
+        model.state = extract(held, models.layout(whole.spec), channels) if channels else held
         model.version += 1
 
     def update(self, key: str, state: State) -> None:
@@ -66,14 +73,26 @@ class ModelPool:
         model.state = state
         model.version += 1
 
+    def drop_transient(self) -> None:
+        """Forget the models that are of one round."""
+        self._models = {key: model for key, model in self._models.items() if not model.transient}
+
+    def host(self, key: str) -> ModelSpec:
+        """The spec of the network that runs a model on executors: the supernet of which it is a part, or its own."""
+        model = self._models[key]
+        whole = self._models[model.whole].spec
+        return whole if models.searched(whole) else model.spec
+
     def clear(self) -> None:
         """Forget every model."""
         self._models.clear()
         self._encoded.clear()
 
     def encoded(self, key: str) -> bytes:
-        """The state of a model as a section of the wire, serialised once per version."""
+        """The state of a model as a section of the wire, serialised once per version; a transient one is not kept."""
         model = self._models[key]
+        if model.transient:
+            return wire.tensors_to_bytes(model.state)
         version, section = self._encoded.get(key, (-1, b""))
         if version != model.version:
             section = wire.tensors_to_bytes(model.state)

@@ -27,9 +27,10 @@ _STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts tra
 
 @dataclass(frozen=True)
 class Start:
-    """A state as a resident takes it: ``flat`` holds all floating entries of ``state``, in its memory order."""
+    """A state as a resident takes it: ``flat`` holds all floating entries of ``state``, in its memory order; None for
+    a state of some of its tensors."""
 
-    flat: Tensor
+    flat: Tensor | None
     state: State
 
 
@@ -53,7 +54,9 @@ class Resident:
             tensor.data = place
 
     def start(self, state: State) -> Start:
-        """``state`` (on any device) ready to be restored any number of times."""
+        """``state`` (on any device), of all tensors or some, ready to be restored any number of times."""
+        if len(state) < len(self.floating) + len(self.integers):
+            return Start(None, {name: tensor.to(self.flat.device) for name, tensor in state.items()})
         flat = torch.empty_like(self.flat)
         floating = dict(zip(self.floating, self._views(flat), strict=True))
         for name, place in floating.items():
@@ -62,10 +65,16 @@ class Resident:
         return Start(flat, here)
 
     def restore(self, start: Start) -> None:
-        """Overwrite the module with a start."""
-        self.flat.copy_(start.flat)
+        """Overwrite the module with a start: the tensors that it has."""
+        if start.flat is None:
+            floating = [name for name in start.state if name in self.floating]
+            with torch.no_grad():
+                torch._foreach_copy_([self.floating[name] for name in floating], [start.state[n] for n in floating])
+        else:
+            self.flat.copy_(start.flat)
         for name, tensor in self.integers.items():
-            tensor.copy_(start.state[name])
+            if name in start.state:
+                tensor.copy_(start.state[name])
 
     def _views(self, flat: Tensor) -> list[Tensor]:
         places, begin = [], 0

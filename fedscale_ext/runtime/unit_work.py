@@ -14,7 +14,7 @@ from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import one_line
 from fedscale_ext.runtime import calibration, faults, static_statistics, wire
 from fedscale_ext.runtime.checks import Rejected, check_figures
-from fedscale_ext.runtime.client_tensors import OwnTensors, section_name
+from fedscale_ext.runtime.client_tensors import OwnTensors, Returned, section_name
 from fedscale_ext.runtime.collect import CLASSES, SUM
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.device_data import DeviceData
@@ -36,7 +36,8 @@ from fedscale_ext.runtime.workbench import Workbench
 from fedscale_ext.streams import stream
 
 HANDED = "handed"  # what a unit brings beside models: its kinds, then the tensors by kind and place of the client
-_SETTINGS = {ControlVariates.kind: "offset", OwnTensors.kind: "own"}  # where a client's settings have them
+# where a client's settings have them
+_SETTINGS = {ControlVariates.kind: "offset", OwnTensors.kind: "own", Returned.kind: "returned"}
 MOST_ROWS = 1024  # of factors: the smallest layers that have some are about as large on a side
 
 # FedScale's results of some clients, or why there is none, and their states [clients, *shape]
@@ -132,6 +133,8 @@ class UnitWork:
             found[place] = {}
             if conf.own is not None:
                 found[place][OwnTensors.kind] = {name: tensor.cpu() for name, tensor in result["own"].items()}
+            if conf.returned is not None:
+                found[place][Returned.kind] = result["returned"]
             if conf.offset is not None:
                 new = new_variate(conf, start, states, place - begin)
                 if new is None:

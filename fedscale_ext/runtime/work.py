@@ -105,7 +105,9 @@ class Part:
 @dataclass
 class Model:
     """An entry of the aggregator's model pool; ``version`` counts its changes of state. The state of a ``part`` is
-    cut out of its reference's whenever that changes, and what clients learn on it goes into the reference's mean."""
+    cut out of its reference's whenever that changes, and what clients learn on it goes into the reference's mean.
+    A ``transient`` one is of this round: executors forget it after each unit, records count its clients to its whole.
+    """
 
     key: str
     spec: ModelSpec
@@ -113,6 +115,7 @@ class Model:
     cost: Cost
     version: int = 0
     part: Part | None = None
+    transient: bool = False
 
     @property
     def whole(self) -> str:

@@ -8,6 +8,7 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.stacked import Mapped, Stacked, stacked
+from fedscale_ext.models.supernet import Searchable
 from fedscale_ext.runtime import wire
 from fedscale_ext.runtime.factored import factorable
 from fedscale_ext.runtime.resident import Cohort, Resident, Start, channels_last_helps
@@ -15,14 +16,17 @@ from fedscale_ext.runtime.work import State
 
 
 class _Kept:
-    """A state as it was sent: the floating entries in the memory order of its spec's resident module."""
+    """A state as it was sent: the floating entries in the memory order of the resident module of ``host``."""
 
-    def __init__(self, version: int, spec: ModelSpec, start: Start) -> None:
-        self.version, self.spec, self.start = version, spec, start
+    def __init__(self, version: int, spec: ModelSpec, host: ModelSpec, transient: bool, start: Start) -> None:
+        self.version, self.spec, self.host, self.transient, self.start = version, spec, host, transient, start
 
 
 class Workbench:
-    """Keeps the newest state of each pool key, one resident module and one cohort per spec."""
+    """Keeps the newest state of each pool key, one resident module and one cohort per spec.
+
+    Subspaces and paths of a supernet, of which there are more than memory holds, all run in the supernet's module.
+    """
 
     def __init__(self, device: torch.device, precision: str) -> None:
         self.device = device
@@ -34,13 +38,15 @@ class Workbench:
 
     def keep(self, header: Mapping[str, Any], sections: dict[str, wire.Section]) -> None:
         """Remember the states that came along; an older version of the same model is let go, and so is each section
-        as soon as it is read."""
+        as soon as it is read. Transient states of earlier units are forgotten."""
+        self._kept = {key: kept for key, kept in self._kept.items() if not kept.transient}
         for key, entry in header["models"].items():
             if key in sections:
                 self._kept.pop(key, None)  # before the new one is decoded: large states are there once
                 spec = ModelSpec.from_json(entry["spec"])
-                start = self._resident(spec).start(wire.bytes_to_tensors(sections.pop(key)))
-                self._kept[key] = _Kept(entry["version"], spec, start)
+                host = ModelSpec.from_json(entry["host"]) if "host" in entry else spec
+                start = self._resident(host).start(wire.bytes_to_tensors(sections.pop(key)))
+                self._kept[key] = _Kept(entry["version"], spec, host, entry.get("transient", False), start)
             elif key not in self._kept or self._kept[key].version != entry["version"]:
                 raise wire.WireError(f"version {entry['version']} of model {key!r} was not sent to this executor")
 
@@ -52,16 +58,22 @@ class Workbench:
         """The spec of a pool key."""
         return self._kept[key].spec
 
+    def host(self, key: str) -> ModelSpec:
+        """The spec of the resident module that runs a model: the supernet of which it is a part, or its own."""
+        return self._kept[key].host
+
     def module(self, key: str) -> torch.nn.Module:
-        """The resident module of a model's spec, holding that model's state as it was sent."""
+        """The resident module that runs a model, holding that model's state as it was sent and nothing else."""
         kept = self._kept[key]
-        resident = self._resident(kept.spec)
+        resident = self._resident(kept.host)
+        if isinstance(resident.module, Searchable):
+            resident.module.hold(kept.spec["ops"])
         resident.restore(kept.start)
         return resident.module
 
     def resident(self, key: str) -> torch.nn.Module:
         """The same module as it is, holding whatever was put there last."""
-        return self._resident(self._kept[key].spec).module
+        return self._resident(self._kept[key].host).module
 
     def cohort(self, key: str, clients: int, *, factored: bool) -> Cohort | None:
         """A cohort of a model's spec for at least ``clients`` clients, each at that model's state; None

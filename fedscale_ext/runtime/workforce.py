@@ -167,13 +167,16 @@ class Workforce:
         )
 
     def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
-        """How many clients train side by side, by model key; measured for a model that is new here."""
+        """How many clients train side by side, by model key; measured for a model that is new here. On parts of a
+        supernet, which choose a path each, one after another."""
         keys = sorted({item.model for item in items})
         fixed = self.job.config.job.cohort_size
         if isinstance(fixed, int):
             return dict.fromkeys(keys, fixed)
         new = {}
         for key in keys:
+            if self.job.pool.host(key) is not self.job.pool[key].spec:
+                continue
             possible = candidates(self.device, self.job.args.num_participants)
             if len(possible) > 1 and self.cohort_sizes.size(self.job.pool[key].spec) is None:
                 new[key] = possible

@@ -6,7 +6,7 @@ from torch import nn
 
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
-from fedscale_ext.models.cost import measure
+from fedscale_ext.models.counting import measure
 from fedscale_ext.models.spec import Cost
 
 

@@ -1,0 +1,75 @@
+"""Paths through a supernet within a budget of MACs (FedorAS, section 3.1, Equations 2 and 3).
+
+Equation 2 wants valid paths drawn uniformly; Equation 3 does it greedily, an operator per layer, in one pass and
+without drawing anew. Where the printed equation and the public code disagree: the sum over the operators chosen so far
+does not count the present one twice, what all paths share counts too, and a path may cost as much as its budget.
+
+One thing is added. The paper lets layers without an identity choose first, since all others can still choose theirs;
+two such layers could yet leave nothing for each other. So what the cheapest operators of the layers to come cost is set
+aside before any layer chooses. For spaces in which one layer at most has no free operator it changes nothing.
+"""
+
+import numpy as np
+
+from fedscale_ext.models.supernet import Tables
+from fedscale_ext.streams import Key, stream
+
+
+def cheapest(tables: Tables, held: np.ndarray) -> float:
+    """MACs of the cheapest path through the operators ``held``, bool [layers, operators]; infinite where there is
+    none."""
+    return float(tables.fixed_macs + np.where(held, tables.macs, np.inf).min(1).sum())
+
+
+def sample_paths(tables: Tables, held: np.ndarray, budgets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """int64 [paths, layers]: columns in ``tables`` of the operators of a path within each of ``budgets`` [paths].
+
+    ``held`` bool [layers, operators]: the operators to choose from. Takes layers times (paths x operators) operations
+    and never fails but with ValueError where a budget is below the cheapest path.
+    """
+    macs = np.where(held, tables.macs, np.inf)
+    least = macs.min(1)
+    needed = tables.fixed_macs + least.sum()
+    if not (np.isfinite(needed) and (budgets >= needed).all()):  # also where a layer has no operator
+        raise ValueError(f"a budget of {np.min(budgets):g} MACs is below the cheapest path, {needed:g}")
+    excess = macs - least[:, None]
+    slack = np.minimum(budgets - needed, excess[np.isfinite(excess)].sum())  # finite: what is not held never fits
+    paths, layers = len(slack), len(macs)
+    # the random permutation sigma of each path: layers without a free operator first
+    order = np.argsort(rng.random((paths, layers)) + (least == 0), axis=1)
+    draws = rng.random((paths, layers))
+    chosen, rows = np.empty((paths, layers), dtype=np.int64), np.arange(paths)
+    for place in range(layers):
+        layer = order[:, place]
+        costs = excess[layer]
+        fitting = (costs <= slack[:, None]).cumsum(1)
+        rank = (draws[:, place] * fitting[:, -1]).astype(np.int64)
+        operator = (fitting > rank[:, None]).argmax(1)
+        chosen[rows, layer] = operator
+        slack -= costs[rows, operator]
+    return chosen
+
+
+def sample_path(tables: Tables, held: np.ndarray, budget_macs: float, rng: np.random.Generator) -> np.ndarray:
+    """int64 [layers]: one path, as :func:`sample_paths` draws them."""
+    return sample_paths(tables, held, np.array([budget_macs]), rng)[0]
+
+
+def load_budgets(budget: float, least: float, load: float, steps: int, rng: np.random.Generator) -> np.ndarray:
+    """float64 [steps]: what a device whose own work takes up to a share ``load`` of it can spend on each batch, at
+    least ``least``: budgets may change within a round."""
+    return np.maximum(budget * (1.0 - load * rng.random(steps)), least)
+
+
+def drawn_paths(tables: Tables, held: np.ndarray, budget: float, load: float, steps: int, *key: Key) -> np.ndarray:
+    """int64 [steps, layers]: the path of each of a client's batches, from the streams of ``key`` (seed, round,
+    client). Both sides of the wire draw it: the clients train it, the virtual clock counts its MACs."""
+    budgets = np.full(steps, budget)
+    if load:
+        budgets = load_budgets(budget, cheapest(tables, held), load, steps, stream(*key, "load"))
+    return sample_paths(tables, held, budgets, stream(*key, "paths"))
+
+
+def path_macs(tables: Tables, paths: np.ndarray) -> np.ndarray:
+    """float64 [paths]: MACs per sample of paths int64 [paths, layers]."""
+    return np.asarray(tables.fixed_macs + tables.macs[np.arange(paths.shape[1]), paths].sum(1))

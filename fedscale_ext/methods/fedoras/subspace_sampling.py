@@ -1,0 +1,65 @@
+"""What of a supernet a client is sent: operators up to a budget of bytes (FedorAS, section 3.1, Equation 1).
+
+Operators without parameters always go along, they cost no traffic; a layer that has none of them gets one operator
+first. Then operators of all layers are taken in random order until the next one would exceed the budget. The public
+code subtracts what was taken first twice; here it counts once, and stem, reductions and classifier with it.
+"""
+
+import numpy as np
+
+from fedscale_ext.methods.fedoras.path_sampling import sample_paths
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.supernet import Tables
+
+
+def _usable(tables: Tables) -> np.ndarray:
+    return tables.held & np.isfinite(tables.macs)
+
+
+def least_bytes(tables: Tables) -> int:
+    """Bytes of the smallest budget that suffices whichever operators are taken first."""
+    usable = _usable(tables)
+    lacking = ~(usable & (tables.bytes == 0)).any(1)
+    return int(tables.fixed_bytes + np.where(usable, tables.bytes, 0).max(1)[lacking].sum())
+
+
+def total_bytes(tables: Tables) -> int:
+    """Bytes of all that the tables list."""
+    return int(tables.fixed_bytes + tables.bytes.sum())
+
+
+def sample_subspace(
+    tables: Tables, budget_bytes: int, rng: np.random.Generator, budget_macs: float = np.inf
+) -> np.ndarray:
+    """bool [layers, operators]: what is sent within ``budget_bytes``, parameters and buffers.
+
+    ``budget_macs``: a path within it is among what is sent. Unsupported operators are not. ValueError where either
+    budget does not suffice.
+    """
+    usable = _usable(tables)
+    held = usable & (tables.bytes == 0)
+    lacking = ~held.any(1)
+    first = sample_paths(tables, np.where(lacking[:, None], usable, held), np.array([budget_macs]), rng)[0]
+    held[lacking, first[lacking]] = True
+    room = budget_bytes - tables.fixed_bytes - tables.bytes[held].sum()
+    if room < 0:
+        raise ValueError(f"{budget_bytes} bytes do not hold an operator for each layer")
+    order = rng.permutation(np.flatnonzero(usable & ~held))
+    held.flat[order[tables.bytes.flat[order].cumsum() <= room]] = True
+    return held
+
+
+def operators(tables: Tables, held: np.ndarray) -> tuple[tuple[str, ...], ...]:
+    """The names of what is ``held``, layer by layer."""
+    return tuple(
+        tuple(name for name, one in zip(names, row, strict=False) if one)
+        for names, row in zip(tables.ops, held.tolist(), strict=True)
+    )
+
+
+def held_by(tables: Tables, spec: ModelSpec) -> np.ndarray:
+    """bool [layers, operators]: what of the tables the spec of a subspace holds; inverse of :func:`operators`."""
+    held = np.zeros_like(tables.held)
+    for layer, (names, own) in enumerate(zip(tables.ops, spec["ops"], strict=True)):
+        held[layer, [names.index(name) for name in own]] = True
+    return held

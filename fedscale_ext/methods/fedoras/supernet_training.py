@@ -1,0 +1,158 @@
+"""Stage 1 of FedorAS on the server: who is sent which subspace, and what becomes of what comes back (section 3.1).
+
+On the virtual clock, and in what a round cost, a client counts for the MACs of the very paths that it draws, by
+``models.cost``; its traffic is its subspace, both ways.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
+from fedscale_ext.methods.fedoras.operator_aggregation import OperatorMeans
+from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs
+from fedscale_ext.methods.fedoras.subspace_sampling import (
+    held_by,
+    least_bytes,
+    operators,
+    sample_subspace,
+    total_bytes,
+)
+from fedscale_ext.models.supernet import Tables, restricted, tables
+from fedscale_ext.runtime.checks import Rejected
+from fedscale_ext.runtime.client_tensors import Returned
+from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.steps import HELD_OUT
+from fedscale_ext.runtime.wire import Section
+from fedscale_ext.runtime.work import State, Task, Update, WorkItem
+from fedscale_ext.streams import stream
+
+SUPERNET = "supernet"  # key of the whole in the pool
+_SHARED = "subspace"  # of a round's only subspace
+
+
+@dataclass(frozen=True)
+class Tier:
+    """``budget``: MACs per sample of its dearest path, by the paper's count; ``unsupported``: operators that its
+    devices cannot run."""
+
+    budget: float
+    unsupported: tuple[str, ...] = ()
+
+
+class Experience(Returned):
+    """How many examples went through each operator at each client (Equation 5's |D_i,o|), as clients say."""
+
+    def __init__(self, folder: Path, pool: ModelPool, costs: Tables, task: Task) -> None:
+        super().__init__(folder / self.kind, task.num_clients)
+        self._pool, self._costs, self._task = pool, costs, task
+        self.of: dict[int, np.ndarray] = {}  # by client, of this round
+
+    def template(self, key: str) -> State:  # noqa: D102
+        return {EXAMPLES: torch.zeros(self._costs.held.shape, dtype=torch.int64)}
+
+    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
+        self.of.clear()
+
+    def checked(self, item: WorkItem, section: Section | None) -> State:
+        """Rejected unless every example went through one operator of each layer that the client holds."""
+        found = super().checked(item, section)
+        counts = found[EXAMPLES].numpy()
+        held = held_by(self._costs, self._pool[item.model].spec)
+        seen = int(self._task.step_sizes(item.client, item.objective).sum())
+        # each below what was planned before they are added up: sums of large numbers would wrap
+        if (counts < 0).any() or (counts > seen).any() or counts[~held].any() or (counts.sum(1) != seen).any():
+            raise Rejected("its counts of examples per operator cannot be")
+        return found
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        self.of[item.client] = new[EXAMPLES].numpy()
+
+
+class SupernetTraining:
+    """Rounds of stage 1 on ``pool[SUPERNET]``; ``tier_of`` int64 [clients] numbers each client's of ``tiers``.
+
+    UserError for a budget below the cheapest path, and for a subspace that cannot hold an operator of each layer.
+    """
+
+    def __init__(
+        self, pool: ModelPool, task: Task, params: FedorASParams, seed: int, tiers: Sequence[Tier], tier_of: np.ndarray
+    ) -> None:
+        self._pool, self._task, self._params, self._seed = pool, task, params, seed
+        self.tiers, self.tier_of = tiers, tier_of
+        self.spec = pool[SUPERNET].spec
+        self.macs = tables(self.spec)
+        self.costs = [budget_tables(self.spec, tier.unsupported) for tier in tiers]
+        for number, (tier, costs) in enumerate(zip(tiers, self.costs, strict=True), start=1):
+            if tier.budget < (least := cheapest(costs, costs.held)):
+                raise UserError(
+                    f"the budget of tier {number} is {tier.budget / 1e6:g} MMACs and its cheapest path takes "
+                    f"{least / 1e6:.4g}; raise fedoras.brackets"
+                )
+        # all bytes of what some tier can run
+        self._all = tables(self.spec, unsupported=set.intersection(*(set(tier.unsupported) for tier in tiers)))
+        self._bytes = int(params.subspace * total_bytes(self._all))
+        needed = max(map(least_bytes, self.costs))
+        if self._bytes < needed:
+            raise UserError(
+                f"fedoras.subspace {params.subspace:g} of this supernet is {self._bytes:,} bytes, and one operator for "
+                f"each layer may take {needed:,}; it must be at least {needed / total_bytes(self._all):.4g}"
+            )
+        self._parameters = models.parameter_names(self.spec) if params.opa_scope == "buffers_only" else None
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Each participant's subspace (Eq. 1) and the budget of its paths (Eq. 3), the MACs of those that it draws."""
+        self._pool.drop_transient()  # of a round that came to nothing
+        p, clients = self._params, participants.tolist()
+        self._means = OperatorMeans(self._pool[SUPERNET].state, p.aggregation, p.opa_min_clients, self._parameters)
+        if p.subspace_per == "client":
+            return [self._item(round, c, self._subspace(f"client{c}", self._tier(c), round, c)) for c in clients]
+        # one for all: a path of the lowest budget must be in it
+        lowest = min({self._tier(client) for client in clients}, key=lambda number: self.tiers[number].budget)
+        shared = self._subspace(_SHARED, lowest, round)
+        return [self._item(round, client, shared) for client in clients]
+
+    def _tier(self, client: int) -> int:
+        return int(self.tier_of[client - 1])
+
+    def _subspace(self, key: str, tier: int, *when: int) -> str:
+        rng = stream(self._seed, *when, "subspace")
+        held = sample_subspace(self.costs[tier], self._bytes, rng, self.tiers[tier].budget)
+        spec = restricted(self.spec, operators(self.costs[tier], held))
+        self._pool.add_part(key, SUPERNET, spec, {}, transient=True)
+        return key
+
+    def _item(self, round: int, client: int, key: str) -> WorkItem:
+        number = self._tier(client)
+        tier, model = self.tiers[number], self._pool[key]
+        asked = {"budget": tier.budget, "unsupported": list(tier.unsupported), "load": self._params.dynamic_budget}
+        objective: dict[str, Any] = {"paths": asked, HELD_OUT: self._params.val_ratio}
+        sizes = self._task.step_sizes(client, objective)
+        held = held_by(self.macs, model.spec)
+        key_of_draw = (self._seed, round, client)
+        paths = drawn_paths(
+            self.costs[number], held, tier.budget, self._params.dynamic_budget, len(sizes), *key_of_draw
+        )
+        macs = float(np.average(path_macs(self.macs, paths), weights=sizes))
+        return WorkItem(client, key, objective, effort=macs / model.cost.forward_macs)
+
+    def collect(self, update: Update, state: State, examples: np.ndarray) -> None:
+        """A client's state goes into the means of what it trained."""
+        seen = {
+            (layer, self.macs.ops[layer][column]): int(examples[layer, column])
+            for layer, column in np.argwhere(examples).tolist()
+        }
+        self._means.add(state, seen, update.trained)
+
+    def aggregate(self) -> int:
+        """OPA (Eq. 5); how many operators were trained by enough clients."""
+        enough = sum(clients >= self._params.opa_min_clients for clients in self._means.clients.values())
+        self._pool.update(SUPERNET, self._means.result())
+        return enough

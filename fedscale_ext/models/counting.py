@@ -1,0 +1,68 @@
+"""What a module costs, counted by running it once on the meta device (no arithmetic, no memory)."""
+
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.models.spec import Cost
+
+BATCH = 2  # BatchNorm in training mode refuses a single value per channel
+
+
+def _convolution_backward(
+    grad: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, output_mask: Any, *_: Any, **__: Any,
+) -> int:  # fmt: skip
+    """Flops of a convolution's backward: input and weight gradient each repeat the forward's products.
+
+    torch's own count forgets the groups in the weight gradient (C times too much for a depthwise one).
+    """
+    outer = x if transposed else grad
+    return 2 * prod(outer) * prod(weight[1:]) * (bool(output_mask[0]) + bool(output_mask[1]))
+
+
+def count(module: nn.Module, x: Tensor) -> tuple[int, int]:
+    """Multiply-accumulates per sample of the forward pass, and of forward and backward, on a batch of ``BATCH``.
+
+    Only matrix products and convolutions count; the gradient of ``x`` is computed where ``x`` requires it.
+    """
+    module.train()
+    counter = FlopCounterMode(
+        display=False, custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward}
+    )
+    with counter:
+        output = module(x)
+        forward = counter.get_total_flops()
+        if output.requires_grad:
+            output.sum().backward()
+    per_mac = 2 * BATCH
+    return forward // per_mac, counter.get_total_flops() // per_mac
+
+
+def sizes(module: nn.Module) -> tuple[int, int]:
+    """Number of trainable parameters, and bytes of the whole state."""
+    return (
+        sum(tensor.numel() for tensor in module.parameters() if tensor.requires_grad),
+        sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values()),
+    )
+
+
+def measure(module: nn.Module, input_shape: tuple[int, ...]) -> Cost:
+    """Cost per sample of a module on the meta device for inputs of ``input_shape`` (without batch).
+
+    Training counts forward and backward; the gradient of the network's input is not computed,
+    as in training. Only matrix products and convolutions count (multiply-accumulates).
+    UserError when nothing was counted: the counter does not see every operation,
+    and a model that costs nothing would fit every device.
+    """
+    forward, training = count(module, torch.empty(BATCH, *input_shape, device="meta"))
+    if forward == 0 or training == forward:
+        raise UserError(
+            f"no multiply-accumulates were counted in the forward or backward pass of {type(module).__name__}; "
+            "build it of operations that torch.utils.flop_counter knows"
+        )
+    return Cost(forward, training, *sizes(module))

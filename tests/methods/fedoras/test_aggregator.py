@@ -1,0 +1,283 @@
+"""FedorAS's rounds of supernet training: who is sent what, what it counts for, what is refused; whole jobs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from job_results import assert_equal, result
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.config import make_config
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
+from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASExecutor, budget_tables
+from fedscale_ext.methods.fedoras.operator_aggregation import operator_of
+from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs
+from fedscale_ext.methods.fedoras.subspace_sampling import held_by
+from fedscale_ext.methods.fedoras.supernet_training import SUPERNET
+from fedscale_ext.methods.params import make_params
+from fedscale_ext.models.supernet import tables
+from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.checks import Rejected
+from fedscale_ext.runtime.work import State, WorkItem
+from methods.harness import equal, server, trained, updates_for
+
+SPACE = {
+    "family": "supernet",
+    "fields": {
+        "form": "cnn",
+        "stem": [8, 2],
+        "blocks": [2, 2],
+        "operators": ["conv1", "dsconv3", "dsconv3_double", "identity"],
+        "reductions": [["pool", 12, 2], ["pool", 16, 2]],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("space") / "space.json"
+    path.write_text(json.dumps(SPACE))
+    return path
+
+
+@pytest.fixture
+def fedoras(space: Path, tmp_path: Path) -> Any:
+    def make(**keys: Any) -> Any:
+        capacity = keys.pop("capacity", [1e15, 1, 1e3, 1e9, 1e6, 1e12])
+        given = {"model": str(space), "tiers": 3, **keys}
+        made = server(FedorASAggregator, "fedoras", shape=(1, 16, 16), capacity=capacity, **given)
+        made.log_dir = tmp_path
+        made.handed = {kept.kind: kept for kept in made.client_tensors()}
+        return made
+
+    return make
+
+
+def examples_of(made: Any, round: int, item: WorkItem) -> torch.Tensor:
+    """What the client of an item would count."""
+    training = made.training
+    tier = training.tiers[training.tier_of[item.client - 1]]
+    costs, asked = budget_tables(training.spec, tier.unsupported), item.objective["paths"]
+    sizes = made.task.step_sizes(item.client, item.objective)
+    held = held_by(costs, made.pool[item.model].spec)
+    key = made.seed, round, item.client
+    counts = np.zeros(costs.held.shape, dtype=np.int64)
+    for path, size in zip(
+        drawn_paths(costs, held, asked["budget"], asked["load"], len(sizes), *key), sizes, strict=True
+    ):
+        counts[np.arange(len(path)), path] += size
+    return torch.from_numpy(counts)
+
+
+def play(made: Any, round: int, clients: list[int] | None = None) -> dict[int, State]:
+    """One round of the hooks, as the runtime calls them; the clients' states."""
+    items = made.assign(round, np.array(clients or range(1, 7)))
+    states, (experience,) = {}, made.handed.values()
+    experience.begin(items)
+    for update in updates_for(made, round, items):
+        states[update.client] = trained(made.pool[update.item.model].state, round, update.client)
+        section = wire.tensors_to_bytes({EXAMPLES: examples_of(made, round, update.item)})
+        experience.take(round, update.item, experience.checked(update.item, section))
+        made.collect(round, update, states[update.client])
+    made.aggregate(round, [], {})
+    made.pool.drop_transient()
+    return states
+
+
+def test_weak_clients_are_in_small_tiers_and_are_tested_on_a_path_of_theirs(fedoras: Any) -> None:
+    made = fedoras()
+    assert made.tier_of.tolist() == [2, 0, 0, 1, 1, 2]
+    assert list(made.evaluation_plan().serve) == ["tier3", "tier1", "tier1", "tier2", "tier2", "tier3"]
+    for number, (tier, costs) in enumerate(zip(made.training.tiers, made.training.costs, strict=True), start=1):
+        spec = made.pool[f"tier{number}"].spec
+        assert not models.searched(spec)
+        columns = held_by(costs, spec).argmax(1)
+        assert path_macs(costs, columns[None])[0] <= tier.budget
+    macs = [made.pool[f"tier{number}"].cost.forward_macs for number in (1, 2, 3)]
+    assert macs == sorted(macs) and macs[0] < macs[2]
+    assert fedoras(shares=[0.5, 0.16, 0.34]).tier_of.tolist() == [2, 0, 0, 1, 0, 2]
+    assert made.smallest_spec() == models.supernet.path_of(made.training.spec, ["identity"] * 4)
+
+
+def test_each_client_is_sent_a_subspace_of_its_own_within_the_bytes(fedoras: Any) -> None:
+    made = fedoras(subspace=0.6)
+    items = made.assign(1, np.arange(1, 7))
+    whole, specs = made.pool[SUPERNET], {made.pool[item.model].spec for item in items}
+    assert len(specs) == 6
+    for item in items:
+        model = made.pool[item.model]
+        assert model.cost.bytes <= 0.6 * whole.cost.bytes and item.bytes is None
+        held = {(layer, name) for layer, row in enumerate(model.spec["ops"]) for name in row}
+        assert {name for name in whole.state if operator_of(name) in {None, *held}} == set(model.state)
+        # the wire: the tensors' own bytes, and what safetensors writes of their names
+        section = made.pool.encoded(item.model)
+        values = sum(tensor.nbytes for tensor in model.state.values())
+        assert values == model.cost.bytes and values < len(section) < values + 200 * len(model.state)
+        assert set(wire.bytes_to_tensors(section)) == set(model.state)
+    again = made.assign(2, np.arange(1, 7))
+    assert {made.pool[item.model].spec for item in again} != specs
+    made.pool.drop_transient()
+    assert [model.key for model in made.pool] == [SUPERNET, "tier1", "tier2", "tier3"]
+
+
+def test_a_round_may_share_one_subspace_in_which_the_weakest_has_a_path(fedoras: Any) -> None:
+    made = fedoras(subspace_per="round")
+    items = made.assign(1, np.array([1, 2, 4]))
+    assert {item.model for item in items} == {"subspace"}
+    held = held_by(made.training.macs, made.pool["subspace"].spec)
+    assert cheapest(made.training.costs[0], held) <= made.training.tiers[0].budget
+    assert [item.objective["paths"]["budget"] for item in items] == [made.training.tiers[t].budget for t in (2, 0, 1)]
+
+
+@pytest.mark.parametrize("load", [0.0, 0.6])
+def test_the_clock_counts_the_macs_of_the_paths_that_a_client_draws(fedoras: Any, load: float) -> None:
+    made = fedoras(dynamic_budget=load)
+    macs = tables(made.training.spec)
+    for item in made.assign(3, np.arange(1, 7)):
+        counts = examples_of(made, 3, item).numpy()
+        total = (macs.macs[macs.held] * counts[macs.held]).sum() / counts[0].sum() + macs.fixed_macs
+        assert item.effort * made.pool[item.model].cost.forward_macs == pytest.approx(total)
+        assert item.objective["paths"]["load"] == load and item.objective["held_out"] == 0.1
+
+
+def test_a_round_is_the_mean_over_those_who_trained_each_operator(fedoras: Any) -> None:
+    made = fedoras()
+    old = dict(made.pool[SUPERNET].state)
+    items = {item.client: item for item in made.assign(1, np.arange(1, 7))}
+    counts = {client: examples_of(made, 1, item).numpy() for client, item in items.items()}
+    states = play(made, 1)
+    new, ops = made.pool[SUPERNET].state, made.training.macs.ops
+    for name, tensor in new.items():
+        operator = operator_of(name)
+        if operator is None:
+            weights = dict.fromkeys(states, 10)  # updates_for says that each trained on 10 examples
+        else:
+            column = ops[operator[0]].index(operator[1])
+            weights = {c: int(own[operator[0], column]) for c, own in counts.items() if own[operator[0], column]}
+            if len(weights) < 2:
+                assert torch.equal(tensor, old[name])
+                continue
+        total = sum(w * states[client][name].double() for client, w in weights.items()) / sum(weights.values())
+        torch.testing.assert_close(tensor, total.round().long() if tensor.dtype == torch.int64 else total.float())
+    for key in ("tier1", "tier2", "tier3"):  # what is tested follows
+        assert all(torch.equal(tensor, new[name]) for name, tensor in made.pool[key].state.items())
+    assert made._internals["operators"] > 3
+
+
+def test_the_public_codes_scope_and_other_means_can_be_chosen(fedoras: Any) -> None:
+    found = {}
+    for keys in ({}, {"opa_scope": "buffers_only"}, {"aggregation": "fedavg"}, {"aggregation": "plain"}):
+        made = fedoras(opa_min_clients=1, **keys)
+        play(made, 1)
+        found[str(keys)] = made.pool[SUPERNET].state
+    first, *others = found.values()
+    assert all(not equal(first, other) for other in others)
+    assert equal(others[1], others[2])  # updates_for says that all trained on as many examples
+    parameters = set(models.parameter_names(made.training.spec))
+    differs = {name for name in first if not torch.equal(first[name], others[0][name])}
+    assert differs and differs <= parameters and all(operator_of(name) for name in differs)
+
+
+def test_operators_that_a_tier_cannot_run_are_not_sent_to_it(fedoras: Any) -> None:
+    made = fedoras(unsupported=[["dsconv3"], [], []], subspace=1.0)
+    for item in made.assign(1, np.arange(1, 7)):
+        names = {name for row in made.pool[item.model].spec["ops"] for name in row}
+        assert ("dsconv3" in names) == (item.client not in (2, 3))
+
+
+def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
+    made = fedoras(subspace=0.3)
+    (item,) = made.assign(1, np.array([1]))
+    (experience,) = made.handed.values()
+    good = examples_of(made, 1, item)
+    held = torch.from_numpy(held_by(made.training.macs, made.pool[item.model].spec))
+
+    def check(counts: torch.Tensor) -> None:
+        experience.checked(item, wire.tensors_to_bytes({EXAMPLES: counts}))
+
+    check(good)
+    moved, other = good.clone(), good.clone()
+    layer = int((~held).any(1).nonzero()[0])
+    moved[layer] = 0
+    moved[layer, int((~held[layer]).nonzero()[0])] = 10  # of an operator that it does not hold
+    other[0] += 2**62  # wraps where it is added up
+    for bad in (good + 1, good * 0, moved, other, -good, good.float(), good[:1]):
+        with pytest.raises(Rejected):
+            check(bad)
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"brackets": [0.001, 5.0]}, r"budget of tier 1 is 0.001 MMACs and its cheapest path takes 0.0\d+; raise fed"),
+        ({"shares": [0.9, 0.05, 0.05]}, "tier 3 of 3 has none of the 6 clients; change fedoras.shares"),
+        ({"model": "cnn_small"}, "needs a supernet, and model cnn_small is none"),
+        ({"subspace": 0.05}, r"one operator for each layer may take .* bytes|it must be at least 0.\d+"),
+        ({"subspace": 0.0}, "subspace is 0.0; it must be above 0"),
+        ({"dynamic_budget": 1.0}, "dynamic_budget is 1.0; it must be at least 0 and below 1"),
+        ({"val_ratio": -0.1}, "val_ratio is -0.1"),
+        ({"tiers": 0}, "tiers is 0; it must be at least 1"),
+        ({"opa_min_clients": 0}, "opa_min_clients is 0"),
+        ({"brackets": [3.0, 2.0]}, "rising MMACs"),
+        ({"shares": [1.0]}, "a share above 0 for each of 3 tiers"),
+        ({"unsupported": [["conv1"]]}, "must hold one for each of 3 tiers"),
+        ({"unsupported": [["conv9"], [], []]}, "no operator 'conv9'"),
+        ({"subspaces": 0.3}, "no hyperparameter fedoras.subspaces; did you mean 'subspace'"),
+        ({"aggregation": "opaa"}, "fedoras.aggregation"),
+    ],
+)
+def test_bad_input_is_one_sentence(fedoras: Any, keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        fedoras(**keys)
+
+
+def test_what_does_not_go_with_paths_is_refused(job_file: Path, space: Path) -> None:
+    for keys, sentence in (
+        ({"control_variates": True}, "trains another path in each"),
+        ({"client_optimizer": "adam"}, "steps each path by SGD"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            run(job_file, space, "refused", **keys)
+
+
+def test_defaults_are_the_papers() -> None:
+    params = make_params(FedorASAggregator.Params, make_config({}, {"method": "fedoras"}))
+    assert (params.subspace, params.subspace_per, params.aggregation) == (0.5, "client", "opa")
+    assert (params.opa_min_clients, params.opa_scope, params.val_ratio) == (2, "all", 0.1)
+    assert FedorASAggregator.Executor is FedorASExecutor
+
+
+def run(job_file: Path, space: Path, name: str, **keys: Any) -> dict[str, Any]:
+    settings = {"method": "fedoras", "model": str(space), "fedoras.tiers": 2, "fedoras.dynamic_budget": 0.3}
+    fedscale_ext.run(job_file, job_name=name, **{**settings, "num_participants": 6, "local_steps": 4, **keys})
+    return result(job_file.parent / "logs" / name / "logs")
+
+
+def test_a_job_resumes_to_the_same_result_with_any_number_of_executors(job_file: Path, space: Path) -> None:
+    keys: dict[str, Any] = {"filter_less": 3, "cohort_size": "auto"}
+    unbroken = run(job_file, space, "unbroken", rounds=3, **keys)
+    run(job_file, space, "broken", rounds=2, num_executors=1, **keys)
+    resumed = run(job_file, space, "broken", rounds=3, num_executors=3, resume=True, **keys)
+    assert_equal(resumed, unbroken)
+    last = unbroken["rounds"][-1]
+    assert last["assignments"] == {SUPERNET: 6} and last["models"] == 3 and not last["failed"]
+    assert set(last["evaluation"]["named"]) == {"tier1", "tier2"} and not last["cohort_sizes"]
+
+
+def test_a_job_with_one_subspace_a_round_tunes_and_measures_what_it_serves(job_file: Path, space: Path) -> None:
+    found = run(
+        job_file, space, "round", **{
+            "fedoras.subspace_per": "round", "rounds": 1, "personalise_epochs": 1, "bn_statistics": "federated",
+        }
+    )  # fmt: skip
+    (only,) = found["rounds"]
+    assert only["personalised"] is not None and not only["failed"]
+    spec, state = found["models"]["tier1"]
+    name = next(name for name in state if name.endswith("stem.bn.running_mean"))
+    assert not torch.equal(state[name], found["models"][SUPERNET][1][name])  # measured anew
+    assert not models.searched(spec)

@@ -1,0 +1,477 @@
+"""Supernets: the published figures of each operator, restriction, choice of a path, and what does not fit together."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.models import supernet
+from fedscale_ext.models.counting import measure
+from fedscale_ext.models.registry import skeleton
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.stacked import Mapped, Stacked, stacked
+from fedscale_ext.models.supernet_spaces import SPACES
+from fedscale_ext.runtime.pool import ModelPool
+
+CIFAR, SPEECH, TEXT, SMALL = ((3, 32, 32), 10), ((1, 40, 51), 12), ((1, 1, 80), 90), ((2, 18, 20), 4)
+INPUTS = {"cnn_s": SPEECH, "rnn": TEXT, "rnn_positions": TEXT}
+PRINTED = 0.0055  # of a figure with two digits: half of the last one, and what was lost where it was rounded twice
+
+
+def space(name: str) -> ModelSpec:
+    return models.named_spec(name, *INPUTS.get(name, CIFAR))
+
+
+def short_rnn(**fields: Any) -> ModelSpec:
+    sizes = {"symbols": 7, "embedding": 3, "hidden": 4, **fields}
+    return supernet.make((1, 1, 6), 7, **{**SPACES["rnn"], **sizes})
+
+
+def tiny() -> ModelSpec:
+    return models.named_spec("cnn_tiny", *SMALL)
+
+
+SMALL_SPACES = {
+    "cnn_tiny": tiny,
+    "cnn_s": lambda: models.named_spec("cnn_s", (1, 33, 40), 4),
+    "cifar10_extra_range": lambda: supernet.make(
+        (2, 9, 12), 4, form="cnn", stem=(4, 1), blocks=(1, 0, 1), operators=SPACES["cifar10_extra_range"]["operators"],
+        reductions=[("separable", 6, 2), ("separable", 8, 1), ("conv", 5, 1)],
+    ),
+    "rnn": short_rnn,
+    "rnn_positions": lambda: short_rnn(readout="all"),
+}  # fmt: skip
+
+
+def inputs(spec: ModelSpec, batch: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    if spec["form"] == "rnn":
+        return torch.randint(0, spec["symbols"], (batch, *spec["input_shape"]), generator=generator).to(dtype)
+    return torch.randn(batch, *spec["input_shape"], generator=generator, dtype=dtype)
+
+
+def drawn(spec: ModelSpec, seed: int) -> tuple[str, ...]:
+    rng = np.random.default_rng(seed)
+    return tuple(held[rng.integers(len(held))] for held in spec["ops"])
+
+
+# ---- the figures of FedorAS: MMACs as ptflops counts, and thousands of parameters ----
+
+CNN_L_MMACS = [
+    [4.46, 3.08, 5.31, 10.36, 17.86, 21.43, 42.61, 84.97, 0],
+    [2.46, 1.55, 2.78, 5.46, 9.91, 11.97, 23.86, 47.65, 0],
+    [1.36, 0.80, 1.48, 2.93, 5.62, 6.71, 13.41, 26.86, 0],
+    [0.76, 0.43, 0.81, 1.60, 3.42, 3.78, 7.59, 15.36, 0],
+]
+CNN_L_KPARAMS = [
+    [4.2, 2.8, 4.9, 9.7, 49.8, 22.8, 49.5, 115.3, 0],
+    [9.4, 5.8, 10.5, 20.7, 111.6, 51.1, 111.2, 259, 0],
+    [21, 12.1, 22.6, 44.9, 250, 115, 250, 582, 0],
+    [47, 26, 50, 99, 562, 258, 561, 1309, 0],
+]
+FIRST, LATER = [5.75, 4.31, 2.79, 0.28, 0.09, 0.42], [10.67, 8.00, 5.24, 3.96, 1.32, 6.56]
+
+
+def dearest(table: supernet.Tables) -> float:
+    return float(table.fixed_macs + np.where(table.held, table.macs, 0).max(1).sum()) / 1e6
+
+
+def mean_path(table: supernet.Tables) -> float:
+    return float(table.fixed_macs + (np.where(table.held, table.macs, 0).sum(1) / table.held.sum(1)).sum()) / 1e6
+
+
+def whole_kparams(table: supernet.Tables) -> float:
+    return (table.fixed_parameters + int(table.parameters.sum())) / 1e3
+
+
+def digits(figure: float) -> float:
+    """How far a printed number of thousands of parameters may be off, for the same reasons."""
+    return 0.055 if figure != int(figure) else 0.55
+
+
+def test_every_operator_of_cnn_l() -> None:
+    table = supernet.tables(space("cnn_l"), published=True)
+    for group, (mmacs, kparams) in enumerate(zip(CNN_L_MMACS, CNN_L_KPARAMS, strict=True)):
+        for layer in range(4 * group, 4 * group + 4):
+            np.testing.assert_allclose(table.macs[layer] / 1e6, mmacs, rtol=0, atol=PRINTED)
+            for found, printed in zip(table.parameters[layer] / 1e3, kparams, strict=True):
+                assert found == pytest.approx(printed, rel=0, abs=digits(printed))
+
+
+def test_every_operator_of_rnn() -> None:
+    table = supernet.tables(space("rnn"), published=True)
+    wanted = [FIRST, [*FIRST, 0], [*LATER, 0], [*LATER, 0, 0]]
+    for row, held, mmacs in zip(table.macs, table.held, wanted, strict=True):
+        assert held.sum() == len(mmacs)
+        np.testing.assert_allclose(row[held] / 1e6, mmacs, rtol=0, atol=PRINTED)
+        assert np.isinf(row[~held]).all()
+    assert space("rnn")["ops"][0] == ("lstm", "gru", "ligru", "qrnn", "linear", "causal_conv")
+    assert [len(held) for held in space("rnn")["ops"]] == [6, 7, 7, 8]
+
+
+def test_the_totals_of_every_space() -> None:
+    table = supernet.tables(space("cnn_l"), published=True)
+    assert (len(table.ops), {len(held) for held in table.ops}) == (16, {9})
+    assert table.fixed_macs / 1e6 == pytest.approx(18.9, abs=0.05)
+    assert table.fixed_parameters / 1e6 == pytest.approx(0.62, abs=0.005)
+    assert whole_kparams(table) / 1e3 == pytest.approx(20.8, abs=0.05)
+    assert dearest(table) == pytest.approx(718.2, abs=0.05)
+    assert mean_path(table) == pytest.approx(192, abs=0.5)
+    hundred = supernet.tables(models.named_spec("cnn_l", (3, 32, 32), 100), published=True)
+    assert hundred.fixed_parameters / 1e6 == pytest.approx(0.65, abs=0.005)
+
+    table = supernet.tables(space("cnn_s"), published=True)
+    assert (len(table.ops), {len(held) for held in table.ops}) == (6, {11})
+    assert table.ops[0] == (
+        "conv1", "dsconv3_half", "dsconv3", "dsconv1_double", "dsconv3_double", "mbconv1_double", "mbconv3_half",
+        "conv3", "mbconv3", "mbconv3_double", "identity",
+    )  # fmt: skip
+    assert table.fixed_macs / 1e6 == pytest.approx(0.55, abs=0.005)
+    assert table.fixed_parameters / 1e6 == pytest.approx(0.048, abs=0.0005)
+    assert whole_kparams(table) / 1e3 == pytest.approx(3.17, abs=0.005)
+    assert dearest(table) == pytest.approx(20.1, abs=0.05)
+
+    assert whole_kparams(supernet.tables(space("rnn"))) / 1e3 == pytest.approx(1.24, abs=0.005)
+    # the public code's fixed cost holds the cheapest operator of the first layer too, which its paths then count again
+    table = supernet.tables(space("rnn_positions"), published=True)
+    assert (table.fixed_macs + table.macs[0].min()) / 1e6 == pytest.approx(1.0, abs=0.05)
+    assert dearest(table) + table.macs[0].min() / 1e6 == pytest.approx(33.9, abs=0.05)
+
+    # twice what the public code's budget of bytes calls half of the supernet
+    assert whole_kparams(supernet.tables(space("cifar10_extra_range"))) * 1e3 == 2 * 95_620_644
+
+
+# ---- costs ----
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_the_cost_of_a_path_is_what_its_model_is_measured_to_cost(name: str) -> None:
+    spec = SMALL_SPACES.get(name, tiny)()
+    table = supernet.tables(spec)
+    for path in [supernet.dearest_path(spec), supernet.cheapest_path(spec), *(drawn(spec, seed) for seed in range(3))]:
+        small = supernet.path_of(spec, path)
+        found = models.cost(small)
+        assert found == measure(skeleton(small), spec["input_shape"])
+        assert found.forward_macs == supernet.path_cost(table, path)
+        picked = np.arange(len(path)), table.indices(path)
+        assert found.parameters == table.fixed_parameters + table.parameters[picked].sum()
+        assert found.bytes == table.fixed_bytes + table.bytes[picked].sum()
+        assert table.path(table.indices(path)) == path
+    assert len({supernet.path_cost(table, drawn(spec, seed)) for seed in range(6)}) > 1
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_supernet_costs_all_its_parameters_and_its_dearest_path(name: str) -> None:
+    spec = SMALL_SPACES.get(name, tiny)()
+    found, dear = models.cost(spec), models.cost(supernet.path_of(spec, supernet.dearest_path(spec)))
+    assert (found.forward_macs, found.training_macs) == (dear.forward_macs, dear.training_macs)
+    assert found.forward_macs >= max(models.cost(supernet.path_of(spec, drawn(spec, s))).forward_macs for s in range(9))
+    state = models.initial_state(spec, 1)
+    assert found.bytes == sum(tensor.nbytes for tensor in state.values())
+    assert found.parameters == sum(p.numel() for p in models.build(spec).parameters())
+    assert list(models.layout(spec)) == list(state)
+    assert all(len(axes) == state[tensor].dim() for tensor, axes in models.layout(spec).items())
+
+
+def test_named_paths_are_the_dearest_and_the_cheapest() -> None:
+    table = supernet.tables(tiny())
+    costs = {kind: models.cost(models.named_spec(f"cnn_tiny_{kind}", *SMALL)) for kind in ("largest", "smallest")}
+    assert costs["largest"].forward_macs == models.cost(tiny()).forward_macs
+    assert costs["smallest"].forward_macs == table.fixed_macs  # identities
+    assert supernet.cheapest_path(short_rnn())[:3] == ("linear", "zero", "identity")
+
+
+def test_unsupported_operators_cost_infinitely_much() -> None:
+    table = supernet.tables(tiny(), unsupported=("mbconv3", "conv1"))
+    assert np.isinf(table.macs[:, [0, 6]]).all() and np.isfinite(table.macs[:, 1:6]).all()
+    assert table.held.all()
+    assert supernet.path_cost(table, ("identity",) * 5 + ("conv1",)) == np.inf
+    with pytest.raises(UserError, match="no operator 'lstn'; did you mean 'lstm'"):
+        supernet.tables(short_rnn(), unsupported=["lstn"])
+    only = supernet.restricted(tiny(), [("conv1", "mbconv3")] * 6)
+    with pytest.raises(UserError, match="all operators of layer 0 are unsupported: conv1, mbconv3; leave one"):
+        supernet.tables(only, unsupported=("mbconv3", "conv1"))
+
+
+# ---- restriction and choice ----
+
+
+@pytest.mark.parametrize("name", SMALL_SPACES)
+@given(data=st.data())
+@settings(max_examples=3)
+def test_what_is_restricted_computes_the_same_bit_for_bit(name: str, data: st.DataObject) -> None:
+    spec = SMALL_SPACES[name]()
+    path = drawn(spec, data.draw(st.integers(0, 1000)))
+    held = [
+        [op for op in ops if op == chosen or data.draw(st.booleans())]
+        for ops, chosen in zip(spec["ops"], path, strict=True)
+    ]
+    whole, state, x = models.build(spec), models.initial_state(spec, 3), inputs(spec, 5)
+    whole.load_state_dict(state)
+    whole.choose(path)
+    for small in (supernet.restricted(spec, held), supernet.path_of(spec, path)):
+        own = {tensor: state[tensor].clone() for tensor in models.layout(small)}
+        part = models.build(small)
+        part.load_state_dict(own)
+        if models.searched(small):
+            part.choose(path)
+        for training in (True, False):
+            whole.load_state_dict(state)
+            assert torch.equal(whole.train(training)(x), part.train(training)(x))
+            part.load_state_dict(own)
+
+
+@pytest.mark.parametrize("name", SMALL_SPACES)
+def test_operators_that_are_not_chosen_are_not_touched(name: str) -> None:
+    spec = SMALL_SPACES[name]()
+    module, path = models.build(spec), drawn(spec, 5)
+    before = {tensor: value.clone() for tensor, value in module.state_dict().items()}
+    module.choose(path)
+    module(inputs(spec, 4)).square().sum().backward()
+    chosen = {f"layers.{layer}.{name}" for layer, name in enumerate(path)}
+    for tensor, parameter in module.named_parameters():
+        assert (parameter.grad is not None) == (operator_of(tensor) in {None, *chosen}), tensor
+    for tensor, buffer in module.named_buffers():
+        if operator_of(tensor) not in {None, *chosen}:
+            assert torch.equal(buffer, before[tensor])
+    again = tuple(held[0] for held in spec["ops"])
+    module.choose(again)
+    assert not torch.equal(module.eval()(inputs(spec, 4)), _chosen(module, path, inputs(spec, 4)))
+
+
+def operator_of(tensor: str) -> str | None:
+    return ".".join(tensor.split(".")[:3]) if tensor.startswith("layers.") else None
+
+
+def _chosen(module: Any, path: Sequence[str], x: torch.Tensor) -> torch.Tensor:
+    module.choose(path)
+    output: torch.Tensor = module(x)
+    return output
+
+
+def test_without_a_choice_nothing_runs() -> None:
+    module: Any = models.build(tiny())
+    with pytest.raises(RuntimeError, match="choose a path"):
+        module(inputs(tiny(), 2))
+    with pytest.raises(ValueError, match="the path has 1 operators; this network has 6 layers"):
+        module.choose(["conv1"])
+    with pytest.raises(ValueError, match="layer 5 has no operator 'lstm'; it holds conv1"):
+        module.choose(["conv1"] * 5 + ["lstm"])
+    assert all(layer.chosen is None for layer in module.layers)  # a refused path changes nothing
+    small: Any = models.build(supernet.restricted(tiny(), [("conv1",)] * 5 + [("conv1", "identity")]))
+    with pytest.raises(RuntimeError, match="choose a path"):
+        small(inputs(tiny(), 2))
+
+
+def test_a_subspace_is_a_part_in_the_pool() -> None:
+    spec, pool = tiny(), ModelPool()
+    pool.add("supernet", spec, models.initial_state(spec, 1))
+    small = supernet.restricted(spec, [("identity", "conv1")] * 6)
+    assert small["ops"] == (("conv1", "identity"),) * 6  # in the order of the whole
+    part = pool.add_part("subspace", "supernet", small, {})
+    assert part.state.keys() == models.build(small).state_dict().keys()
+    assert all(torch.equal(tensor, pool["supernet"].state[name]) for name, tensor in part.state.items())
+    assert {name.split(".")[2] for name in part.state if name.startswith("layers.")} == {"conv1"}
+
+
+def test_paths_train_in_cohorts_and_supernets_do_not() -> None:
+    path = supernet.path_of(
+        tiny(), ("conv1", "dsconv3_half", "mbconv3", "mbconv1_double", "dsconv3_double", "identity")
+    )
+    assert isinstance(stacked(models.build(path), SMALL[0]), Stacked)
+    assert stacked(models.build(tiny()), SMALL[0]) is None
+    assert stacked(models.build(supernet.path_of(short_rnn(), supernet.dearest_path(short_rnn()))), (1, 1, 6)) is None
+    small = supernet.path_of(short_rnn(), ("ligru", "linear", "qrnn", "causal_conv"))
+    for spec, kind, shape in ((path, Stacked, SMALL[0]), (small, Mapped, (1, 1, 6))):
+        module = models.build(spec).double()
+        network = stacked(models.build(spec).double(), shape)
+        assert isinstance(network, kind)
+        states = [
+            {n: t.double() for n, t in models.initial_state(spec, s).items() if t.is_floating_point()} for s in (1, 2)
+        ]
+        x = torch.stack([inputs(spec, 4, torch.float64), inputs(spec, 4, torch.float64).flip(0)], 1)
+        network.bind({name: torch.stack([state[name] for state in states]) for name in states[0]}, 2)
+        together = network(x)
+        for client, state in enumerate(states):
+            module.load_state_dict(state, strict=False)
+            torch.testing.assert_close(together[client], module(x[:, client]), atol=1e-9, rtol=1e-9)
+
+
+# ---- recurrent operators ----
+
+
+def operator(name: str, in_width: int, width: int) -> torch.nn.Module:
+    spec = short_rnn(embedding=in_width, hidden=width)
+    module: Any = models.build(spec).double()
+    found: torch.nn.Module = getattr(module.layers[1], name)
+    return found
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "ligru", "qrnn", "linear", "causal_conv", "zero"])
+def test_no_operator_looks_ahead(name: str) -> None:
+    layer = operator(name, 3, 4)
+    x = torch.randn(2, 8, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    changed = x.clone()
+    changed[:, 5:] = 7.0
+    assert layer(x).shape == (2, 8, 4)
+    assert torch.equal(layer(x)[:, :5], layer(changed)[:, :5])
+    if name != "zero":
+        assert not torch.equal(layer(x)[:, 5:], layer(changed)[:, 5:])
+
+
+def test_recurrent_operators_by_hand() -> None:
+    x = torch.randn(2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    ligru: Any = operator("ligru", 3, 4)
+    state = torch.zeros(2, 4, dtype=torch.float64)
+    for step in range(5):
+        gates = x[:, step] @ ligru.input.weight.T + state @ ligru.hidden.weight.T
+        update = gates[:, 4:].sigmoid()
+        state = update * state + (1 - update) * gates[:, :4].tanh()
+        torch.testing.assert_close(ligru(x)[:, step], state)
+    qrnn: Any = operator("qrnn", 3, 4)
+    memory = torch.zeros(2, 4, dtype=torch.float64)
+    for step in range(5):
+        values, forget, out = (x[:, step] @ qrnn.linear.weight.T + qrnn.linear.bias).chunk(3, 1)
+        memory = forget.sigmoid() * values.tanh() + (1 - forget.sigmoid()) * memory
+        torch.testing.assert_close(qrnn(x)[:, step], out.sigmoid() * memory)
+
+
+def test_text_is_numbers_of_symbols_of_any_type() -> None:
+    spec = supernet.path_of(short_rnn(), ("gru", "zero", "identity", "linear"))
+    module = models.build(spec)
+    x = inputs(spec, 3, torch.int64)
+    logits = module(x)
+    assert logits.shape == (3, 7)
+    for other in (x.float(), x.half(), x.flatten(1)):
+        assert torch.equal(module(other), logits)
+    everywhere = models.build(spec.replace(readout="all"))
+    everywhere.load_state_dict(module.state_dict())
+    assert everywhere(x).shape == (3, 6, 7)
+    torch.testing.assert_close(everywhere(x)[:, -1], logits)
+    torch.testing.assert_close(everywhere.eval()(x), module.eval()(x))
+    module(torch.full((1, 1, 1, 6), -3.0)), module(torch.full((1, 1, 1, 6), 900.0))  # what calibration makes up runs
+
+
+# ---- specs ----
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_specs_survive_json(name: str) -> None:
+    spec = space(name)
+    again = ModelSpec.from_json(json.loads(json.dumps(spec.to_json())))
+    assert again == spec and hash(again) == hash(spec)
+    path = supernet.path_of(spec, supernet.cheapest_path(spec))
+    assert ModelSpec.from_json(json.loads(json.dumps(path.to_json()))) == path
+    assert models.searched(spec) and not models.searched(path)
+
+
+def test_a_new_space_is_a_short_file(tmp_path: Path) -> None:
+    fields = {"form": "cnn", "stem": [8, 1], "blocks": [1, 2], "operators": ["conv5", "mbconv3", "identity"],
+              "reductions": [["pool", 12, 2], ["separable", 16, 2]]}  # fmt: skip
+    file = tmp_path / "space.json"
+    file.write_text(json.dumps({"family": "supernet", "fields": fields}))
+    spec = models.configured_spec(str(file), (1, 28, 28), 10)
+    assert spec["ops"] == (("conv5", "mbconv3", "identity"),) * 3
+    module: Any = models.build(spec)
+    module.choose(("conv5", "mbconv3", "identity"))
+    assert module(torch.randn(2, 1, 28, 28)).shape == (2, 10)
+    file.write_text(json.dumps(spec.to_json()))
+    assert models.configured_spec(str(file), (1, 28, 28), 10) == spec
+    file.write_text(json.dumps({"family": "supernet", "fields": {**fields, "operators": ["conv5", "mbcov3"]}}))
+    with pytest.raises(UserError, match=r"space\.json .*unknown operator 'mbcov3'; did you mean 'mbconv3'"):
+        models.configured_spec(str(file), (1, 28, 28), 10)
+    text = {"form": "rnn", "symbols": 65, "stages": 1, "ops": [["gru", "lstm"], ["zero", "linear"]]}
+    file.write_text(json.dumps({"family": "supernet", "fields": text}))
+    assert models.configured_spec(str(file), (1, 1, 20), 65)["hidden"] == 128
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"form": "cmm"}, "form is 'cmm'; it must be 'cnn' or 'rnn'"),
+        ({"ops": (("conv1",),) * 5}, "ops are of 5 layers; this space has 6"),
+        (
+            {"ops": (("conv1",),) * 5 + (("mbcon3",),)},
+            "layer 5 has an unknown operator 'mbcon3'; did you mean 'mbconv3'",
+        ),
+        ({"ops": (("lstm",),) * 6}, "unknown operator 'lstm'; known are conv1"),
+        ({"ops": (("conv1",),) * 5 + ((),)}, "layer 5 has the operators .*one or more"),
+        ({"ops": (("conv1", "conv1"),) * 6}, "each once"),
+        ({"blocks": (2, 2)}, "there are 3 reductions"),
+        ({"blocks": (10**9, 2, 2)}, "has 1000000004 layers; 1000 is the most"),
+        ({"blocks": (0, 0, 0)}, "one layer or more in all"),
+        ({"blocks": (7, -1, 0)}, "before each reduction"),
+        ({"reductions": (("convv", 8, 2),) * 3}, "no reduction 'convv'; did you mean 'conv'"),
+        ({"reductions": (("conv", 8, 3),) * 3}, "stride is 3; it must be 1 or 2"),
+        ({"stem": (16, 0)}, "stride is 0"),
+        ({"stem": (1, 2)}, "widths are .*at least 2"),
+        ({"input_shape": (3, 16, 16)}, "16x16 is too small"),
+    ],
+)
+def test_a_space_of_convolutions_that_does_not_fit_is_one_sentence(changes: dict[str, Any], message: str) -> None:
+    spec = models.named_spec("cnn_tiny", *CIFAR)
+    with pytest.raises(UserError, match=message) as error:
+        models.build(spec.replace(**changes))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden": 0}, "hidden is 0"),
+        ({"stages": 1}, "ops are of 4 layers; this space has 2"),
+        ({"readout": "first"}, "readout is 'first'"),
+        ({"ops": (("zero",), ("lstm",)) * 2}, "layer 0 is the first of its stage and cannot be zero"),
+        ({"ops": (("lstm",), ("identity",)) * 2}, "layer 1 makes 4 channels of 3 and cannot be an identity"),
+        ({"ops": (("lstn",), ("gru",)) * 2}, "did you mean 'lstm'"),
+    ],
+)
+def test_a_space_of_recurrent_layers_that_does_not_fit_is_one_sentence(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        models.cost(short_rnn().replace(**changes))
+    assert "\n" not in str(error.value)
+
+
+def test_what_cannot_be_restricted_and_narrowed_is_one_sentence() -> None:
+    with pytest.raises(UserError, match="operators of 2 layers were asked for; this supernet has 6"):
+        supernet.restricted(tiny(), [("conv1",)] * 2)
+    with pytest.raises(UserError, match="layer 0 of this supernet has no operator 'conv2'; did you mean 'conv1'"):
+        supernet.restricted(tiny(), [("conv2",)] * 6)
+    with pytest.raises(UserError, match="has to keep one operator or more"):
+        supernet.restricted(tiny(), [()] * 6)
+    with pytest.raises(UserError, match="'supernet' cannot be made narrower"):
+        models.check_resizable(tiny())
+
+
+def test_odd_sides_are_halved_by_every_reduction() -> None:
+    for kind in ("conv", "separable", "pool"):
+        reductions = [(kind, 6, 2), (kind, 5, 2)]
+        spec = supernet.make((1, 7, 9), 3, form="cnn", stem=(4, 1), blocks=(1, 1), operators=("conv1",),
+                             reductions=reductions)  # fmt: skip
+        module: Any = models.build(spec)
+        last = module.reductions[1](module.reductions[0](module.stem(torch.randn(2, 1, 7, 9))))
+        assert last.shape == (2, 5, 2, 3)
+
+
+# ---- jobs ----
+
+
+def test_a_job_of_any_method_trains_a_path_and_refuses_the_supernet(job_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model cnn_tiny is a supernet, and fedavg does not choose.*cnn_l_smallest"):
+        fedscale_ext.run(job_file, model="cnn_tiny", rounds=1)
+    spec = models.named_spec("cnn_tiny", (1, 28, 28), 62)
+    path = supernet.path_of(spec, ("conv1", "dsconv3", "identity", "mbconv3_half", "identity", "conv1"))
+    (tmp_path / "path.json").write_text(json.dumps(path.to_json()))
+    done = fedscale_ext.run(job_file, model=str(tmp_path / "path.json"), rounds=1)
+    assert done["models"][0]["spec"] == path.to_json()
+    with pytest.raises(UserError, match="'supernet' cannot be made narrower"):
+        fedscale_ext.run(job_file, job_name="narrow", method="fjord", model=str(tmp_path / "path.json"), rounds=1)
