@@ -27,6 +27,7 @@ class KnownDataSet:
     ``values``: samples are float16 values instead of pixels, ``mean`` and ``std`` are of these.
     ``by_name``: a csv's label is its column before the last, a name of ``label_names``, as FedScale reads it.
     ``others``: the label of every other word of Speech Commands, where not each has its own.
+    ``text``: samples are numbers of symbols, each label the one that follows.
     ``split_folders``: FedScale's loader looks for a sample of ``train.csv`` below ``data_dir/train``
     and for one of ``test.csv`` below ``data_dir/test`` instead of below ``data_dir``.
     """
@@ -43,6 +44,7 @@ class KnownDataSet:
     values: bool = False
     by_name: bool = False
     others: str = ""
+    text: bool = False
 
     def label(self, name: str) -> int | None:
         """The label of that name, None where there is none."""
@@ -107,6 +109,10 @@ KNOWN: tuple[KnownDataSet, ...] = (
     KnownDataSet(
         "unimib_shar", "falls by person, 3 axes x 150 in m/s2", 8, (1, 18, 25), (0.0,), (9.81,),
         label_names=_FALLS, natural_clients=True, values=True,
+    ),
+    KnownDataSet(
+        "shakespeare", "the symbol after 80, by speaking role", 90, (1, 1, 80), (0.0,), (1.0,),
+        natural_clients=True, values=True, text=True,
     ),
 )  # fmt: skip
 
