@@ -111,7 +111,15 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
         *_personalised_rows(summary),
         ("loss", f"training {train}, test {loss['test']:.4f}"),
+        *_perplexity(summary.get("perplexity")),
     ]
+
+
+def _perplexity(found: Mapping[str, Any] | None) -> Rows:
+    """Of text, counted in both ways."""
+    if not found or found["pooled"] is None or found["clients"] is None:
+        return []
+    return [("perplexity", f"{found['pooled']:.3f}, mean over clients {found['clients']:.3f}")]
 
 
 def _personalised_rows(summary: Mapping[str, Any]) -> Rows:
