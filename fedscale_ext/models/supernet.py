@@ -11,6 +11,9 @@ Fields of every spec: ``form`` cnn or rnn; ``input_shape`` (C, H, W); ``num_clas
 stride) with the kinds conv, separable and pool. Of an rnn, whose samples are the numbers of ``symbols`` in any shape:
 widths ``embedding`` and ``hidden``; ``stages`` of two layers each that are summed, the second of which may be zero;
 ``readout`` last or all, where the logits of training are read.
+
+``mixed`` makes a network of it that runs all operators that it holds at once, without a choice (FedNAS, SPIDER):
+alphas, by the softmax of a parameter vector for each layer (``alphas.{layer}``), or equal, in equal shares.
 """
 
 from collections.abc import Callable
@@ -29,7 +32,17 @@ from fedscale_ext.models.supernet_costs import (
     tables,
 )
 from fedscale_ext.models.supernet_modules import ConvolutionNet, RecurrentNet, Searchable
-from fedscale_ext.models.supernet_spaces import SPACES, Shape, check, completed, make, path_of, restricted
+from fedscale_ext.models.supernet_spaces import (
+    SPACES,
+    Shape,
+    check,
+    completed,
+    make,
+    mixed,
+    mixture,
+    path_of,
+    restricted,
+)
 
 __all__ = [
     "FIELDS",
@@ -43,6 +56,7 @@ __all__ = [
     "dearest_path",
     "layout",
     "make",
+    "mixed",
     "path_cost",
     "path_of",
     "restricted",
@@ -51,7 +65,7 @@ __all__ = [
 ]
 
 FIELDS = ("form", "input_shape", "num_classes", "ops", "operators", "stem", "blocks", "reductions", "symbols",
-          "embedding", "hidden", "stages", "readout")  # fmt: skip
+          "embedding", "hidden", "stages", "readout", "mixed")  # fmt: skip
 
 
 def build(spec: ModelSpec) -> nn.Module:
@@ -67,7 +81,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 def searched(spec: ModelSpec) -> bool:
     """Whether the network holds a choice, so that it runs only where a path is chosen."""
-    return any(len(held) > 1 for held in spec["ops"])
+    return mixture(spec) is None and any(len(held) > 1 for held in spec["ops"])
 
 
 def _named(name: str, input_shape: Shape, num_classes: int) -> ModelSpec:
