@@ -69,6 +69,7 @@ setup(
             "scalefl=fedscale_ext.methods.scalefl:ScaleFLAggregator",
             "depthfl=fedscale_ext.methods.depthfl:DepthFLAggregator",
             "hypemefed=fedscale_ext.methods.hypemefed.aggregator:HypeMeFedAggregator",
+            "fednas=fedscale_ext.methods.fednas:FedNASAggregator",
             "fedoras=fedscale_ext.methods.fedoras.aggregator:FedorASAggregator",
         ],
     },
