@@ -71,6 +71,8 @@ setup(
             "hypemefed=fedscale_ext.methods.hypemefed.aggregator:HypeMeFedAggregator",
             "fednas=fedscale_ext.methods.fednas:FedNASAggregator",
             "fedoras=fedscale_ext.methods.fedoras.aggregator:FedorASAggregator",
+            "spider=fedscale_ext.methods.spider:SpiderAggregator",
+            "zerofl=fedscale_ext.methods.zerofl:ZeroFLAggregator",
         ],
     },
 )

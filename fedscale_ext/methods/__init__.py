@@ -25,6 +25,8 @@ _BUILT_IN = {
     "hypemefed": "fedscale_ext.methods.hypemefed.aggregator:HypeMeFedAggregator",
     "fednas": "fedscale_ext.methods.fednas:FedNASAggregator",
     "fedoras": "fedscale_ext.methods.fedoras.aggregator:FedorASAggregator",
+    "spider": "fedscale_ext.methods.spider:SpiderAggregator",
+    "zerofl": "fedscale_ext.methods.zerofl:ZeroFLAggregator",
 }
 
 

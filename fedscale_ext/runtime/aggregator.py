@@ -294,6 +294,7 @@ class MultiModelAggregator(Coordinator):
                 collect=len(items) if self.privacy and self.privacy.sampling else self.args.num_participants,
                 reference_macs=self.config.job.reference_macs,
                 traffic=self.traffic,
+                upload=self.uploaded,
             )
         updates, means, failed = self.workforce.train(number, schedule.items)
         self.round_duration = schedule.duration_s
@@ -356,7 +357,14 @@ class MultiModelAggregator(Coordinator):
     def traffic(self, item: WorkItem) -> int:
         """Bytes that a client is handed, and hands in: the model, and what counts beside it."""
         model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
-        return model + sum(kept.counted(item) for kept in self.handed.values())
+        return model + self._beside(item)
+
+    def uploaded(self, item: WorkItem) -> int:
+        """Bytes that a client hands in, where that differs."""
+        return self.traffic(item) if item.upload is None else item.upload + self._beside(item)
+
+    def _beside(self, item: WorkItem) -> int:
+        return sum(kept.counted(item) for kept in self.handed.values())
 
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
@@ -399,7 +407,7 @@ class MultiModelAggregator(Coordinator):
             forward_macs=float(sum(samples * cost[key].forward_macs for key, samples in computed.items())),
             training_macs=float(sum(samples * cost[key].training_macs for key, samples in computed.items())),
             download_bytes=sum(map(self.traffic, schedule.items)),
-            upload_bytes=sum(self.traffic(update.item) for update in updates),
+            upload_bytes=sum(self.uploaded(update.item) for update in updates),
         )
 
     def _task(self, data: dict[str, Any], train_sizes: np.ndarray, test_sizes: np.ndarray) -> Task:

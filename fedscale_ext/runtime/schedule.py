@@ -36,25 +36,26 @@ def schedule_round(
     collect: int,
     reference_macs: float,
     traffic: Callable[[WorkItem], int] | None = None,
+    upload: Callable[[WorkItem], int] | None = None,
 ) -> Schedule:
     """Keep the ``collect`` fastest clients that are still online when they finish (FedScale's rule).
 
     Each client's time follows from the MACs and bytes of the models that it trains and from the samples that
     its steps see: a client with less than a batch trains smaller steps. ``traffic``: bytes in each direction,
-    where they are not the model's.
+    where they are not the model's; ``upload``: of what it hands in, where that differs.
     """
     items = sorted(items, key=lambda item: item.client)
     place = np.array([item.client - 1 for item in items], dtype=np.int64)
     clients, first = np.unique(place, return_index=True)
     known = {key: pool[key].cost for key in {item.model for item in items}}
     carried = [known[item.model].bytes if traffic is None else traffic(item) for item in items]
-    size = np.array(carried, dtype=np.float64)
+    returned = carried if upload is None else [upload(item) for item in items]
     computation, communication = completion_times(
         population.computation_ms[place],
         population.communication_kbps[place],
         macs=np.array([known[item.model].forward_macs * item.effort for item in items], dtype=np.float64),
-        down_bytes=size,
-        up_bytes=size,
+        down_bytes=np.array(carried, dtype=np.float64),
+        up_bytes=np.array(returned, dtype=np.float64),
         local_steps=1,
         batch_size=task.samples_seen(place),  # the samples of all steps
         reference_macs=reference_macs,

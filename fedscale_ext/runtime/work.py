@@ -58,7 +58,7 @@ class WorkItem:
     executor's client understands (e.g. ``{"prox_mu": 0.1}``). A client may have several items, of different
     models: it trains them one after another. ``effort``: MACs per sample in parts of the model's, where steps
     compute less or more than the model once; the virtual clock and the cost of a round count it. So they do ``bytes``
-    in each direction, where that is not the model's size.
+    in each direction, where that is not the model's size, and ``upload`` of what a client hands in, where it is less.
     """
 
     client: int
@@ -66,6 +66,7 @@ class WorkItem:
     objective: Mapping[str, Any] = field(default_factory=dict)
     effort: float = 1.0
     bytes: int | None = None
+    upload: int | None = None
 
 
 @dataclass(frozen=True)
