@@ -100,6 +100,7 @@ class SpiderAggregator(FedAvgAggregator):
     chooses_paths: ClassVar[bool] = True
     assumes_sgd: ClassVar[str] = "pulls local weights to the global ones in steps of SGD"
     own_start: ClassVar[str] = "trains a local network beside the global one"
+    unprotected: ClassVar[str] = "the operators of clients' local networks"
 
     def init_state(self, population: Population, task: Task) -> None:
         """w_0 of the global network."""

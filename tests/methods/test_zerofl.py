@@ -11,7 +11,7 @@ from client_settings import client_settings
 from hypothesis import given
 from hypothesis import strategies as st
 from job_results import assert_equal, result
-from runtime.test_jobs import command
+from runtime.test_jobs import in_process
 from torch import nn
 from torch.nn import functional
 
@@ -160,7 +160,7 @@ def test_defaults_and_what_does_not_go_with_it() -> None:
 
 def test_jobs_are_the_same_whoever_does_them_and_resume(job_file: Path) -> None:
     keys = {"method": "zerofl", "zerofl.sparsity": 0.8, "zerofl.upload": "top_k_diff"}
-    there = command(job_file, "there", **keys, worker_ips="localhost:[2]")
+    there = in_process(job_file, job_name="there", **keys, num_executors=2)
     fedscale_ext.run(job_file, job_name="here", **keys, rounds=1, num_executors=1)
     fedscale_ext.run(job_file, job_name="here", **keys, resume=True)
     assert_equal(result(job_file.parent / "logs" / "here" / "logs"), there)
