@@ -1,5 +1,5 @@
 """Writes the configurations of this folder and its README.md from tables of sizes, data sets and methods: FedTrans's
-here, HypeMeFed's in hypemefed_tables.py.
+here, HypeMeFed's in hypemefed_tables.py, FedorAS's and what it is measured against in search_tables.py.
 
     python benchmark_configs/make.py
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import hypemefed_tables
+import search_tables
 
 HERE = Path(__file__).resolve().parent
 Keys = Mapping[str, Any]
@@ -222,7 +223,7 @@ def header(name: str, method: str, dataset: str, data: Data, size: Size) -> str:
 
 def entries(method: str) -> tuple[str, str]:
     """Entry files of aggregator and executors."""
-    if method in ("fedtrans", "hypemefed"):
+    if method in ("fedtrans", "hypemefed", "fedoras"):
         return f"methods/{method}/aggregator.py", f"methods/{method}/executor.py"
     return f"methods/{method}.py", f"methods/{method}.py"
 
@@ -244,7 +245,7 @@ def files() -> dict[str, str]:
                 job = job_keys(name, method, data, size)
                 text = header(name, method, dataset, data, size) + "\n" + _MACHINES.format(*entries(method))
                 made[name] = text + _lines(job)
-    for name, (top, job) in hypemefed_tables.jobs().items():
+    for name, (top, job) in {**hypemefed_tables.jobs(), **search_tables.jobs()}.items():
         made[name] = top + "\n" + _MACHINES.format(*entries(job["method"])) + _lines(job)
     return made
 
@@ -296,6 +297,11 @@ def readme() -> str:
         levels = "ten of 5" if len(own.groups) == 10 else ", ".join(map(str, own.groups))
         links = ", ".join(f"[{name.removesuffix(f'_{dataset}')}]({name}.yml)" for name in of_it)
         lines.append(f"| `{dataset}` | {own.title} | `multi_exit_{own.backbone}` | {levels} | {links} |")
+    lines += ["", *_SEARCHES.splitlines(), "", "| | data | model | files |", "|---|---|---|---|"]
+    for stem, search in search_tables.METHODS.items():
+        for suffix, where, model in zip(("", "_small"), search.data, search.models, strict=True):
+            title = search_tables.DATA[where].title
+            lines.append(f"| {search.title} | {title} | `{model}` | [{stem}{suffix}]({stem}{suffix}.yml) |")
     return "\n".join(lines) + "\n"
 
 
@@ -335,6 +341,14 @@ UCI HAR beside UniMiB SHAR, and its baselines: `fedavg_l` and `fedavg_s` train t
 first exit, whatever clients afford. Everybody's levels are as large as HypeMeFed's, the weakest devices on the
 smallest; HeteroFL's and FedRolex's have 1, 3/4 and 1/2 of the channels. All weigh clients by their samples.
 The small ones are those of [evals/hypemefed](../evals/hypemefed/README.md).
+"""
+
+
+_SEARCHES = """\
+## FedorAS, and what it is measured against
+
+FedNAS and SPIDER search the spaces that FedorAS searches; ZeroFL and FjORD train a network as it is, FjORD with its
+accuracy at each width. Sizes, steps and learning rates are those of the papers and public codes.
 """
 
 
