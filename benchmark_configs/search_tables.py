@@ -47,7 +47,7 @@ def _cifar(title: str, source: str, folder: str, clients: int, alpha: str, **key
     return Data(f"{title}, Dirichlet {alpha} over {clients} clients", "cifar10", folder, obtain, keys)
 
 
-_AUGMENT = {"augment": "flip_crop"}
+_AUGMENT = {"augment": "rand_flip_crop"}
 _ALL, _PART = ("CIFAR-10", "cifar-10-batches-bin"), ("a part of CIFAR-10", "cifar10_10k2k.npz")
 _TEXT = {"learning_rate": 1.0, "client_momentum": 0.0, "clip_norm": 5.0, "batch_size": 4}
 DATA: Mapping[str, Data] = {
