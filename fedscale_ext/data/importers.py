@@ -255,7 +255,7 @@ def import_speech(
 
     As ``google_speech`` all 35 words are classes; as ``google_speech12`` ten are, beside as many unknown words and
     seconds of background noise (silence) as a word has clips on average, drawn from ``seed``. As
-    ``google_speech12_mfcc``, FedorAS's task, all other words are unknown ones, and each client has a tenth of its
+    ``speech12_mfcc``, FedorAS's task, all other words are unknown ones, and each client has a tenth of its
     clips more as silence.
     """
     given = Path(client_map).expanduser() if client_map is not None else None

@@ -107,11 +107,11 @@ KNOWN: tuple[KnownDataSet, ...] = (
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
     ),
     KnownDataSet(
-        "google_speech_mfcc", "spoken words by speaker, cepstra", 35, (1, 40, 51), _MFCC_MEAN, _MFCC_STD,
+        "speech_mfcc", "spoken words by speaker, cepstra", 35, (1, 40, 51), _MFCC_MEAN, _MFCC_STD,
         label_names=SPEECH_WORDS, natural_clients=True, split_folders=True, values=True, by_name=True,
     ),
     KnownDataSet(
-        "google_speech12_mfcc", "the same: ten words, unknown, silence", 12, (1, 40, 51), _MFCC_MEAN, _MFCC_STD,
+        "speech12_mfcc", "the same: ten words, unknown, silence", 12, (1, 40, 51), _MFCC_MEAN, _MFCC_STD,
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
         silence=0.1,
     ),

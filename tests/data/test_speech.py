@@ -340,18 +340,18 @@ def test_cepstra_are_those_of_the_formula() -> None:
 def test_fedoras_keeps_all_other_words_and_adds_a_tenth_of_silence_to_each_client(
     archive: Path, tmp_path: Path
 ) -> None:
-    written = import_speech(archive, tmp_path / "a", "google_speech12_mfcc", test_fraction=0.0)
-    data = open_data_set(tmp_path / "a", "google_speech12_mfcc", test_split=0.0)
+    written = import_speech(archive, tmp_path / "a", "speech12_mfcc", test_fraction=0.0)
+    data = open_data_set(tmp_path / "a", "speech12_mfcc", test_split=0.0)
     # three speakers of ten clips each, of which four are of two other words
     assert np.bincount(data.y, minlength=12).tolist() == [3, 12, 6, 6, 6] + [0] * 7
     assert written.shape == (1, 40, 51) and data.train_sizes.tolist() == [11, 11, 11]
     for client in (1, 2, 3):
         assert (data.y[data.train_rows(client)] == 0).sum() == 1
     assert set(data.client_names) == set(SPEAKERS)
-    again = import_speech(archive, tmp_path / "b", "google_speech12_mfcc", test_fraction=0.0)
+    again = import_speech(archive, tmp_path / "b", "speech12_mfcc", test_fraction=0.0)
     assert again.train_samples == written.train_samples
-    assert np.array_equal(open_data_set(tmp_path / "b", "google_speech12_mfcc", test_split=0.0).x, data.x)
-    words = import_speech(archive, tmp_path / "c", "google_speech_mfcc", test_fraction=0.0)
+    assert np.array_equal(open_data_set(tmp_path / "b", "speech12_mfcc", test_split=0.0).x, data.x)
+    words = import_speech(archive, tmp_path / "c", "speech_mfcc", test_fraction=0.0)
     assert (words.train_samples, words.classes, words.shape) == (30, 35, (1, 40, 51))
 
 
@@ -360,9 +360,9 @@ def test_real_clips_as_fedoras_has_them(shared_data: Path, tmp_path: Path) -> No
     if not source.exists():
         pytest.skip(f"{source} is not there")
     found = import_npz(
-        source, tmp_path / "out", "google_speech12_mfcc", x="audio", y="label", names="words", test_fraction=0.0
+        source, tmp_path / "out", "speech12_mfcc", x="audio", y="label", names="words", test_fraction=0.0
     )
-    data = open_data_set(tmp_path / "out", "google_speech12_mfcc", test_split=0.0)
+    data = open_data_set(tmp_path / "out", "speech12_mfcc", test_split=0.0)
     assert (found.clients, found.train_samples, found.shape) == (12, 660, (1, 40, 51))
     x = data.batch(data.train_rows(1))
     assert abs(float(x.mean())) < 0.2 and 0.8 < float(x.std()) < 1.2
