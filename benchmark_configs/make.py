@@ -1,5 +1,6 @@
 """Writes the configurations of this folder and its README.md from tables of sizes, data sets and methods: FedTrans's
-here, HypeMeFed's in hypemefed_tables.py, FedorAS's in fedoras_tables.py, Moss's in moss_tables.py.
+here, HypeMeFed's in hypemefed_tables.py, FedorAS's in fedoras_tables.py, what it is measured against (and FedorAS on
+text) in search_tables.py, Moss's in moss_tables.py.
 
     python benchmark_configs/make.py
 
@@ -15,6 +16,7 @@ from typing import Any
 import fedoras_tables
 import hypemefed_tables
 import moss_tables
+import search_tables
 
 HERE = Path(__file__).resolve().parent
 Keys = Mapping[str, Any]
@@ -246,7 +248,8 @@ def files() -> dict[str, str]:
                 job = job_keys(name, method, data, size)
                 text = header(name, method, dataset, data, size) + "\n" + _MACHINES.format(*entries(method))
                 made[name] = text + _lines(job)
-    for name, (top, job) in {**hypemefed_tables.jobs(), **fedoras_tables.jobs(), **moss_tables.jobs()}.items():
+    others = {**hypemefed_tables.jobs(), **fedoras_tables.jobs(), **search_tables.jobs(), **moss_tables.jobs()}
+    for name, (top, job) in others.items():
         made[name] = top + "\n" + _MACHINES.format(*entries(job["method"])) + _lines(job)
     return made
 
@@ -314,6 +317,11 @@ def readme() -> str:
     for dataset, (_, app) in moss_tables.DATA.items():
         types = ", ".join(f"`{name}`" for name in app.types)
         lines.append(f"| [moss_{dataset}](moss_{dataset}.yml) | {app.title} | {types} | {app.public} |")
+    lines += ["", *_SEARCHES.splitlines(), "", "| | data | model | files |", "|---|---|---|---|"]
+    for stem, search in search_tables.METHODS.items():
+        for suffix, where, model in zip(("", "_small"), search.data, search.models, strict=True):
+            title = search_tables.DATA[where].title
+            lines.append(f"| {search.title} | {title} | `{model}` | [{stem}{suffix}]({stem}{suffix}.yml) |")
     return "\n".join(lines) + "\n"
 
 
@@ -370,6 +378,14 @@ _MOSS = """\
 Moss on the paper's applications (section 4.1), or what stands for them, with its values (4.2): full participation
 (fewer: `num_participants`), five local epochs, and on the server five epochs of WIRE. Samples a device are what a
 Dirichlet partition gives; the paper's are all alike. Files say how to take public data of another task.
+"""
+
+
+_SEARCHES = """\
+## FedorAS on text, and what it is measured against
+
+FedNAS and SPIDER search the spaces that FedorAS searches; ZeroFL and FjORD train a network as it is, FjORD with its
+accuracy at each width. Sizes, steps and learning rates are those of the papers and public codes.
 """
 
 

@@ -27,6 +27,7 @@ class Format(str, Enum):
 
     npz = "npz"
     leaf = "leaf"
+    text = "text"
     parquet = "parquet"
     folder = "folder"
     cifar = "cifar"
@@ -124,6 +125,9 @@ def import_(
     client: Annotated[str, typer.Option(help="npz: array of clients.")] = "client",
     split: Annotated[str | None, typer.Option(help="npz: array that says train or test.")] = None,
     names: Annotated[str, typer.Option(help="npz: array of the labels' names.")] = "classes",
+    stride: Annotated[
+        int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")
+    ] = None,
     test: Annotated[
         Tests, typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own.")
     ] = Tests.source,
@@ -149,6 +153,9 @@ def import_(
     if partition is not None and clients is not None:
         spread = Partition(partition.value, clients, alpha, shards, classes_per_client, min_samples)
     kind = format_ or _format(source)
+    entry = registry.known(data_set)
+    if kind is Format.leaf and entry is not None and entry.text:
+        kind = Format.text
     options: dict[str, Any] = {"name": name, "test_fraction": test_fraction, "seed": seed, "force": force}
     options |= {"partition": spread, "local_test": test is Tests.local}
     if kind is Format.npz:
@@ -161,6 +168,10 @@ def import_(
         options["client_map"] = client_map
     elif client_map is not None:
         raise UserError(f"--client-map is for the wav files of Speech Commands, but {source} is {kind.value} data")
+    if kind is Format.text:
+        options["stride"] = stride
+    elif stride is not None:
+        raise UserError(f"--stride is for text, but {source} is {kind.value} data")
     importer = getattr(importers, f"import_{kind.value}")
     with _progress(f"importing {source.name}") as progress:
         written = importer(source, out or Path("data") / (name or data_set), data_set, progress=progress, **options)
@@ -293,12 +304,16 @@ def _report(found: "Verification") -> None:
 
 
 def _tell(written: "Written") -> None:
+    from fedscale_ext.data.registry import known
+
     kind = "generated" if written.generated else "real"
     how = "already there, unchanged" if written.already_there else f"written in {written.seconds:.1f} s"
     print(f"{kind}: {written.name}, {how}")
     print(f"{written.clients} clients, {written.train_samples} training and {written.test_samples} test samples")
     if written.left_out:
-        print(f"{written.left_out} clips that the client map does not name were left out")
+        entry = known(written.data_set)
+        what = "speakers without a whole window" if entry and entry.text else "clips that the client map does not name"
+        print(f"{written.left_out} {what} were left out")
     if written.absent:
         print(f"{written.absent} clips that the client map names are not there")
     print(f"use it with: --set data_dir={shlex.quote(str(written.data_dir))} --set data_set={written.data_set}")

@@ -1,6 +1,6 @@
-"""Bring real data into FedScale's layout: npz arrays, LEAF's JSON, FEMNIST as parquet, folders of images,
-CIFAR's and STL-10's binary files, Speech Commands, SVHN, UniMiB SHAR, idx files; and folders in that layout anew, with
-other clients.
+"""Bring real data into FedScale's layout: npz arrays, LEAF's JSON, texts by speaker, FEMNIST as parquet, folders of
+images, CIFAR's and STL-10's binary files, Speech Commands, SVHN, UniMiB SHAR, idx files; and folders in that layout
+anew, with other clients.
 
 Each function writes ``out_dir`` completely or not at all, keeps pixels as they are given, and returns
 :class:`Written`. A second call with the same source and settings finds the work done; anything else
@@ -31,6 +31,7 @@ from fedscale_ext.data.speech import SpeechSource
 from fedscale_ext.data.split import check_fraction
 from fedscale_ext.data.stl10 import Stl10Source
 from fedscale_ext.data.svhn import SvhnSource
+from fedscale_ext.data.text import TextSource
 from fedscale_ext.data.unimib import UnimibSource
 from fedscale_ext.data.writer import LayoutWriter, Written, already_written, report_progress, spread
 from fedscale_ext.errors import UserError
@@ -132,7 +133,7 @@ def _import(
             partition=partition,
             shape=shape or (1, 1, 1),
             label_names=source.label_names(),
-            left_out=source.left_out if isinstance(source, SpeechSource) else 0,
+            left_out=source.left_out if isinstance(source, SpeechSource | TextSource) else 0,
             absent=source.absent if isinstance(source, SpeechSource) else 0,
             own_mix=local_test,
         )
@@ -178,6 +179,25 @@ def import_leaf(
     then kept. With ``partition`` its users are set aside.
     """
     return _import(LeafSource(Path(path).expanduser()), out_dir, data_set, **common)
+
+
+def import_text(
+    path: StrPath,
+    out_dir: StrPath,
+    data_set: str = "shakespeare",
+    *,
+    stride: int | None = None,
+    **common: "Unpack[Common]",
+) -> Written:
+    """Import text as windows of 80 symbols and the one after them: LEAF's Shakespeare (``user_data``: {user: {"x":
+    [80 characters], "y": [one]}}) in the places that ``import_leaf`` knows, or JSON as ``{speaker: text}``.
+
+    ``stride``: characters from one window to the next; LEAF's are one apart, and of these one in ``stride`` is taken
+    (default: all), texts are cut every 80. A network that reads each position learns every symbol once with 80.
+    Speakers without a whole window are left out (dataset.json says how many).
+    """
+    source = TextSource(Path(path).expanduser(), data_set, stride)
+    return _import(source, out_dir, data_set, options={"stride": stride}, **common)
 
 
 def import_parquet(
@@ -234,7 +254,9 @@ def import_speech(
     and how many that it names are ``absent``).
 
     As ``google_speech`` all 35 words are classes; as ``google_speech12`` ten are, beside as many unknown words and
-    seconds of background noise (silence) as a word has clips on average, drawn from ``seed``.
+    seconds of background noise (silence) as a word has clips on average, drawn from ``seed``. As
+    ``speech12_mfcc``, FedorAS's task, all other words are unknown ones, and each client has a tenth of its
+    clips more as silence.
     """
     given = Path(client_map).expanduser() if client_map is not None else None
     if given is not None and not given.is_file():

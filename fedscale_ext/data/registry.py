@@ -28,6 +28,9 @@ class KnownDataSet:
     ``by_name``: a csv's label is its column before the last, a name of ``label_names``, as FedScale reads it.
     ``rate`` of the clips of a data set of speech, per second: files of them are at 16 kHz.
     ``others``: the label of every other word of Speech Commands, where not each has its own.
+    ``silence``: share of each client's clips that is added as seconds of background noise, all other words being kept;
+    0: as many of both as a word has clips on average.
+    ``text``: samples are numbers of symbols, each label the one that follows.
     ``split_folders``: FedScale's loader looks for a sample of ``train.csv`` below ``data_dir/train``
     and for one of ``test.csv`` below ``data_dir/test`` instead of below ``data_dir``.
     """
@@ -45,6 +48,8 @@ class KnownDataSet:
     by_name: bool = False
     others: str = ""
     rate: int = 16_000
+    silence: float = 0.0
+    text: bool = False
 
     def label(self, name: str) -> int | None:
         """The label of that name, None where there is none."""
@@ -63,6 +68,7 @@ SPEECH_WORDS = (
 SILENCE, UNKNOWN = "_silence_", "_unknown_"
 _TWELVE = (SILENCE, UNKNOWN, "yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 _LOG_MEL_MEAN, _LOG_MEL_STD = (-6.0,), (4.5,)  # of the clips of the official test set
+_MFCC_MEAN, _MFCC_STD = (-12.4,), (71.8,)  # of clips of twelve of its speakers
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -109,12 +115,25 @@ KNOWN: tuple[KnownDataSet, ...] = (
         label_names=_DIGITS, natural_clients=True, values=True, by_name=True, rate=8_000,
     ),
     KnownDataSet(
+        "speech_mfcc", "spoken words by speaker, cepstra", 35, (1, 40, 51), _MFCC_MEAN, _MFCC_STD,
+        label_names=SPEECH_WORDS, natural_clients=True, split_folders=True, values=True, by_name=True,
+    ),
+    KnownDataSet(
+        "speech12_mfcc", "the same: ten words, unknown, silence", 12, (1, 40, 51), _MFCC_MEAN, _MFCC_STD,
+        label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
+        silence=0.1,
+    ),
+    KnownDataSet(
         "uci_har", "activities by person, 9 sensors x 128", 6, (1, 9, 128), (0.0,), (1.0,),
         natural_clients=True, values=True,
     ),
     KnownDataSet(
         "unimib_shar", "falls by person, 3 axes x 150 in m/s2", 8, (1, 18, 25), (0.0,), (9.81,),
         label_names=_FALLS, natural_clients=True, values=True,
+    ),
+    KnownDataSet(
+        "shakespeare", "the symbol after 80, by speaking role", 90, (1, 1, 80), (0.0,), (1.0,),
+        natural_clients=True, values=True, text=True,
     ),
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.data.audio import BANDS, FRAMES, log_mel, read_wav, write_wav
+from fedscale_ext.data.audio import BANDS, COEFFICIENTS, FRAMES, MFCC_FRAMES, log_mel, mfcc, read_wav, write_wav
 from fedscale_ext.data.images import decode, write_png
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.errors import UserError
@@ -27,9 +27,10 @@ def decode_sample(path: Path, shape: Shape, values: bool) -> np.ndarray:
     if not values:
         return decode(path, shape)
     if path.suffix == ".wav":
-        if shape != (1, FRAMES, BANDS):
+        features = {(1, FRAMES, BANDS): log_mel, (1, COEFFICIENTS, MFCC_FRAMES): mfcc}.get(shape)
+        if features is None:
             raise UserError(f"the clip {path} has features of shape {(1, FRAMES, BANDS)}, not {shape}")
-        return log_mel(read_wav(path))
+        return features(read_wav(path))
     if path.suffix == ".npy":
         return _read_values(path, shape)
     raise UserError(f"the file {path} holds no values: it must be a wav or npy file")

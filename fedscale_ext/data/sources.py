@@ -208,6 +208,19 @@ class NpzSource(Source):
         return self._names
 
 
+def leaf_files(path: Path) -> list[tuple[Path, bool | None]]:
+    """LEAF's files at ``path``, and whether they hold test samples; None: not known."""
+    if path.is_file():
+        return [(path, None)]
+    parts = [(path / part, part == "test") for part in ("train", "test") if (path / part).is_dir()]
+    files: list[tuple[Path, bool | None]] = [
+        (file, test) for part, test in parts for file in sorted(part.glob("*.json"))
+    ] or [(file, None) for file in sorted(path.glob("*.json"))]
+    if not files:
+        raise UserError(f"{path} holds no .json files (nor do train and test below it)")
+    return files
+
+
 @dataclass
 class LeafSource(Source):
     """LEAF's JSON, see ``importers.import_leaf``."""
@@ -215,20 +228,9 @@ class LeafSource(Source):
     path: Path
     kind: str = "LEAF JSON"
 
-    def _files(self) -> list[tuple[Path, bool | None]]:
-        if self.path.is_file():
-            return [(self.path, None)]
-        parts = [(self.path / part, part == "test") for part in ("train", "test") if (self.path / part).is_dir()]
-        files: list[tuple[Path, bool | None]] = [
-            (file, test) for part, test in parts for file in sorted(part.glob("*.json"))
-        ] or [(file, None) for file in sorted(self.path.glob("*.json"))]
-        if not files:
-            raise UserError(f"{self.path} holds no .json files (nor do train and test below it)")
-        return files
-
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`Source`."""
-        for file, test in self._files():
+        for file, test in leaf_files(self.path):
             try:
                 content = read_json(file, MAX_JSON, deepest=None)
                 users, user_data = list(content["users"]), content["user_data"]

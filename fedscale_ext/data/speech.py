@@ -1,5 +1,6 @@
 """Speech Commands as it is published: wav files by word, whose names tell the speaker."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -53,7 +54,9 @@ class SpeechSource(Source):
         clips = [clip for path in self._files() for clip in self._clips(path, entry)]
         if self._map is not None:
             self.absent = max(0, len(self._map) - sum(bool(clip.client) for clip in clips))
-        if entry.others:
+        if entry.silence:
+            clips = self._with_silence(clips, entry)
+        elif entry.others:
             clips = self._twelve(clips, entry)
         if not clips:
             raise UserError(f"no clip of {self.path} is named in {self.client_map}: is it the map of this data?")
@@ -110,6 +113,20 @@ class SpeechSource(Source):
         clients = sorted({clip.client for clip in own})
         if clients:
             own += [clip._replace(client=clients[int(rng.integers(len(clients)))]) for clip in quiet]
+        return own
+
+    def _with_silence(self, clips: list[Clip], entry: KnownDataSet) -> list[Clip]:
+        """As FedorAS's public code: a share of each client's clips is added as seconds of silence, rounded down."""
+        silence = _label(entry, SILENCE)
+        rng = stream(self.seed, "speech", "silence of clients")
+        own = [clip for clip in clips if clip.client]
+        wanted = {client: int(entry.silence * count) for client, count in Counter(clip.client for clip in own).items()}
+        given = [clip for clip in clips if clip.label == silence and not clip.client]
+        total = sum(wanted.values())
+        quiet = given * -(-total // len(given)) if given else list(self._noise(silence, total, rng))
+        order = iter([quiet[place] for place in rng.permutation(len(quiet))])
+        for client in sorted(wanted):
+            own += [clip._replace(client=client) for clip in itertools.islice(order, wanted[client])]
         return own
 
     def _noise(self, label: int, wanted: int, rng: np.random.Generator) -> Iterator[Clip]:

@@ -23,8 +23,11 @@ _BUILT_IN = {
     "scalefl": "fedscale_ext.methods.scalefl:ScaleFLAggregator",
     "depthfl": "fedscale_ext.methods.depthfl:DepthFLAggregator",
     "hypemefed": "fedscale_ext.methods.hypemefed.aggregator:HypeMeFedAggregator",
+    "fednas": "fedscale_ext.methods.fednas:FedNASAggregator",
     "fedoras": "fedscale_ext.methods.fedoras.aggregator:FedorASAggregator",
     "moss": "fedscale_ext.methods.moss.aggregator:MossAggregator",
+    "spider": "fedscale_ext.methods.spider:SpiderAggregator",
+    "zerofl": "fedscale_ext.methods.zerofl:ZeroFLAggregator",
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from fedscale_ext.methods.fjord_client import FjordExecutor, drawn_widths
 from fedscale_ext.methods.levels import RatesAggregator, check_rates, check_shares
 from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.work import Task, WorkItem
+from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
 from fedscale_ext.submodels import widths_at
 
 
@@ -17,13 +17,14 @@ class FjordParams:
     """``p``: rates of channels. A client's p_max is the largest whose MACs it affords (``levels`` capacity), or one of
     these drawn once from ``shares`` of the rates, largest first (fix; the paper's tiers, which are uniform).
     ``distil``: in each step, the model of p_max learns from the labels and teaches the drawn one (its
-    self-distillation).
+    self-distillation). ``each_width`` tests the model of every p on all test samples.
     """
 
     p: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
     levels: Literal["capacity", "fix"] = "capacity"
     shares: tuple[float, ...] | None = None
     distil: bool = False
+    each_width: bool = False
 
     def __post_init__(self) -> None:
         check_rates("fjord.p", self.p)
@@ -55,6 +56,14 @@ class FjordAggregator(RatesAggregator):
         """The widths up to p_max, widest first, and whether the widest teaches."""
         spec = self.pool[self.whole].spec
         return {"widths": [widths_at(spec, rate) for rate in self.rates[level:]], "distil": self.params.distil}
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """As the base's; with ``each_width`` every p beside, titled by it."""
+        plan = super().evaluation_plan()
+        if not self.params.each_width:
+            return plan
+        widths = {f"p{rate:g}": key for rate, key in zip(self.rates, self.keys, strict=True)}
+        return EvaluationPlan(plan.serve, {**plan.named, **widths})
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Each participant trains widths up to its p_max; its MACs are those of the steps that it will draw."""

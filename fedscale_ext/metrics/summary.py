@@ -15,10 +15,12 @@ import torch
 
 import fedscale_ext
 from fedscale_ext.commit import commit
+from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
 from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.metrics.perplexity import perplexity
 from fedscale_ext.runtime.reasons import count
 from fedscale_ext.runtime.work import Evaluation, Model, RoundRecord, members
 
@@ -114,6 +116,7 @@ def summarise(
             "train": losses[-1] if losses else None,
             "test": accuracy(evaluation).loss if evaluation else None,
         },
+        **_perplexity(header, evaluation),
         "cost": _cost(records, models, evaluation),
         "time": {
             "virtual_s": last.virtual_clock_s if last else 0.0,
@@ -150,6 +153,14 @@ def _accuracy(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "per_client": client_accuracy(evaluation),  # index: client - 1
         "served": list(evaluation.serve),
     }
+
+
+def _perplexity(header: Mapping[str, Any], evaluation: Evaluation | None) -> dict[str, Any]:
+    """Of text only."""
+    entry = known(str(header["config"].get("data_set", "")))
+    if entry is None or not entry.text:
+        return {}
+    return {"perplexity": dataclasses.asdict(perplexity(evaluation)) if evaluation else None}
 
 
 def _named(evaluation: Evaluation) -> dict[str, Any]:

@@ -11,6 +11,9 @@ Fields of every spec: ``form`` cnn or rnn; ``input_shape`` (C, H, W); ``num_clas
 stride) with the kinds conv, separable and pool. Of an rnn, whose samples are the numbers of ``symbols`` in any shape:
 widths ``embedding`` and ``hidden``; ``stages`` of two layers each that are summed, the second of which may be zero;
 ``readout`` last or all, where the logits of training are read.
+
+``mixed`` makes a network of it that runs all operators that it holds at once, without a choice (FedNAS, SPIDER):
+alphas, by the softmax of a parameter vector for each layer (``alphas.{layer}``), or equal, in equal shares.
 """
 
 from collections.abc import Callable
@@ -37,6 +40,8 @@ from fedscale_ext.models.supernet_spaces import (
     check,
     completed,
     make,
+    mixed,
+    mixture,
     path_of,
     restricted,
 )
@@ -54,6 +59,7 @@ __all__ = [
     "dearest_path",
     "layout",
     "make",
+    "mixed",
     "path_cost",
     "path_of",
     "restricted",
@@ -75,7 +81,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 def searched(spec: ModelSpec) -> bool:
     """Whether the network holds a choice, so that it runs only where a path is chosen."""
-    return any(len(held) > 1 for held in spec["ops"])
+    return mixture(spec) is None and any(len(held) > 1 for held in spec["ops"])
 
 
 def _named(name: str, input_shape: Shape, num_classes: int) -> ModelSpec:

@@ -19,7 +19,7 @@ from fedscale_ext.models.pooling import SpatialMean
 from fedscale_ext.models.spec import Cost, ModelSpec
 from fedscale_ext.models.supernet_modules import ConvolutionNet, RecurrentNet
 from fedscale_ext.models.supernet_operators import Place
-from fedscale_ext.models.supernet_spaces import FORMS, check, places
+from fedscale_ext.models.supernet_spaces import FORMS, check, mixed, mixture, places
 
 # What ptflops, which the paper's MFLOPs come from, counts beside products, by module: per output entry, per input entry
 _BESIDE: Mapping[type[nn.Module], Any] = {
@@ -104,7 +104,7 @@ def fixed(spec: ModelSpec) -> Facts:
     """Facts of what all paths share; the same for every subspace."""
     check(spec)
     plain = "linear" if spec["form"] == "rnn" else "conv1"
-    return _fixed(spec.replace(ops=((plain,),) * len(spec["ops"])))
+    return _fixed(mixed(spec, None).replace(ops=((plain,),) * len(spec["ops"])))
 
 
 def operators(spec: ModelSpec) -> list[list[Facts]]:
@@ -193,15 +193,17 @@ def cheapest_path(spec: ModelSpec) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def cost(spec: ModelSpec) -> Cost:
-    """Parameters and bytes of everything that the spec holds; MACs of its dearest path, of which one runs at a time."""
+    """Parameters and bytes of everything that the spec holds; MACs of its dearest path, of which one runs at a time,
+    or of a mixture those of all operators."""
     rows, shared = operators(spec), fixed(spec)
-    dearest = [max(row, key=lambda facts: facts.macs) for row in rows]
     every = [facts for row in rows for facts in row]
+    run = [max(row, key=lambda facts: facts.macs) for row in rows] if mixture(spec) is None else every
+    alphas = sum(map(len, rows)) if mixture(spec) == "alphas" else 0
     return Cost(
-        forward_macs=shared.macs + sum(facts.macs for facts in dearest),
-        training_macs=shared.training_macs + sum(facts.training_macs for facts in dearest),
-        parameters=shared.parameters + sum(facts.parameters for facts in every),
-        bytes=shared.bytes + sum(facts.bytes for facts in every),
+        forward_macs=shared.macs + sum(facts.macs for facts in run),
+        training_macs=shared.training_macs + sum(facts.training_macs for facts in run),
+        parameters=shared.parameters + sum(facts.parameters for facts in every) + alphas,
+        bytes=shared.bytes + sum(facts.bytes for facts in every) + 4 * alphas,
     )
 
 
@@ -212,4 +214,5 @@ def axes(spec: ModelSpec) -> dict[str, int]:
     for layer, (held, row) in enumerate(zip(spec["ops"], operators(spec), strict=True)):
         for name, facts in zip(held, row, strict=True):
             found |= {f"layers.{layer}.{name}.{tensor}": number for tensor, number in facts.axes}
-    return found | shared
+    found |= shared
+    return found | ({f"alphas.{layer}": 1 for layer in range(len(spec["ops"]))} if mixture(spec) == "alphas" else {})

@@ -1,5 +1,6 @@
 """Networks that hold several operators for each of their layers and run one of them, whichever was chosen last."""
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from fedscale_ext.models.pooling import SpatialMean
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.supernet_operators import REDUCTIONS, ConvBNReLU, Maker, Place
-from fedscale_ext.models.supernet_spaces import FORMS, places, stages
+from fedscale_ext.models.supernet_spaces import FORMS, mixture, places, stages
 
 
 class Layer(nn.Module):
@@ -30,7 +31,11 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         if self.chosen is None:
             raise RuntimeError("this network holds several operators per layer: choose a path before it runs")
-        output: Tensor = self._modules[self.chosen](x)  # type: ignore[misc]
+        return self.run(self.chosen, x)
+
+    def run(self, name: str, x: Tensor) -> Tensor:
+        """One of the operators that it holds."""
+        output: Tensor = self._modules[name](x)  # type: ignore[misc]
         return output
 
 
@@ -46,6 +51,28 @@ class Searchable(nn.Module):
     """What supernets share: their layers, and the choice of a path through them."""
 
     layers: nn.ModuleList
+    alphas: nn.ParameterList  # of a mixture that learns its weights, one for each layer
+    mixture: str | None = None
+
+    def _mix(self, spec: ModelSpec) -> None:
+        self.mixture = mixture(spec)
+        if self.mixture == "alphas":  # nearly equal ones at first, as DARTS has them
+            self.alphas = nn.ParameterList(nn.Parameter(1e-3 * torch.randn(len(held))) for held in spec["ops"])
+
+    def _run(self, number: int, x: Tensor) -> Tensor:
+        """A layer: its chosen operator; in a mixture the weighted mean of all that it holds."""
+        layer = self.layers[number]
+        if self.mixture is None or not isinstance(layer, Layer):
+            output: Tensor = layer(x)
+            return output
+        shares = [1 / len(layer.names)] * len(layer.names) if self.mixture == "equal" else self._shares(number, layer)
+        parts = (share * layer.run(name, x) for share, name in zip(shares, layer.names, strict=True))
+        return functools.reduce(torch.add, parts)
+
+    def _shares(self, number: int, layer: Layer) -> Tensor:
+        if len(layer.names) != len(self.alphas[number]):
+            raise RuntimeError("a mixture by alphas runs with all of its operators")
+        return self.alphas[number].softmax(0)
 
     def hold(self, ops: Sequence[Sequence[str]]) -> None:
         """Be the network of a subspace, or a path, of what this one was built with: the same tensors without those of
@@ -79,12 +106,13 @@ class ConvolutionNet(Searchable):
             for shape, (kind, after, step) in zip(stages(spec), spec["reductions"], strict=False)
         )
         self.mean, self.classifier = SpatialMean(), nn.Linear(spec["reductions"][-1][1], spec["num_classes"])
+        self._mix(spec)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         x, done = self.stem(x), 0
         for count, reduction in zip(self.blocks, self.reductions, strict=True):
-            for layer in self.layers[done : done + count]:
-                x = layer(x)
+            for number in range(done, done + count):
+                x = self._run(number, x)
             x, done = reduction(x), done + count
         return self.classifier(self.mean(x))
 
@@ -103,9 +131,10 @@ class RecurrentNet(Searchable):
         self.stem = nn.Embedding(spec["symbols"], spec["embedding"])
         self.layers = _layers(spec)
         self.classifier = nn.Linear(spec["hidden"], spec["num_classes"])
+        self._mix(spec)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         x = self.stem(x.flatten(1).to(torch.int64).clamp(0, self.symbols - 1))
-        for main, side in zip(self.layers[::2], self.layers[1::2], strict=True):
-            x = main(x) + side(x)
+        for number in range(0, len(self.layers), 2):
+            x = self._run(number, x) + self._run(number + 1, x)
         return self.classifier(x if self.everywhere and self.training else x[:, -1])

@@ -47,9 +47,9 @@ SPACES: dict[str, dict[str, Any]] = {
 SPACES["rnn_positions"] = {**SPACES["rnn"], "readout": "all"}
 
 FIELDS = ("form", "input_shape", "num_classes", "ops", "stem", "blocks", "reductions", "symbols", "embedding", "hidden",
-          "stages", "readout")  # fmt: skip
+          "stages", "readout", "mixed")  # fmt: skip
 SHORT = ("operators",)
-
+MIXTURES = ("alphas", "equal")
 _LAYERS = 1000
 _RNN_FIELDS = {"symbols": 90, "embedding": 8, "hidden": 128, "stages": 2, "readout": "last"}
 
@@ -74,11 +74,25 @@ def completed(spec: ModelSpec, input_shape: Shape, num_classes: int) -> ModelSpe
     return make(**fields)
 
 
+def mixture(spec: ModelSpec) -> str | None:
+    """How the network runs all that it holds at once (``mixed``); None: one operator per layer."""
+    found: str | None = dict(spec.fields).get("mixed")  # type: ignore[assignment]
+    return found
+
+
+def mixed(spec: ModelSpec, how: str | None) -> ModelSpec:
+    """The same space as a mixture, or None: without one, to run by paths."""
+    fields = {name: value for name, value in spec.fields if name != "mixed"}
+    return ModelSpec.make(spec.family, **fields, **({} if how is None else {"mixed": how}))
+
+
 @lru_cache(maxsize=4096)
 def check(spec: ModelSpec) -> None:
     """UserError where a supernet's fields do not fit together."""
     if spec["form"] not in FORMS:
         raise UserError(f"supernet spec: form is {spec['form']!r}; it must be 'cnn' or 'rnn'")
+    if (mixed := mixture(spec)) not in (None, *MIXTURES):
+        raise UserError(f"supernet spec: mixed is {mixed!r}; it must be {' or '.join(map(repr, MIXTURES))}, or absent")
     _check_cnn(spec) if spec["form"] == "cnn" else _check_rnn(spec)
     known = FORMS[spec["form"]]
     layers = sum(spec["blocks"]) if spec["form"] == "cnn" else 2 * spec["stages"]

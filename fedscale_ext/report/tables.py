@@ -113,12 +113,20 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
         *_personalised_rows(summary),
         ("loss", f"training {train}, test {test}"),
+        *_perplexity(summary.get("perplexity")),
     ]
 
 
 def _loss(value: float | str | None) -> str:
     """A loss; of a model that diverged it is None (not a number) or "inf"."""
     return "–" if value is None else f"{float(value):.4f}"
+
+
+def _perplexity(found: Mapping[str, Any] | None) -> Rows:
+    """Of text, counted in both ways."""
+    if not found or found["pooled"] is None or found["clients"] is None:
+        return []
+    return [("perplexity", f"{found['pooled']:.3f}, mean over clients {found['clients']:.3f}")]
 
 
 def _personalised_rows(summary: Mapping[str, Any]) -> Rows:

@@ -331,6 +331,7 @@ class MultiModelAggregator(Coordinator):
                 collect=len(items) if self.privacy and self.privacy.sampling else most,
                 reference_macs=self.config.job.reference_macs,
                 traffic=self.traffic,
+                upload=self.uploaded,
             )
             if self.selection is not None and items:
                 schedule = self.selection.refined(number, schedule)
@@ -403,7 +404,15 @@ class MultiModelAggregator(Coordinator):
     def traffic(self, item: WorkItem) -> int:
         """Bytes that a client is handed, and hands in: the model, and what counts beside it."""
         model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
-        return model + sum(kept.counted(item) for kept in self.handed.values())
+        return model + self._handed_bytes(item)
+
+    def uploaded(self, item: WorkItem) -> int:
+        """Bytes that a client hands in: what it was handed, unless the item says less."""
+        whole = self.traffic(item) if item.upload is None else item.upload + self._handed_bytes(item)
+        return whole - dropped_bytes(item, self.pool)
+
+    def _handed_bytes(self, item: WorkItem) -> int:
+        return sum(kept.counted(item) for kept in self.handed.values())
 
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
@@ -448,8 +457,7 @@ class MultiModelAggregator(Coordinator):
             training_macs=float(sum(samples * cost[key].training_macs for key, samples in computed.items()))
             + beside["forward_macs"],
             download_bytes=sum(map(self.traffic, schedule.items)) + beside["download_bytes"],
-            upload_bytes=sum(self.traffic(update.item) - dropped_bytes(update.item, self.pool) for update in updates)
-            + beside["upload_bytes"],
+            upload_bytes=sum(self.uploaded(update.item) for update in updates) + beside["upload_bytes"],
         )
 
     def _task(self, data: dict[str, Any], train_sizes: np.ndarray, test_sizes: np.ndarray) -> Task:

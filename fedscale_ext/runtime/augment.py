@@ -1,7 +1,8 @@
 """Pictures that a client sees changed at random in training, as FedScale's training transforms do; never in tests.
 
 FedScale flips OpenImage (``flip``), and crops CIFAR after padding it by 4 black pixels, then flips it
-(``flip_crop``; both in its ``dataloaders/utils_data.py``). Each client draws from a stream of its own, so that its
+(``flip_crop``; both in its ``dataloaders/utils_data.py``); FedorAS's CIFAR also sees RandAugment
+(``rand_flip_crop``, :mod:`rand_augment`). Each client draws from a stream of its own, so that its
 views do not depend on who trains beside it.
 """
 
@@ -13,37 +14,59 @@ from torch import Tensor
 
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import UserError
+from fedscale_ext.runtime.rand_augment import CHANGES, OPERATIONS, changed
 
 PAD = 4  # black pixels around a picture that crops are taken from
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """``crop``: shift by up to ``PAD`` pixels each way, beside flipping; ``black`` [C, 1, 1] is a black pixel."""
+    """``crop``: shift by up to ``PAD`` pixels each way, beside flipping; ``black`` [C, 1, 1] is a black pixel.
+    ``white``, a white one, turns RandAugment on."""
 
     crop: bool
     black: Tensor
+    white: Tensor | None = None
 
     @classmethod
     def of(cls, kind: str, data: DataSet, device: torch.device) -> "Augmentation | None":
-        """The augmentation of that name (none, flip, flip_crop) for a data set; UserError where it has no pictures."""
+        """The augmentation of that name (the key ``augment``) for a data set; UserError where it has no pictures."""
         if kind == "none":
             return None
         if data.x.dtype != np.uint8:
             raise UserError(f"augment: {kind} is for pictures, but {data.data_set} holds values: set augment: none")
-        black = data.normalised(torch.zeros(1, data.input_shape[0], 1, 1, dtype=torch.uint8))[0]
-        return cls(kind == "flip_crop", black.to(device))
+        black, white = (
+            data.normalised(torch.full((1, data.input_shape[0], 1, 1), value, dtype=torch.uint8))[0].to(device)
+            for value in (0, 255)
+        )
+        return cls(kind != "flip", black, white if kind == "rand_flip_crop" else None)
 
     def draw(self, steps: int, batch: int, rng: np.random.Generator) -> np.ndarray:
-        """Whether each sample of each step is flipped, and its shifts down and right: int64 [steps, batch, 3]."""
-        views = np.zeros((steps, batch, 3), dtype=np.int64)
+        """Whether each sample of each step is flipped, its shifts down and right, and of RandAugment each operation's
+        number and whether its sign is negative: int64 [steps, batch, 3 or more]."""
+        views = np.zeros((steps, batch, self.columns), dtype=np.int64)
         views[..., 0] = rng.integers(0, 2, (steps, batch))
         if self.crop:
-            views[..., 1:] = rng.integers(-PAD, PAD + 1, (steps, batch, 2))
+            views[..., 1:3] = rng.integers(-PAD, PAD + 1, (steps, batch, 2))
+        if self.white is not None:
+            views[..., 3::2] = rng.integers(0, len(CHANGES), (steps, batch, OPERATIONS))
+            views[..., 4::2] = rng.integers(0, 2, (steps, batch, OPERATIONS))
         return views
 
+    @property
+    def columns(self) -> int:
+        """Numbers that say how a sample is seen."""
+        return 3 if self.white is None else 3 + 2 * OPERATIONS
+
     def apply(self, x: Tensor, views: Tensor) -> Tensor:
-        """Pictures [n, C, H, W] as ``views`` int64 [n, 3] wants them."""
+        """Pictures [n, C, H, W] as ``views`` int64 [n, columns] wants them: flipped, cropped, then RandAugment."""
+        seen = self._cropped(x, views[:, :3])
+        if self.white is None:
+            return seen
+        black, span = self.black.to(x.dtype), (self.white - self.black).to(x.dtype) / 255
+        return changed(((seen - black) / span).round(), views[:, 3:]) * span + black
+
+    def _cropped(self, x: Tensor, views: Tensor) -> Tensor:
         _, channels, height, width = x.shape
         flip, down, right = views[:, :, None].unbind(1)  # [n, 1]
         rows = torch.arange(height, device=x.device) + down

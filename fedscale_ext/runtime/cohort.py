@@ -189,8 +189,9 @@ def _mask(sizes: np.ndarray) -> Tensor:
 
 
 def _laid(views: Sequence[np.ndarray | None], shape: Sequence[int]) -> Tensor:
-    """How each row of each step is seen: int64 [steps, B, K, 3], zeros (unchanged) for rows that are no samples."""
-    laid = np.zeros((*shape, 3), dtype=np.int64)
+    """How each row of each step is seen: int64 [steps, B, K, columns], zeros (unchanged) where there is no sample."""
+    columns = next((own.shape[2] for own in views if own is not None), 0)
+    laid = np.zeros((*shape, columns), dtype=np.int64)
     for place, own in enumerate(views):
         if own is not None:
             laid[: own.shape[0], : own.shape[1], place] = own

@@ -21,8 +21,8 @@ class ClientSamples:
         return len(self.y)
 
     def views(self, rows: Sequence[np.ndarray], conf: Namespace) -> np.ndarray | None:
-        """How the samples at ``rows`` of each step are seen, from the client's own stream: [steps, largest batch, 3];
-        None: as they are."""
+        """How the samples at ``rows`` of each step are seen, from the client's own stream: [steps, largest batch,
+        columns]; None: as they are."""
         if self.augmentation is None:
             return None
         rng = stream(conf.seed, conf.round, conf.client_id, "augment")

@@ -43,16 +43,17 @@ def schedule_round(
     collect: int,
     reference_macs: float,
     traffic: Callable[[WorkItem], int] | None = None,
+    upload: Callable[[WorkItem], int] | None = None,
 ) -> Schedule:
     """Keep the ``collect`` fastest clients that are still online when they finish (FedScale's rule).
 
     Each client's time follows from the MACs and bytes of the models that it trains and from the samples that
     its steps see: a client with less than a batch trains smaller steps. ``traffic``: bytes in each direction,
-    where they are not the model's; what a client drops is not handed in.
+    where they are not the model's; ``upload``: of what it hands in, where that differs.
     """
     items = sorted(items, key=lambda item: item.client)
     clients, computation, communication = client_times(
-        items, pool, population, task, reference_macs=reference_macs, traffic=traffic
+        items, pool, population, task, reference_macs=reference_macs, traffic=traffic, upload=upload
     )
     durations = computation + communication
     there = np.ones(len(clients), dtype=bool)
@@ -80,6 +81,7 @@ def client_times(
     *,
     reference_macs: float,
     traffic: Callable[[WorkItem], int] | None = None,
+    upload: Callable[[WorkItem], int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of ``items`` in the order of clients: the clients (numbers - 1, ascending), and the seconds that each computes
     and communicates for all of its items; float64 [clients]."""
@@ -89,7 +91,7 @@ def client_times(
     clients, first = np.unique(place, return_index=True)
     known = {key: pool[key].cost for key in {item.model for item in items}}
     down = [known[item.model].bytes if traffic is None else traffic(item) for item in items]
-    up = [carried - dropped_bytes(item, pool) for carried, item in zip(down, items, strict=True)]
+    up = down if upload is None else [upload(item) for item in items]
     computation, communication = completion_times(
         population.computation_ms[place],
         population.communication_kbps[place],

@@ -183,7 +183,7 @@ class Pyramid(Guided):
         job = self._job
         return client_times(
             items, job.pool, job.population, job.task,
-            reference_macs=job.config.job.reference_macs, traffic=job.traffic,
+            reference_macs=job.config.job.reference_macs, traffic=job.traffic, upload=job.uploaded,
         )  # fmt: skip
 
     def state(self) -> tuple[State, dict[str, Any]]:

@@ -66,8 +66,9 @@ class WorkItem:
     executor's client understands (e.g. ``{"prox_mu": 0.1}``). A client may have several items, of different
     models: it trains them one after another. ``effort``: MACs per sample in parts of the model's, where steps
     compute less or more than the model once; the virtual clock and the cost of a round count it. So they do ``bytes``
-    in each direction, where that is not the model's size. ``dropped`` names tensors whose change the client keeps to
-    itself: they count as unchanged, and not as bytes that it hands in.
+    in each direction, where that is not the model's size, and ``upload`` of what a client hands in, where it is less.
+    ``dropped`` names tensors whose change the client keeps to itself: they count as unchanged, and not as bytes that
+    it hands in.
     """
 
     client: int
@@ -76,6 +77,7 @@ class WorkItem:
     effort: float = 1.0
     bytes: int | None = None
     dropped: Sequence[str] = ()
+    upload: int | None = None
 
 
 @dataclass(frozen=True)

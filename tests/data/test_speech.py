@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscale_ext.data.audio import CLIP, log_mel, read_wav, write_wav
+from fedscale_ext.data.audio import CLIP, log_mel, mfcc, read_wav, write_wav
 from fedscale_ext.data.importers import import_layout, import_npz, import_speech
 from fedscale_ext.data.partition import Partition
 from fedscale_ext.data.registry import SPEECH_WORDS, known
@@ -323,3 +323,57 @@ def test_clips_of_half_the_rate_get_the_features_of_the_whole_one(tmp_path: Path
     assert data.input_shape == (1, 49, 40) and data.num_classes == 10 and data.y.tolist() == [0, 3, 9]
     for row, each in enumerate(hertz):
         assert np.abs(data.x[row].astype(np.float64) - log_mel(tone(each))).max() < 0.2
+
+
+# ---- FedorAS's features and silence ----
+
+
+def test_cepstra_are_those_of_the_formula() -> None:
+    """Against the transform written out: centred frames of 400 every 320, 128 bands to 8 kHz, decibels, a DCT-II."""
+    clip = np.random.default_rng(2).integers(-3000, 3000, CLIP - 100).astype(np.int16)
+    padded = np.pad(np.pad(clip / 32768, (0, 100)), 200, mode="reflect")
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
+    power = np.abs(np.fft.rfft(np.stack([padded[at : at + 400] * hann for at in range(0, CLIP + 1, 320)]))) ** 2
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 130) / 2595) - 1)
+    hertz = np.arange(201) * 40.0
+    low, middle, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    bands = np.clip(np.minimum((hertz - low) / (middle - low), (high - hertz) / (high - middle)), 0, None)
+    decibels = 10 * np.log10(np.maximum(power @ bands.T, 1e-10))
+    decibels = np.maximum(decibels, decibels.max() - 80)
+    n = np.arange(128)
+    expected = np.stack([(decibels * np.cos(np.pi * k * (n + 0.5) / 128)).sum(1) * np.sqrt((1 + (k > 0)) / 128)
+                         for k in range(40)])  # fmt: skip
+    found = mfcc(clip)
+    assert found.shape == (1, 40, 51) and found.dtype == np.float16
+    assert np.abs(found[0].astype(np.float64) - expected).max() < 0.3  # rounded to float16 near 400
+
+
+def test_fedoras_keeps_all_other_words_and_adds_a_tenth_of_silence_to_each_client(
+    archive: Path, tmp_path: Path
+) -> None:
+    written = import_speech(archive, tmp_path / "a", "speech12_mfcc", test_fraction=0.0)
+    data = open_data_set(tmp_path / "a", "speech12_mfcc", test_split=0.0)
+    # three speakers of ten clips each, of which four are of two other words
+    assert np.bincount(data.y, minlength=12).tolist() == [3, 12, 6, 6, 6] + [0] * 7
+    assert written.shape == (1, 40, 51) and data.train_sizes.tolist() == [11, 11, 11]
+    for client in (1, 2, 3):
+        assert (data.y[data.train_rows(client)] == 0).sum() == 1
+    assert set(data.client_names) == set(SPEAKERS)
+    again = import_speech(archive, tmp_path / "b", "speech12_mfcc", test_fraction=0.0)
+    assert again.train_samples == written.train_samples
+    assert np.array_equal(open_data_set(tmp_path / "b", "speech12_mfcc", test_split=0.0).x, data.x)
+    words = import_speech(archive, tmp_path / "c", "speech_mfcc", test_fraction=0.0)
+    assert (words.train_samples, words.classes, words.shape) == (30, 35, (1, 40, 51))
+
+
+def test_real_clips_as_fedoras_has_them(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "speech_commands_raw_12speakers.npz"
+    if not source.exists():
+        pytest.skip(f"{source} is not there")
+    found = import_npz(
+        source, tmp_path / "out", "speech12_mfcc", x="audio", y="label", names="words", test_fraction=0.0
+    )
+    data = open_data_set(tmp_path / "out", "speech12_mfcc", test_split=0.0)
+    assert (found.clients, found.train_samples, found.shape) == (12, 660, (1, 40, 51))
+    x = data.batch(data.train_rows(1))
+    assert abs(float(x.mean())) < 0.2 and 0.8 < float(x.std()) < 1.2

@@ -168,3 +168,11 @@ def test_values_of_p_may_stand_in_any_order_and_weights_are_samples() -> None:
     assert made.rates == [1.0, 0.5]
     (item,) = made.assign(1, np.array([4]))
     assert made.weight(item) == 40.0
+
+
+def test_each_width_is_tested_where_that_is_asked_for() -> None:
+    plain = server(FjordAggregator, "fjord", p=[0.25, 1.0, 0.5]).evaluation_plan()
+    assert plain.named == {"global": "a"}
+    made = server(FjordAggregator, "fjord", p=[0.25, 1.0, 0.5], each_width=True)
+    assert made.evaluation_plan().named == {"global": "a", "p1": "a", "p0.5": "b", "p0.25": "c"}
+    assert made.evaluation_plan().serve == plain.serve

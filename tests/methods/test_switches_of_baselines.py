@@ -68,6 +68,7 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("fjord", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (1, "models"),
      {"models", "objective", "effort", "weights", "serve"}),
     ("fjord", "distil", True, {}, (1, "objective"), {"objective", "effort"}),
+    ("fjord", "each_width", True, {}, (1, "serve"), {"serve"}),
     ("splitmix", "r", 0.25, {}, (0, "specs"), SPECS | {"weight"}),
     ("splitmix", "rescale_init", False, {}, (0, "start"), {"start", "weights"}),
     ("fluid", "p", (0.9, 0.25), {}, (0, "specs"), SPECS | DROPPED),

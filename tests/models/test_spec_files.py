@@ -112,7 +112,9 @@ def test_families_name_the_fields_of_their_specs() -> None:
     for name, family in registry_of_models._families().items():
         specs = [named(each) for each in family.NAMED]
         specs += [scaled for spec in specs if (scaled := models.scaled(spec, 0.5)) is not None]
-        assert set(family.FIELDS) == {field for spec in specs for field, _ in spec.fields}, name
+        # what a short declaration says instead of `ops`, and what two methods say of the networks that they make
+        optional = {"operators", "mixed"} if name == "supernet" else set()
+        assert set(family.FIELDS) - optional == {field for spec in specs for field, _ in spec.fields}, name
 
 
 def test_a_level_with_a_scaler_is_read(tmp_path: Path) -> None:

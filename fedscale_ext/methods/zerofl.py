@@ -1,0 +1,84 @@
+"""ZeroFL (Qiu et al., ICLR 2022): clients train with sparse weights and activations and hand in a sparse model.
+
+Training is SWAT's (Raihan and Aamodt, NeurIPS 2020; ``zerofl_client.py``). What a client hands in (section 4.2), of
+each layer's weights a share of 1 - sparsity + mask_ratio:
+
+* ``top_k_weights``: its largest weights, others count as zero in the server's mean;
+* ``diff_on_top_k``: the changes of its largest weights, others count as unchanged;
+* ``top_k_diff``: its largest changes.
+
+No public code could be read: what the paper leaves open is decided here. Largest is in magnitude, in each layer by
+itself, in all convolutions and linear layers; biases and normalisation are dense. On the virtual clock and in the cost
+of a round, devices skip zeros (``skips_zeros``): all three products of a step have one sparse factor, so a step takes
+1 - sparsity of the MACs. What is handed in counts its values and a bit for each weight; what is handed out is
+dense. What both sides really compute and exchange here is dense.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedavg import FedAvgAggregator
+from fedscale_ext.methods.zerofl_client import ZeroFLExecutor, kept, sparse_weights
+from fedscale_ext.models.registry import skeleton
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.work import Task, WorkItem
+
+KEY = "global"
+
+
+@dataclass(frozen=True)
+class ZeroFLParams:
+    """``sparsity``: share of each layer's weights and activations that a step leaves out (the paper: 0.9, 0.95).
+    ``upload``: which weights are handed in; ``mask_ratio``: share of them beyond 1 - sparsity (the paper: 0, 0.1,
+    0.2). ``skips_zeros``: whether devices compute faster for it.
+    """
+
+    sparsity: float = 0.9
+    upload: Literal["top_k_weights", "diff_on_top_k", "top_k_diff"] = "top_k_weights"
+    mask_ratio: float = 0.1
+    skips_zeros: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sparsity < 1:
+            raise UserError(f"zerofl.sparsity is {self.sparsity}; it must be at least 0 and below 1")
+        if not 0 <= self.mask_ratio <= 1:
+            raise UserError(f"zerofl.mask_ratio is {self.mask_ratio}; it must be at least 0 and at most 1")
+
+    @property
+    def share(self) -> float:
+        """Of a layer's weights that are handed in."""
+        return min(1.0, 1 - self.sparsity + self.mask_ratio)
+
+
+class ZeroFLAggregator(FedAvgAggregator):
+    """FedAvg of sparse training and sparse uploads (ZeroFL)."""
+
+    Params: ClassVar[type] = ZeroFLParams
+    Executor: ClassVar[type] = ZeroFLExecutor
+    own_start: ClassVar[str] = "hands in a part of what its clients learned"
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """w_0, and how large a sparse one is."""
+        super().init_state(population, task)
+        cost = self.pool[KEY].cost
+        sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[KEY].spec)).values()]
+        values = sum(kept(size, self.params.share) for size in sizes)
+        dense = next(iter(self.pool[KEY].state.values())).itemsize
+        self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """S_t trains sparsely."""
+        p = self.params
+        objective = {"zerofl": {"sparsity": p.sparsity, "upload": p.upload, "share": p.share}}
+        effort = 1 - p.sparsity if p.skips_zeros else 1.0
+        upload = min(self._upload, self.pool[KEY].cost.bytes)
+        return [WorkItem(client, KEY, objective, effort=effort, upload=upload) for client in participants.tolist()]
+
+
+if __name__ == "__main__":
+    from fedscale_ext.runtime.launch import run_rank
+
+    run_rank()
