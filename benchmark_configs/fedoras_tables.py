@@ -47,6 +47,7 @@ def _keys(
 
 _IMPORT = "fedscale dataset import path/to/"
 _NSGA, _SPEECH_NSGA, _SMALL_NSGA = (128, 64, 0.1), (96, 48, 0.1), (32, 16, 0.1)
+_RAND = {"augment": "rand_flip_crop", "fedoras.finetune_clients": 6}
 _FEW = {"eval_interval": 10, "fedoras.subspace": 0.5}
 
 
@@ -58,11 +59,11 @@ DATA: Mapping[str, tuple[str, Data]] = {
     "cifar10": (PAPER, Data(
         "CIFAR-10, Dirichlet 1", "cifar10", "cifar10-lda1",
         f"{_IMPORT}cifar-10-batches-bin {_dirichlet('cifar10', 1, 100)} -o data/cifar10-lda1 (or 1000, or 0.1)",
-        "cnn_l", _keys((500, 100), 10, 50, 128, 1000, _NSGA, augment="rand_flip_crop", **{"fedoras.finetune_clients": 6}))),
+        "cnn_l", _keys((500, 100), 10, 50, 128, 1000, _NSGA, **_RAND))),
     "cifar100": (PAPER, Data(
         "CIFAR-100, Dirichlet 0.1", "cifar100", "cifar100-lda0.1",
         f"{_IMPORT}cifar-100-binary {_dirichlet('cifar100', 0.1, 500)} -o data/cifar100-lda0.1",
-        "cnn_l", _keys((750, 100), 10, 25, 64, 1000, _NSGA, augment="rand_flip_crop", **{"fedoras.finetune_clients": 6}))),
+        "cnn_l", _keys((750, 100), 10, 25, 64, 1000, _NSGA, **_RAND))),
     "speech": (PAPER, Data(
         "Speech Commands, 12 classes by speaker, cepstra", "speech12_mfcc", "speech12",
         f"{_IMPORT}speech_commands_v0.02 --data-set speech12_mfcc -o data/speech12",

@@ -73,10 +73,11 @@ _CIFAR = ("cifar10", "cifar10_small")
 METHODS: Mapping[str, Method] = {
     "fedoras_shakespeare": Method(
         "FedorAS", "fedoras", ("rnn_positions", "rnn_positions"),
-        {"fedoras.brackets": [7.95, 12.93, 17.9, 22.9, 33.9], "fedoras.allocation": "shares", "fedoras.shares": [0.2] * 5,
-         "fedoras.subspace": 0.67, "fedoras.supernet_rounds": 500, "fedoras.finetune_rounds": 100, "rounds": 1001},
-        {"fedoras.supernet_rounds": 40, "fedoras.finetune_rounds": 10, "fedoras.evaluations": 48, "fedoras.population": 32,
-         "fedoras.parents": 16, "rounds": 91},
+        {"fedoras.brackets": [7.95, 12.93, 17.9, 22.9, 33.9], "fedoras.allocation": "shares",
+         "fedoras.shares": [0.2] * 5, "fedoras.subspace": 0.67, "fedoras.supernet_rounds": 500,
+         "fedoras.finetune_rounds": 100, "rounds": 1001},
+        {"fedoras.supernet_rounds": 40, "fedoras.finetune_rounds": 10, "fedoras.evaluations": 48,
+         "fedoras.population": 32, "fedoras.parents": 16, "rounds": 91},
         ("shakespeare", "shakespeare_small"),
         "Tiers in MMACs as the public code has them; clients are sent 0.83 M of 1.24 M parameters.",
     ),

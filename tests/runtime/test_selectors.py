@@ -23,7 +23,7 @@ from fedscale_ext.population.population import Population
 from fedscale_ext.privacy.job import check_options
 from fedscale_ext.runtime.combinations import check_local_training
 from fedscale_ext.runtime.pool import ModelPool
-from fedscale_ext.runtime.schedule import schedule_round
+from fedscale_ext.runtime.schedule import dropped_bytes, schedule_round
 from fedscale_ext.runtime.selectors import guided
 from fedscale_ext.runtime.work import Task, Update, WorkItem
 from tests.runtime.test_jobs import command, in_process
@@ -193,6 +193,9 @@ class Job:
 
     def traffic(self, item: WorkItem) -> int:
         return self.pool[item.model].cost.bytes
+
+    def uploaded(self, item: WorkItem) -> int:
+        return self.traffic(item) - dropped_bytes(item, self.pool)
 
     def schedule(self, clients: list[int]) -> Any:
         items = [WorkItem(client, "global") for client in clients]
