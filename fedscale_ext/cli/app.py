@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedscale_ext import __version__
-from fedscale_ext.cli import dataset, driver_commands, methods
+from fedscale_ext.cli import dataset, dataset_download, driver_commands, methods
 
 app = typer.Typer(
     name="fedscale",
@@ -17,6 +17,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(driver_commands.app, name="driver")
+dataset.app.command("download")(dataset_download.download)
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(methods.app, name="methods")
 
