@@ -132,8 +132,10 @@ def _list() -> None:
         for source in entry.sources:
             whole = all(file.sha256 for file in source.files)
             size = amount(source.size) if source.size else "not known"
-            known = "sha256 known" if whole else "of first download"
-            clients = "by --partition" if entry.needs_partition else "its own"
+            known = "known" if whole else "kept"
+            clients = "partition" if entry.needs_partition else "own"
             rows.append([entry.name, size, clients, known, ", ".join(source.mirrors)])
-    print_table(console(), ["data set", "size", "clients", "checksum", "mirrors"], rows)
-    print("\nExample: fedscale dataset download femnist -o data/femnist")
+    print_table(console(), ["data set", "size", "clients", "sha256", "mirrors"], rows)
+    print("\nclients: own ones, or made by --partition … --clients N; sha256 kept: none is")
+    print("published, so that of the first download is kept, and later ones are compared.")
+    print("Example: fedscale dataset download femnist -o data/femnist")

@@ -115,7 +115,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         scheme = urlsplit(newurl).scheme
         if scheme not in ("http", "https"):
-            raise HostError(f"sends on to {scheme or 'nowhere'}, which is not followed")
+            raise HostError("sends on to what is not followed")
         if scheme == "http" and urlsplit(req.full_url).scheme == "https" and not self._pinned:
             raise HostError("sends on from https to http, where no checksum would tell a wrong file")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -132,7 +132,8 @@ def _open(wanted: Wanted, headers: dict[str, str], patience: Patience) -> Any:
             return error
         error.close()
         if error.code in _REDIRECTS:
-            raise HostError("redirects in circles") from None
+            loop = "infinite loop" in str(error.reason)  # urllib has no other sign for it
+            raise HostError("redirects in circles" if loop else "sends on to what is not followed") from None
         raise HostError(f"answers {error.code} {error.reason}".rstrip(), passing=error.code in _PASSING) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise _unreachable(error, patience) from None
@@ -141,7 +142,7 @@ def _open(wanted: Wanted, headers: dict[str, str], patience: Patience) -> Any:
 def _unreachable(error: Exception, patience: Patience) -> HostError:
     """In a few words what kept a reply from coming."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(cause, ValueError):  # http.client.InvalidURL too
+    if isinstance(cause, ValueError | http.client.InvalidURL):
         return HostError(f"is no address ({cause})")
     if isinstance(cause, socket.gaierror):
         return HostError("its name is not known here: no network, or the host is gone")
