@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedscale_ext import __version__
-from fedscale_ext.cli import dataset, dataset_download, driver_commands, methods
+from fedscale_ext.cli import dataset, dataset_download, driver_commands, methods, traces
 
 app = typer.Typer(
     name="fedscale",
@@ -20,6 +20,7 @@ app.add_typer(driver_commands.app, name="driver")
 dataset.app.command("download")(dataset_download.download)
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(methods.app, name="methods")
+app.add_typer(traces.app, name="traces")
 
 
 def _print_version(wanted: bool) -> None:
