@@ -122,12 +122,16 @@ def synthesize(
     for path in paths:
         if path.exists() and not force:
             raise UserError(f"{path} exists: name another folder or add --force")
-    traces = (resample_capacity(devices, seed), resample_availability(devices, seed))
+    traces: list[CapacityTrace | AvailabilityTrace] = [
+        resample_capacity(devices, seed),
+        resample_availability(devices, seed),
+    ]
+    settings = []
     for path, trace in zip(paths, traces, strict=True):
         write_trace(path, trace, force=force)
         print(f"{path}: {_what(trace)}, {path.stat().st_size:,} bytes")
-    keys = zip(traces, paths, strict=True)
-    print(f"use them with: {' '.join(f'--set {_key(trace)}={shlex.quote(str(path))}' for trace, path in keys)}")
+        settings.append(f"--set {_key(trace)}={shlex.quote(str(path))}")
+    print(f"use them with: {' '.join(settings)}")
 
 
 def _what(trace: "CapacityTrace | AvailabilityTrace") -> str:

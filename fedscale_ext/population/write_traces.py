@@ -1,5 +1,6 @@
 """Traces to files that anybody can read without running anything: npz and csv."""
 
+import contextlib
 import csv
 import os
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,8 @@ def write_trace(path: Path, trace: Trace, *, force: bool = False) -> None:
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it is not there, or its folder is none
+            temporary.unlink()
 
 
 def _npz(file: BinaryIO, trace: Trace) -> None:

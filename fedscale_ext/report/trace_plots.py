@@ -1,5 +1,6 @@
 """One picture of traces: how fast devices compute and communicate, and when they are online."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +39,8 @@ def plot_traces(path: Path, capacity: CapacityTrace | None, availability: Availa
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it is not there, or its folder is none
+            temporary.unlink()
 
 
 def draw(capacity: CapacityTrace | None, availability: AvailabilityTrace | None) -> "Figure":
@@ -47,9 +49,11 @@ def draw(capacity: CapacityTrace | None, availability: AvailabilityTrace | None)
     from matplotlib.figure import Figure
 
     rows = [trace for trace in (capacity, availability) if trace is not None]
-    figure = Figure(figsize=(13, 3.9 * len(rows)), facecolor="white", layout="constrained")
+    height = 3.9 * len(rows)
+    figure = Figure(figsize=(13, height), facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(rows), 3, squeeze=False)
+    figure.subplots_adjust(0.06, 0.6 / height, 0.985, 1 - 0.4 / height, wspace=0.24, hspace=0.4)
     if capacity is not None:
         _capacity(axes[0], capacity)
     if availability is not None:
@@ -102,6 +106,6 @@ def _tidy(axis: "Axes", title: str, x: str, y: str) -> None:
     axis.set_ylabel(y, color=_MUTED, fontsize=9)
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(_GRID)
-    axis.tick_params(colors=_MUTED, labelsize=9, length=0)
+    axis.tick_params(which="both", colors=_MUTED, labelsize=9, length=0)
     axis.grid(axis="y", color=_GRID, linewidth=0.8)
     axis.set_axisbelow(True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext.data.download.unpack import Unpacked, unpack
@@ -147,6 +147,7 @@ def damaged(kind: str, keep: Sequence[int]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=4), st.integers(0, 400))
 def test_damage_is_one_sentence_or_harmless(
     tmp_path_factory: pytest.TempPathFactory, kind: str, places: list[int], cut: int
