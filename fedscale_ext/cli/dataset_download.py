@@ -51,8 +51,10 @@ def download(
     """
     if name is None:
         return _list()
+    from fedscale_ext.data.audio import check_librosa
     from fedscale_ext.data.download import get
     from fedscale_ext.data.download.catalogue import downloadable
+    from fedscale_ext.data.registry import known
     from fedscale_ext.data.split import check_fraction
     from fedscale_ext.data.writer import check_place
 
@@ -63,6 +65,8 @@ def download(
         raise UserError(f"{wanted.name} has no clients of its own: add --partition dirichlet --clients 100, or another")
     if client_map is not None and not any(source.format == "speech" for source in wanted.sources):
         raise UserError(f"--client-map is for the wav files of Speech Commands, not for {wanted.name}")
+    if (entry := known(wanted.name)) and entry.by_name:
+        check_librosa()
     check_fraction(test_fraction)
     place = out or Path("data") / (own_name or wanted.name)
     check_place(place, force)

@@ -64,14 +64,18 @@ def inspect(
         if (isinstance(trace, CapacityTrace) and capacity) or (isinstance(trace, AvailabilityTrace) and availability):
             raise UserError(f"{files[0]} and {path} are traces of one kind: look at them one after the other")
         if isinstance(trace, CapacityTrace):
-            capacity = trace
-            _show_capacity(path, trace)
+            capacity, capacity_path = trace, path
         else:
-            availability = trace
-            _show_availability(path, trace)
+            availability, availability_path = trace, path
     if plot is not None:
         plot_traces(plot, capacity, availability)
-        print(f"picture: {plot}")
+    if capacity is not None:
+        _show_capacity(capacity_path, capacity)
+    if availability is not None:
+        print(end="" if capacity is None else "\n")
+        _show_availability(availability_path, availability)
+    if plot is not None:
+        print(f"\npicture: {plot}")
 
 
 @app.command()

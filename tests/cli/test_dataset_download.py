@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from file_host import Host, file_host
 
-from fedscale_ext.data import importers
+from fedscale_ext.data import audio, importers
 from fedscale_ext.data.download import catalogue, get
 from fedscale_ext.data.download.catalogue import WITHOUT_CLIENTS, Downloadable, File, Source
 from fedscale_ext.data.download.transfer import Patience
@@ -236,6 +236,12 @@ def test_what_is_wrong_is_said_before_anything_is_asked_for(call, host, here, fa
     assert code == 2
     assert words in err and err.startswith("fedscale: ") and err.count("\n") == 1
     assert not host.asked
+
+
+def test_speech_without_librosa_is_told_before_two_gigabytes(call, here, monkeypatch) -> None:
+    monkeypatch.setattr(audio, "find_spec", lambda _: None)
+    code, _, err = call("dataset", "download", "google_speech12", "--mirror", "https://host.invalid/x")
+    assert code == 2 and "computed with librosa" in err and err.count("\n") == 1
 
 
 def test_a_small_disk_and_a_second_command_are_told(call, host, here, fashion, monkeypatch) -> None:

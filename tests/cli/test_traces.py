@@ -21,7 +21,7 @@ def here(tmp_path, monkeypatch):
 def test_inspect_shows_table_and_bars_in_80_columns(call):
     code, said, err = call("traces", "inspect", CAPACITY, AVAILABILITY)
     assert code == 0 and not err
-    assert "capacity of 20 devices" in said and "availability of 12 clients" in said
+    assert "capacity of 20 devices, resampled" in said and "availability of 12 clients" in said
     assert "devices at     0 %" in said and "% of time online" in said
     assert "\ndevices by kbit/s\n" in said and "\n23 h  " in said
     assert max(len(line) for line in said.splitlines() if str(SAMPLES) not in line) <= 80
