@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    hasty = Patience(tries=2, pause_s=0.01, silence_s=0.5)
+    hasty = Patience(tries=2, pause_s=0.01)
     monkeypatch.setattr(get, "Patience", lambda: hasty)
     return folder
 

@@ -13,7 +13,7 @@ from fedscale_ext.data.download.transfer import HostError, Patience, Wanted, fet
 from fedscale_ext.errors import UserError
 
 DATA = bytes(range(256)) * 20_000  # 5 MB
-HASTY = Patience(tries=3, pause_s=0.01, silence_s=0.5, slowest=100_000, window_s=0.1)
+HASTY = Patience(tries=3, pause_s=0.01)  # else as it is: a busy machine is no stalled host
 
 
 @pytest.fixture
@@ -131,12 +131,12 @@ def test_what_is_not_there_is_asked_for_once(host: Host, part: Path) -> None:
 
 def test_silence_and_a_trickle_end(host: Host, part: Path) -> None:
     url = host.put("a", DATA, stalls=600_000)
-    with pytest.raises(HostError, match=r"has sent nothing for 0.2 s"):
-        fetch(wanted(url), part, Patience(tries=2, pause_s=0.01, silence_s=0.2))
+    with pytest.raises(HostError, match=r"has sent nothing for 1.5 s"):
+        fetch(wanted(url), part, Patience(tries=1, silence_s=1.5))
     assert part.stat().st_size >= 600_000  # what came is kept
-    slow = host.put("b", DATA, stalls=0, drips=True)
+    slow = host.put("b", DATA[:200], stalls=0, drips=True)
     with pytest.raises(HostError, match="has nearly stopped sending"):
-        fetch(wanted(slow), part.with_name("b"), Patience(tries=1, silence_s=5, slowest=100_000, window_s=0.1))
+        fetch(wanted(slow, 200), part.with_name("b"), Patience(tries=1, silence_s=5, slowest=100_000, window_s=0.1))
 
 
 def test_redirects_are_followed_but_not_in_circles(host: Host, part: Path) -> None:
