@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedscale_ext import __version__
-from fedscale_ext.cli import dataset, driver_commands, leaderboard, methods, report
+from fedscale_ext.cli import dataset, dataset_download, driver_commands, leaderboard, methods, report, traces
 
 app = typer.Typer(
     name="fedscale",
@@ -17,10 +17,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(driver_commands.app, name="driver")
+dataset.app.command("download")(dataset_download.download)
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(methods.app, name="methods")
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
+app.add_typer(traces.app, name="traces")
 
 
 def _print_version(wanted: bool) -> None:

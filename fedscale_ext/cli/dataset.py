@@ -12,6 +12,7 @@ import typer
 from fedscale_ext.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
+    from fedscale_ext.data.partition import Partition
     from fedscale_ext.data.verify import Verification
     from fedscale_ext.data.writer import Written
 
@@ -55,6 +56,20 @@ class Tests(str, Enum):
     local = "local"
 
 
+PartitionOption = Annotated[
+    Spread | None, typer.Option("--partition", help="Spread over clients, for data without clients.")
+]
+Clients = Annotated[int | None, typer.Option(help="Clients of the partition.")]
+Alpha = Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")]
+MinSamples = Annotated[int, typer.Option(help="Samples that each client of a Dirichlet partition has at least.")]
+Shards = Annotated[int, typer.Option(help="Shards per client of a shard partition.")]
+ClassesPerClient = Annotated[int, typer.Option(help="Classes of each client of a classes partition.")]
+ClientMap = Annotated[
+    Path | None, typer.Option(help="Speech Commands: FedScale's JSON {wav name: client}.", show_default="speakers")
+]
+Test = Annotated[
+    Tests, typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own.")
+]
 DataSet = Annotated[str, typer.Option("--data-set", help="Kind of data, a name from `fedscale dataset list`.")]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
 Name = Annotated[str | None, typer.Option(help="Name of this very data set in results.", show_default="its kind")]
@@ -86,6 +101,7 @@ def list_(
     out.print("SVHN's and UniMiB SHAR's mat files, idx files, Speech Commands' wav files,")
     out.print("folders in FedScale's layout).")
     out.print("By partition: --partition dirichlet|classes|shard|iid --clients N.")
+    out.print("Brought here from the network: fedscale dataset download NAME.")
     out.print("Generated handwriting: fedscale dataset synthesize femnist.")
     there = []
     for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
@@ -109,17 +125,13 @@ def import_(
     out: Out = None,
     name: Name = None,
     format_: Annotated[Format | None, typer.Option("--format", help="Format of SOURCE.", show_default="seen")] = None,
-    partition: Annotated[Spread | None, typer.Option(help="Spread over clients, for data without clients.")] = None,
-    clients: Annotated[int | None, typer.Option(help="Clients of the partition.")] = None,
-    alpha: Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")] = 0.5,
-    min_samples: Annotated[
-        int, typer.Option(help="Samples that each client of a Dirichlet partition has at least.")
-    ] = 1,
-    shards: Annotated[int, typer.Option(help="Shards per client of a shard partition.")] = 2,
-    classes_per_client: Annotated[int, typer.Option(help="Classes of each client of a classes partition.")] = 2,
-    client_map: Annotated[
-        Path | None, typer.Option(help="Speech Commands: FedScale's JSON {wav name: client}.", show_default="speakers")
-    ] = None,
+    partition: PartitionOption = None,
+    clients: Clients = None,
+    alpha: Alpha = 0.5,
+    min_samples: MinSamples = 1,
+    shards: Shards = 2,
+    classes_per_client: ClassesPerClient = 2,
+    client_map: ClientMap = None,
     x: Annotated[str, typer.Option("--x", help="npz: array of pictures.")] = "x",
     y: Annotated[str, typer.Option("--y", help="npz: array of labels.")] = "y",
     client: Annotated[str, typer.Option(help="npz: array of clients.")] = "client",
@@ -128,9 +140,7 @@ def import_(
     stride: Annotated[
         int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")
     ] = None,
-    test: Annotated[
-        Tests, typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own.")
-    ] = Tests.source,
+    test: Test = Tests.source,
     test_fraction: TestFraction = 0.2,
     seed: Seed = 1,
     force: Force = False,
@@ -142,16 +152,9 @@ def import_(
     A split that SOURCE has is kept, unless --test local sets it aside. With either that or --partition, a client's
     test samples have its own mix of classes.
     """
-    from fedscale_ext.data import importers, registry
-    from fedscale_ext.data.partition import Partition
+    from fedscale_ext.data import registry
 
-    if (partition is None) != (clients is None):
-        raise UserError("--partition and --clients belong together: give both, or neither for data with clients")
-    if partition is None and min_samples != 1:
-        raise UserError("--min-samples is for --partition dirichlet")
-    spread = None
-    if partition is not None and clients is not None:
-        spread = Partition(partition.value, clients, alpha, shards, classes_per_client, min_samples)
+    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples)
     kind = format_ or _format(source)
     entry = registry.known(data_set)
     if kind is Format.leaf and entry is not None and entry.text:
@@ -172,15 +175,37 @@ def import_(
         options["stride"] = stride
     elif stride is not None:
         raise UserError(f"--stride is for text, but {source} is {kind.value} data")
-    importer = getattr(importers, f"import_{kind.value}")
-    with _progress(f"importing {source.name}") as progress:
-        written = importer(source, out or Path("data") / (name or data_set), data_set, progress=progress, **options)
-    _decode(written.data_dir, written.data_set)
-    _tell(written)
+    import_and_tell(kind.value, source, out or Path("data") / (name or data_set), data_set, options)
     if not registry.known(data_set):
         meant = did_you_mean(data_set, [entry.name for entry in registry.KNOWN])
         where = "is not in `fedscale dataset list`, its shape and labels are the files'"
         typer.echo(f"note: {data_set!r} {where}{meant}", err=True)
+
+
+def spread_over(
+    partition: Spread | None, clients: int | None, alpha: float, shards: int, classes_per_client: int, min_samples: int
+) -> "Partition | None":
+    """The partition that the options ask for; UserError where they do not go together."""
+    from fedscale_ext.data.partition import Partition
+
+    if (partition is None) != (clients is None):
+        raise UserError("--partition and --clients belong together: give both, or neither for data with clients")
+    if partition is None and min_samples != 1:
+        raise UserError("--min-samples is for --partition dirichlet")
+    if partition is None or clients is None:
+        return None
+    return Partition(partition.value, clients, alpha, shards, classes_per_client, min_samples)
+
+
+def import_and_tell(kind: str, source: Path, out: Path, data_set: str, options: dict[str, Any]) -> None:
+    """Import ``source`` of that format to ``out``, decode it, and say what it is."""
+    from fedscale_ext.data import importers
+
+    importer = getattr(importers, f"import_{kind}")
+    with progress_bar(f"importing {source.name}") as progress:
+        written = importer(source, out, data_set, progress=progress, **options)
+    _decode(written.data_dir, written.data_set)
+    _tell(written)
 
 
 def _format(source: Path) -> Format:
@@ -236,7 +261,7 @@ def synthesize(
 
     if what != "femnist":
         raise UserError(f"{what!r} cannot be generated; femnist can")
-    with _progress("drawing") as progress:
+    with progress_bar("drawing") as progress:
         written = synthesize_femnist(
             out or Path("data/femnist_generated"), writers=writers, samples_per_class=samples_per_class,
             test_fraction=test_fraction, seed=seed, force=force, progress=progress,
@@ -265,7 +290,7 @@ def verify(
     kind = data_set or read_description(data_folder(folder)).get("data_set")
     if not kind:
         raise UserError(f"{folder} does not say what kind of data it holds; give --data-set")
-    with _progress("reading") as progress:
+    with progress_bar("reading") as progress:
         found = look(folder, str(kind), progress=progress)
     _report(found)
     if not found.ok:
@@ -277,7 +302,7 @@ def _decode(folder: Path, data_set: str) -> None:
     """Decode the pictures now, so that the folder's first job need not."""
     from fedscale_ext.data.decoded import open_decoded
 
-    with _progress("decoding") as progress:
+    with progress_bar("decoding") as progress:
         open_decoded(folder, data_set, progress=progress)
 
 
@@ -324,8 +349,10 @@ def _shape(shape: tuple[int, int, int]) -> str:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Progress | None]:
-    """A bar on standard error while something long runs; nothing where that is no terminal."""
+def progress_bar(what: str, *, of_bytes: bool = False) -> Iterator[Progress | None]:
+    """A bar on standard error while something long runs, with bytes and speed if it counts these; nothing where that
+    is no terminal."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
 
     from fedscale_ext.cli.tables import console
@@ -334,6 +361,7 @@ def _progress(what: str) -> Iterator[Progress | None]:
     if not err.is_terminal:
         yield None
         return
-    with Bar(console=err, transient=True) as bar:
+    columns = [TextColumn("{task.description}"), BarColumn(None), DownloadColumn(), TransferSpeedColumn()]
+    with Bar(*columns if of_bytes else Bar.get_default_columns(), console=err, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total or None)

@@ -12,6 +12,7 @@ import io
 import warnings
 import wave
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ _LOWEST_HZ, _HIGHEST_HZ = 60.0, 7600.0
 _FLOOR = 1e-5
 COEFFICIENTS, MFCC_FRAMES = 40, 1 + CLIP // _HOP
 _MFCC_FRAME, _MFCC_BANDS = 400, 128
+
+_NO_LIBROSA = (
+    "features of speech are computed with librosa: install it with `pip install 'fedscale_ext[audio]'` "
+    "or `pip install librosa`"
+)
 
 # Part of the cache key: raise it when the same clip would give other features.
 FEATURES_VERSION = 1
@@ -82,14 +88,17 @@ def write_wav(path: Path, samples: np.ndarray) -> None:
         file.writeframes(samples.astype("<i2").tobytes())
 
 
+def check_librosa() -> None:
+    """UserError where librosa is not installed, without the seconds that importing it takes."""
+    if find_spec("librosa") is None:
+        raise UserError(_NO_LIBROSA)
+
+
 def _librosa() -> Any:
     try:
         import librosa
     except ImportError as error:
-        raise UserError(
-            "features of speech are computed with librosa: install it with `pip install 'fedscale_ext[audio]'` "
-            "or `pip install librosa`"
-        ) from error
+        raise UserError(_NO_LIBROSA) from error
     return librosa
 
 

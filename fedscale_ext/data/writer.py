@@ -48,21 +48,30 @@ class Written:
     absent: int = 0
 
 
-def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bool) -> Written | None:
-    """What is in ``out_dir`` if it was made this way with these settings; None when it may be written.
-
-    UserError when something else is there and ``force`` is not set, or when the place is never to be replaced.
-    """
+def check_place(out_dir: Path, force: bool) -> dict[str, Any]:
+    """UserError where ``out_dir`` is never to be replaced by a data set, or holds something that no command here made
+    and ``force`` is not set; the description of the data set that is there, {} where it may be written."""
     place = out_dir.resolve()
     if place in (Path.cwd(), *Path.cwd().parents, Path.home()):
         raise UserError(f"{out_dir} cannot be replaced by a data set: name a folder of its own")
     if out_dir.exists() and not out_dir.is_dir():
         raise UserError(f"{out_dir} is a file: name a folder")
     if force or not out_dir.is_dir() or not any(out_dir.iterdir()):
-        return None
+        return {}
     content = read_description(out_dir) if (out_dir / DESCRIPTION).exists() else {}
     if not content.get("how"):
         raise UserError(f"{out_dir} is not empty and was not made by this command: name another folder or add --force")
+    return content
+
+
+def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bool) -> Written | None:
+    """What is in ``out_dir`` if it was made this way with these settings; None when it may be written.
+
+    UserError when something else is there and ``force`` is not set, or when the place is never to be replaced.
+    """
+    content = check_place(out_dir, force)
+    if not content:
+        return None
     if content["how"] != how or content.get("settings") != settings or not (out_dir / MAPPING / "train.csv").exists():
         raise UserError(f"{out_dir} already holds a data set made with other settings: add --force to replace it")
     try:

@@ -19,12 +19,14 @@ class CapacityTrace:
     """FedScale's ``client_device_capacity``: row i describes one device.
 
     ``client_id`` int64[n]; ``computation_ms`` float64[n], latency of one sample through MobileNet in
-    ms; ``communication_kbps`` float64[n], bandwidth in kbit/s.
+    ms; ``communication_kbps`` float64[n], bandwidth in kbit/s. ``resampled``: drawn from published marginals, not
+    observed; files keep this.
     """
 
     client_id: np.ndarray
     computation_ms: np.ndarray
     communication_kbps: np.ndarray
+    resampled: bool = False
 
     def __len__(self) -> int:
         return len(self.client_id)
@@ -37,7 +39,7 @@ class AvailabilityTrace:
     Device i (``client_id[i]``) is online from ``active[k]`` to ``inactive[k]`` (seconds, both ends
     included) for k in ``offsets[i]:offsets[i + 1]``, and repeats this every ``finish_time[i]`` seconds.
     ``offsets`` is int64[n + 1], ``active`` and ``inactive`` are float64[offsets[n]], ``finish_time``
-    float64[n].
+    float64[n]; ``resampled`` as in :class:`CapacityTrace`.
     """
 
     client_id: np.ndarray
@@ -45,6 +47,7 @@ class AvailabilityTrace:
     active: np.ndarray
     inactive: np.ndarray
     finish_time: np.ndarray
+    resampled: bool = False
 
     def __len__(self) -> int:
         return len(self.client_id)

@@ -48,7 +48,9 @@ def load_population(
         source = "resampled from FedScale's published device marginals"
     else:
         trace = read_capacity(_existing(device_conf_file, "device_conf_file"))
-        source = f"traced: {device_conf_file}" + _repeats(len(trace), num_clients)
+        source = f"{'resampled, in' if trace.resampled else 'traced:'} {device_conf_file}" + _repeats(
+            len(trace), num_clients
+        )
     rows = np.arange(num_clients) % len(trace)
     availability = None
     if device_avail_file == RESAMPLED:
@@ -57,7 +59,9 @@ def load_population(
     elif device_avail_file is not None:
         online = read_availability(_existing(device_avail_file, "device_avail_file"))
         availability = Availability(online, num_clients)
-        source += f", online by {device_avail_file}" + _repeats(len(online), num_clients)
+        source += f", online by {'resampling, in ' if online.resampled else ''}{device_avail_file}" + _repeats(
+            len(online), num_clients
+        )
     return Population(trace.computation_ms[rows], trace.communication_kbps[rows], availability, source)
 
 

@@ -34,7 +34,7 @@ def resample_capacity(n: int, seed: int) -> CapacityTrace:
     quantiles = figures["communication_kbps_quantiles"]
     levels = np.array([float(level) / 100.0 for level in quantiles])
     communication = np.exp(np.interp(rng.random(n), levels, np.log(list(quantiles.values()))))
-    return CapacityTrace(np.arange(1, n + 1), computation, communication)
+    return CapacityTrace(np.arange(1, n + 1), computation, communication, resampled=True)
 
 
 def resample_availability(n: int, seed: int) -> AvailabilityTrace:
@@ -61,6 +61,7 @@ def resample_availability(n: int, seed: int) -> AvailabilityTrace:
         np.concatenate(([], *active)),
         np.concatenate(([], *inactive)),
         np.full(n, DAYS * 86400.0),
+        resampled=True,
     )
 
 

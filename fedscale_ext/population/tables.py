@@ -23,6 +23,7 @@ MAX_BYTES = 512 * MEGA  # of a trace, or of an array in it: several times FedSca
 _CAPACITY_CSV = ("client_id", "computation", "communication")
 _CAPACITY_NPZ = ("client_id", "computation_ms_per_sample", "communication_kbps")
 _AVAILABILITY_CSV = ("client_id", "active", "inactive", "finish_time")
+RESAMPLED = "resampled"  # column or array that may be there: not 0 where figures were drawn, not observed
 _AVAILABILITY_NPZ = ("client_id", "offsets", "active", "inactive", "finish_time")
 
 
@@ -42,21 +43,23 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 def capacity_csv(path: Path) -> CapacityTrace:
     """One device a line: ``client_id,computation,communication`` (ms per sample, kbit/s)."""
-    (ids, *values), lines = _csv_columns(path, _CAPACITY_CSV)
+    (ids, computation, communication), lines, resampled = _csv_columns(path, _CAPACITY_CSV)
     where = _line(lines)
-    return check_capacity(CapacityTrace(_whole(ids, "client_id", path, where), *values), str(path), where)
+    trace = CapacityTrace(_whole(ids, "client_id", path, where), computation, communication, resampled)
+    return check_capacity(trace, str(path), where)
 
 
 def capacity_npz(path: Path) -> CapacityTrace:
     """Arrays ``client_id``, ``computation_ms_per_sample`` and ``communication_kbps`` of one length."""
-    ids, *values = _npz_columns(path, _CAPACITY_NPZ)
-    _same_length(path, _CAPACITY_NPZ, (ids, *values))
-    return check_capacity(CapacityTrace(_whole(ids, "client_id", path, _row), *values), str(path), _row)
+    (ids, computation, communication), resampled = _npz_columns(path, _CAPACITY_NPZ)
+    _same_length(path, _CAPACITY_NPZ, (ids, computation, communication))
+    trace = CapacityTrace(_whole(ids, "client_id", path, _row), computation, communication, resampled)
+    return check_capacity(trace, str(path), _row)
 
 
 def availability_csv(path: Path) -> AvailabilityTrace:
     """One interval a line: ``client_id,active,inactive,finish_time`` (seconds), in any order of lines."""
-    (ids, active, inactive, finish), lines = _csv_columns(path, _AVAILABILITY_CSV)
+    (ids, active, inactive, finish), lines, resampled = _csv_columns(path, _AVAILABILITY_CSV)
     ids = _whole(ids, "client_id", path, _line(lines))
     if not len(ids):
         raise UserError(f"{path} holds no client; an availability trace needs at least one")
@@ -74,13 +77,13 @@ def availability_csv(path: Path) -> AvailabilityTrace:
         )
     order = np.argsort(row_of, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(np.bincount(row_of, minlength=len(clients)))))
-    trace = AvailabilityTrace(ids[first], offsets, active[order], inactive[order], finish[first])
+    trace = AvailabilityTrace(ids[first], offsets, active[order], inactive[order], finish[first], resampled)
     return check_availability(trace, str(path), lambda row: f"client {ids[first][row]}")
 
 
 def availability_npz(path: Path) -> AvailabilityTrace:
     """Arrays of :class:`AvailabilityTrace` under their own names."""
-    ids, offsets, active, inactive, finish = _npz_columns(path, _AVAILABILITY_NPZ)
+    (ids, offsets, active, inactive, finish), resampled = _npz_columns(path, _AVAILABILITY_NPZ)
     _same_length(path, ("client_id", "finish_time"), (ids, finish))
     _same_length(path, ("active", "inactive"), (active, inactive))
     offsets = _whole(offsets, "offsets", path, _row)
@@ -89,12 +92,26 @@ def availability_npz(path: Path) -> AvailabilityTrace:
             f"{path}: offsets must rise from 0 to the number of intervals ({len(active)}) "
             f"in {len(ids) + 1} steps, one more than there are clients"
         )
-    trace = AvailabilityTrace(_whole(ids, "client_id", path, _row), offsets, active, inactive, finish)
+    trace = AvailabilityTrace(_whole(ids, "client_id", path, _row), offsets, active, inactive, finish, resampled)
     return check_availability(trace, str(path), lambda row: f"row {row}")
 
 
-def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Sequence[int]]:
-    """Float columns of a csv by name, and the line number of each row; extra columns are ignored."""
+def names_in(path: Path) -> list[str]:
+    """Columns of a csv or arrays of an npz; UserError where it is neither."""
+    data = read_bytes(path)
+    if path.suffix == ".csv":
+        text = data[:65536].decode("utf-8-sig", errors="replace")
+        return [name.strip() for name in text.partition("\n")[0].split(",")]
+    try:
+        with Npz(io.BytesIO(data), MAX_BYTES) as arrays:
+            return arrays.names
+    except ValueError as error:
+        raise UserError(f"{path}: not a whole .npz of plain arrays ({error})") from None
+
+
+def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Sequence[int], bool]:
+    """Float columns of a csv by name, the line number of each row, and whether it says that it was resampled; other
+    columns are ignored."""
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -107,6 +124,9 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Se
         missing = [name for name in names if name not in header]
         if missing:
             raise UserError(f"{path}: the header has no column {missing[0]!r}; it must be {','.join(names)}")
+        if RESAMPLED in header:
+            names = (*names, RESAMPLED)
+            values.append(array("d"))
         places = [header.index(name) for name in names]
         for row in reader:
             if not row:
@@ -120,11 +140,14 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Se
         raise UserError(f"{path}: line {reader.line_num} has {row[place]!r:.60} where a number belongs") from None
     except csv.Error as error:
         raise UserError(f"{path}: line {reader.line_num} is no csv ({error})") from None
-    return [np.array(column, np.float64) for column in values], lines
+    columns = [np.array(column, np.float64) for column in values]
+    resampled = bool(columns.pop().any()) if RESAMPLED in names else False
+    return columns, lines, resampled
 
 
-def _npz_columns(path: Path, names: Sequence[str]) -> list[np.ndarray]:
-    """One-dimensional numeric arrays of an npz as float64; object arrays (pickles) are refused."""
+def _npz_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], bool]:
+    """One-dimensional numeric arrays of an npz as float64, and whether it says that it was resampled; object arrays
+    (pickles) are refused."""
     data = read_bytes(path)
     columns = []
     try:
@@ -137,9 +160,10 @@ def _npz_columns(path: Path, names: Sequence[str]) -> list[np.ndarray]:
                     what = f"{column.dtype}{list(column.shape)}"
                     raise UserError(f"{path}: {name} is {what}; it must be one row of numbers")
                 columns.append(column.astype(np.float64))
+            resampled = RESAMPLED in arrays and bool(np.any(arrays[RESAMPLED]))
     except ValueError as error:
         raise UserError(f"{path}: not a whole .npz of plain arrays ({error})") from None
-    return columns
+    return columns, resampled
 
 
 def _same_length(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:

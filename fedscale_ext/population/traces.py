@@ -86,11 +86,7 @@ def read_capacity(path: str | Path) -> CapacityTrace:
         return tables.capacity_csv(path)
     if path.suffix == ".npz":
         return tables.capacity_npz(path)
-    entries = _entries(path)
-    trace = CapacityTrace(
-        _client_ids(entries, path), _numbers(entries, "computation"), _numbers(entries, "communication")
-    )
-    return check_capacity(trace, str(path), *_words(entries))
+    return _capacity(_entries(path), path)
 
 
 def read_availability(path: str | Path) -> AvailabilityTrace:
@@ -105,7 +101,33 @@ def read_availability(path: str | Path) -> AvailabilityTrace:
         return tables.availability_csv(path)
     if path.suffix == ".npz":
         return tables.availability_npz(path)
-    entries = _entries(path)
+    return _availability(_entries(path), path)
+
+
+def read_trace(path: str | Path) -> CapacityTrace | AvailabilityTrace:
+    """Read a trace of either kind, which its columns, arrays or first entry tell. Raises UserError as the others do."""
+    path = Path(path)
+    if path.suffix in (".csv", ".npz"):
+        names = tables.names_in(path)
+    else:
+        entries = _entries(path)
+        names = list(next(iter(entries.values()), ()))
+    is_capacity = "computation" in names or "computation_ms_per_sample" in names
+    if not is_capacity and "active" not in names:
+        raise UserError(f"{path} is no trace: it has neither computation (capacity) nor active times (availability)")
+    if path.suffix in (".csv", ".npz"):
+        return read_capacity(path) if is_capacity else read_availability(path)
+    return _capacity(entries, path) if is_capacity else _availability(entries, path)
+
+
+def _capacity(entries: Entries, path: Path) -> CapacityTrace:
+    trace = CapacityTrace(
+        _client_ids(entries, path), _numbers(entries, "computation"), _numbers(entries, "communication")
+    )
+    return check_capacity(trace, str(path), *_words(entries))
+
+
+def _availability(entries: Entries, path: Path) -> AvailabilityTrace:
     ids = _client_ids(entries, path)
     where, given = _words(entries)
     active, active_sizes = _times(entries, "active", path)

@@ -1,0 +1,145 @@
+"""``fedscale dataset download``: from the network into FedScale's layout in one command."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedscale_ext.cli import dataset as options
+from fedscale_ext.cli.dataset import Tests, import_and_tell, progress_bar, spread_over
+from fedscale_ext.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscale_ext.data.download.catalogue import Downloadable
+    from fedscale_ext.data.download.get import Got
+
+
+def download(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Data set to get; without it, all that there are.")
+    ] = None,
+    out: options.Out = None,
+    own_name: Annotated[
+        str | None, typer.Option("--name", help="Name of this very data set in results.", show_default="NAME")
+    ] = None,
+    mirror: Annotated[
+        str | None,
+        typer.Option(help="The one mirror to ask, or the address of a folder with the files.", show_default="in turn"),
+    ] = None,
+    downloads: Annotated[Path, typer.Option(help="Folder of what comes over the network.")] = Path("data/downloads"),
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Keep that for other imports.")] = True,
+    partition: options.PartitionOption = None,
+    clients: options.Clients = None,
+    alpha: options.Alpha = 0.5,
+    min_samples: options.MinSamples = 1,
+    shards: options.Shards = 2,
+    classes_per_client: options.ClassesPerClient = 2,
+    client_map: options.ClientMap = None,
+    test: options.Test = Tests.source,
+    test_fraction: options.TestFraction = 0.2,
+    seed: options.Seed = 1,
+    force: options.Force = False,
+) -> None:
+    """Download a data set, check it, and import it into FedScale's layout.
+
+    Example: fedscale dataset download cifar10 --partition dirichlet --clients 100
+
+    What is interrupted goes on where it was with the same command. Exit code 1: no mirror gave the files.
+    """
+    if name is None:
+        return _list()
+    from fedscale_ext.data.audio import check_librosa
+    from fedscale_ext.data.download import get
+    from fedscale_ext.data.download.catalogue import downloadable
+    from fedscale_ext.data.registry import known
+    from fedscale_ext.data.split import check_fraction
+    from fedscale_ext.data.writer import check_place
+
+    # whatever can be wrong is found before anything comes over the network
+    wanted = downloadable(name).at(mirror)
+    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples)
+    if wanted.needs_partition and spread is None:
+        raise UserError(f"{wanted.name} has no clients of its own: add --partition dirichlet --clients 100, or another")
+    if client_map is not None and not any(source.format == "speech" for source in wanted.sources):
+        raise UserError(f"--client-map is for the wav files of Speech Commands, not for {wanted.name}")
+    if (entry := known(wanted.name)) and entry.by_name:
+        check_librosa()
+    check_fraction(test_fraction)
+    place = out or Path("data") / (own_name or wanted.name)
+    check_place(place, force)
+    settings: dict[str, Any] = {"name": own_name, "test_fraction": test_fraction, "seed": seed, "force": force}
+    settings |= {"partition": spread, "local_test": test is Tests.local}
+    folder = downloads.expanduser() / wanted.folder
+    with get.sole_user(folder):
+        get.check_disk(wanted, folder, place)
+        try:
+            with progress_bar(wanted.name, of_bytes=True) as progress:
+                got = get.get(wanted, folder, _say, progress=progress)
+        except get.NoHostError as error:
+            typer.echo(f"fedscale: {error}", err=True)
+            raise typer.Exit(1) from None
+        if got.source.format == "speech":
+            settings["client_map"] = client_map
+        elif client_map is not None:
+            raise UserError(f"--client-map is for the wav files of Speech Commands, but {got.paths[0]} is none of them")
+        with _unpacked(got, wanted) as source:
+            import_and_tell(got.source.format, source, place, wanted.name, settings)
+        if keep:
+            print(f"the download stays in {folder}: remove it, or import it anew with other options")
+        else:
+            for path in got.paths:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def _unpacked(got: "Got", wanted: "Downloadable") -> Iterator[Path]:
+    """What the importer reads: the files as they are, or a folder of what is in the archive, gone afterwards."""
+    from fedscale_ext.data.download.unpack import unpack
+    from fedscale_ext.data.folders import new_folder
+    from fedscale_ext.data.layout import MAPPING
+
+    (first, *others) = got.paths
+    if not got.source.files[0].is_archive:
+        yield got.folder if others else first
+        return
+    aside = new_folder(got.folder, ".unpacked.")
+    try:
+        inside = aside / wanted.folder  # a steady name: it is a part of the import's fingerprint
+        with progress_bar(f"unpacking {first.name}", of_bytes=True) as progress:
+            found = unpack(first, inside, take=got.source.take, most=2 * got.source.unpacked, progress=progress)
+        if found.pickles:
+            _say(f"{found.pickles} pickles were left in {first.name}: nothing here reads them")
+        if got.source.format == "layout":
+            mapping = next((path for path in sorted(inside.rglob(MAPPING)) if path.is_dir()), None)
+            if mapping is None:
+                raise UserError(f"{first} holds no folder {MAPPING}, so it is not in FedScale's layout")
+            inside = mapping.parent
+        yield inside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _list() -> None:
+    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.data.download.catalogue import catalogue
+    from fedscale_ext.data.download.get import amount
+
+    rows = []
+    for entry in catalogue().values():
+        for source in entry.sources:
+            whole = all(file.sha256 for file in source.files)
+            size = amount(source.size) if source.size else "not known"
+            known = "known" if whole else "kept"
+            clients = "partition" if entry.needs_partition else "own"
+            rows.append([entry.name, size, clients, known, ", ".join(source.mirrors)])
+    print_table(console(), ["data set", "size", "clients", "sha256", "mirrors"], rows)
+    print("\nclients: own ones, or made by --partition … --clients N; sha256 kept: none is")
+    print("published, so that of the first download is kept, and later ones are compared.")
+    print("Example: fedscale dataset download femnist -o data/femnist")

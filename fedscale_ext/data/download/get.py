@@ -1,0 +1,168 @@
+"""The files of a data set, whole and checked, from the first mirror that gives them."""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+from fedscale_ext.data.download import ledger, transfer
+from fedscale_ext.data.download.catalogue import Downloadable, File, Source
+from fedscale_ext.data.download.transfer import HostError, Patience, Progress, Wanted
+from fedscale_ext.errors import UserError, one_line
+
+PARQUET = "pyarrow is missing, which reads parquet: pip install pyarrow"
+_SPARE = 256 << 20  # bytes of the disk that are left alone
+Say = Callable[[str], None]
+
+
+class NoHostError(Exception):
+    """No mirror gave the files: one sentence with each one's reason and what works instead."""
+
+
+@dataclass(frozen=True)
+class Got:
+    """The files of one ``source``, in ``folder``."""
+
+    source: Source
+    folder: Path
+
+    @property
+    def paths(self) -> list[Path]:
+        """Where the files are."""
+        return [self.folder / file.name for file in self.source.files]
+
+
+@contextmanager
+def sole_user(folder: Path) -> Iterator[None]:
+    """Nobody else downloads to ``folder`` (made if need be) meanwhile; UserError where somebody does."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
+            raise
+        raise UserError(f"another command downloads to {folder} at the moment: wait for it") from None
+    finally:
+        os.close(lock)
+
+
+def get(
+    wanted: Downloadable, folder: Path, say: Say, *, patience: Patience | None = None, progress: Progress | None = None
+) -> Got:
+    """Bring the files of one of its sources to ``folder``: what is there is kept if it is whole, a part of a file is
+    continued. ``say`` hears what is done, line by line.
+
+    Raises NoHostError where no mirror gives them, UserError where the disk does not do.
+    """
+    reasons = []
+    for source in wanted.sources:
+        if source.format == "parquet" and find_spec("pyarrow") is None:
+            reasons += [f"{mirror} ({PARQUET})" for mirror in source.mirrors]
+            continue
+        for mirror, address in source.mirrors.items():
+            try:
+                for file in source.files:
+                    url = address.replace("{name}", quote(file.name))
+                    _get_file(file, url, mirror, folder, say, patience or Patience(), progress)
+                return Got(source, folder)
+            except HostError as error:
+                reasons.append(f"{mirror} ({error})")
+                say(one_line(f"{mirror}: {error}", 300))
+    raise NoHostError(_in_vain(wanted, folder, reasons))
+
+
+def check_disk(wanted: Downloadable, downloads: Path, out: Path) -> None:
+    """UserError where the disks are too small for what is to come, by its first source: a rough figure, before the
+    first byte."""
+    source = wanted.sources[0]
+    coming = sum(max(0, file.expected - _there(downloads / file.name)) for file in source.files)
+    needs = {_existing(downloads): coming + source.unpacked}
+    place = _existing(out)
+    same = next((other for other in needs if other.stat().st_dev == place.stat().st_dev), place)
+    needs[same] = needs.get(same, 0) + wanted.import_bytes()
+    for where, size in needs.items():
+        free = shutil.disk_usage(where).free
+        if free < size + _SPARE:
+            raise UserError(
+                f"{wanted.name} needs about {amount(size)} on the disk of {where}, where {amount(free)} are free: "
+                "free some, or name other places with --downloads and --out"
+            )
+
+
+def amount(size: float) -> str:
+    """Bytes in words: 170 MB, 2.4 GB."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:.0f} bytes"
+
+
+def _get_file(
+    file: File, url: str, mirror: str, folder: Path, say: Say, patience: Patience, progress: Progress | None
+) -> None:
+    path = folder / file.name
+    if path.is_file():
+        try:
+            ledger.check(path, file, folder, progress)
+            return say(f"{file.name} is there already")
+        except HostError as error:
+            say(f"{file.name} is there, but not as it should be ({error}): it is downloaded anew")
+            path.unlink()
+    part = folder / f".{file.name}.part"
+    wanted = Wanted(url, file.size, file.most, file.sha256 is not None)
+    how_much = amount(file.expected) if file.expected else "size not known"
+    for again in (False, True):
+        there = _there(path)
+        say(f"{file.name} from {mirror} ({how_much}{f', of which {amount(there)} are there' if there else ''})")
+        transfer.fetch(wanted, part, patience, progress)
+        try:
+            how = ledger.check(part, file, folder, progress)
+            break
+        except HostError:
+            transfer.forget(part)  # the beginning may be of an earlier version, or damaged: once more, from there
+            if again or not there:
+                raise
+    with open(part, "rb") as whole:
+        os.fsync(whole.fileno())
+    os.replace(part, path)
+    transfer.forget(part)
+    say(f"{file.name}: {how}")
+
+
+def _there(path: Path) -> int:
+    """Bytes of a file that have come so far."""
+    for place in (path, path.with_name(f".{path.name}.part")):
+        if place.is_file():
+            return place.stat().st_size
+    return 0
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the nearest folder above that exists."""
+    path = path.expanduser().absolute()
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
+def _in_vain(wanted: Downloadable, folder: Path, reasons: list[str]) -> str:
+    files = {file.name for source in wanted.sources for file in source.files}
+    kept = sum(_there(folder / name) for name in files)
+    parts = [f"{wanted.name} could not be downloaded: {', '.join(reasons)}"]
+    if kept:
+        parts.append(f"{amount(kept)} have come and are kept in {folder}, the same command continues")
+    instead = ["--mirror ADDRESS of a folder that has the files", "your own files by "
+               f"`fedscale dataset import FILES --data-set {wanted.name}`"]  # fmt: skip
+    if wanted.name == "femnist":
+        instead.append("generated handwriting by `fedscale dataset synthesize femnist`")
+    parts.append(f"what works instead: {', or '.join(instead)}")
+    return one_line("; ".join(parts), 2000)

@@ -1,0 +1,71 @@
+"""sha256 of what was downloaded: compared with the published one, or with that of the first download."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from fedscale_ext.data.download.catalogue import File
+from fedscale_ext.data.download.transfer import HostError, Progress
+from fedscale_ext.errors import UserError
+from fedscale_ext.reading import read_json
+
+LEDGER = "first_downloads.json"
+_BLOCK = 1 << 22
+
+
+def sha256(path: Path, progress: Progress | None = None) -> str:
+    """Of a file's bytes, in hex."""
+    digest, done, size = hashlib.sha256(), 0, path.stat().st_size
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            done += len(block)
+            if progress is not None:
+                progress(done, size)
+    return digest.hexdigest()
+
+
+def check(path: Path, file: File, downloads: Path, progress: Progress | None = None) -> str:
+    """How the file at ``path`` was found to be right, in words; HostError where it is not.
+
+    A file without a published sha256 is compared with what ``first_downloads.json`` in ``downloads`` says of its name,
+    which is written there at its first download.
+    """
+    if file.size is not None and path.stat().st_size != file.size:
+        raise HostError(f"its file has {path.stat().st_size:,} bytes where {file.size:,} belong")
+    found = sha256(path, progress)
+    if file.sha256 is not None:
+        if found != file.sha256:
+            raise HostError(f"its file has the sha256 {found[:12]}…, where {file.sha256[:12]}… is known")
+        return f"its sha256 is the one that is known ({file.origin})"
+    known = _read(downloads / LEDGER)
+    first = known.setdefault(file.name, found)
+    if first != found:
+        raise HostError(
+            f"its file has the sha256 {found[:12]}…, that of the first download had {first[:12]}… "
+            f"(in {downloads / LEDGER}: delete it there to take the new one)"
+        )
+    _write(downloads / LEDGER, known)
+    return f"no sha256 is published for it: its own, {found[:12]}…, is kept in {downloads / LEDGER} for comparison"
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}): delete it to record downloads anew") from error
+    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+        raise UserError(f"{path} is not a list of checksums: delete it to record downloads anew")
+    return content
+
+
+def _write(path: Path, content: dict[str, str]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error

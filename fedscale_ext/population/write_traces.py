@@ -1,0 +1,85 @@
+"""Traces to files that anybody can read without running anything: npz and csv."""
+
+import contextlib
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
+from fedscale_ext.population.tables import RESAMPLED
+
+Trace = CapacityTrace | AvailabilityTrace
+
+
+def write_trace(path: Path, trace: Trace, *, force: bool = False) -> None:
+    """Write a trace as its name's ending says, ``.npz`` or ``.csv``: all of it, or nothing. What is read from it is the
+    same to the last bit.
+
+    UserError for another ending, for a file that is there (unless ``force``), and where it cannot be written.
+    """
+    if path.suffix not in (".npz", ".csv"):
+        raise UserError(f"{path} must end in .npz or .csv, the formats that a trace can be written in")
+    if path.exists() and not force:
+        raise UserError(f"{path} exists: name another file or add --force")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".npz":
+            with open(temporary, "wb") as file:
+                _npz(file, trace)
+        else:
+            _csv(temporary, trace)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):  # it is not there, or its folder is none
+            temporary.unlink()
+
+
+def _npz(file: BinaryIO, trace: Trace) -> None:
+    columns: dict[str, Any] = {"client_id": trace.client_id}
+    if isinstance(trace, CapacityTrace):
+        columns |= {"computation_ms_per_sample": trace.computation_ms, "communication_kbps": trace.communication_kbps}
+    else:
+        columns |= {"offsets": trace.offsets, "active": trace.active, "inactive": trace.inactive}
+        columns["finish_time"] = trace.finish_time
+    if trace.resampled:
+        columns[RESAMPLED] = np.ones(1, np.uint8)
+    np.savez_compressed(file, **columns)
+
+
+def _csv(path: Path, trace: Trace) -> None:
+    capacity = isinstance(trace, CapacityTrace)
+    names = ["client_id", *(("computation", "communication") if capacity else ("active", "inactive", "finish_time"))]
+    mark = ["1"] if trace.resampled else []
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*names, RESAMPLED] if mark else names)
+        for row in _devices(trace) if isinstance(trace, CapacityTrace) else _intervals(trace):
+            writer.writerow([*map(_number, row), *mark])
+
+
+def _devices(trace: CapacityTrace) -> Iterator[Sequence[float]]:
+    columns = (trace.client_id, trace.computation_ms, trace.communication_kbps)
+    yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _intervals(trace: AvailabilityTrace) -> Iterator[Sequence[float]]:
+    """One line an interval; a client without any has one that ends before it begins, in which nobody is found."""
+    active, inactive, offsets = trace.active.tolist(), trace.inactive.tolist(), trace.offsets.tolist()
+    for row, (client, finish) in enumerate(zip(trace.client_id.tolist(), trace.finish_time.tolist(), strict=True)):
+        for k in range(offsets[row], offsets[row + 1]):
+            yield client, active[k], inactive[k], finish
+        if offsets[row] == offsets[row + 1]:
+            yield client, 1, 0, finish
+
+
+def _number(value: float) -> str:
+    """A number so that reading it gives the same one; whole ones without a point."""
+    return str(int(value)) if abs(value) < 2**53 and value == int(value) else repr(value)
