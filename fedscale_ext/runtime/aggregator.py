@@ -1,230 +1,34 @@
 """One round in the order in which the data flows: select, assign, schedule, train, collect,
 aggregate, evolve, evaluate, record. Methods subclass it and fill in the hooks."""
 
-import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import fedscale.cloud.logger.aggregator_logging as aggregator_logging
 import numpy as np
 import torch
 from overrides import overrides
 
 from fedscale_ext import models
-from fedscale_ext.config import JobConfig
-from fedscale_ext.data.public import PublicData
 from fedscale_ext.errors import UserError
-from fedscale_ext.methods.params import make_params
-from fedscale_ext.metrics.tensorboard import drop_events
-from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.capacity import capacities
-from fedscale_ext.population.population import Population, load_population
+from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_strata
-from fedscale_ext.privacy.job import JobPrivacy, check_options
-from fedscale_ext.runtime import events, full_disk, resume
-from fedscale_ext.runtime.client_tensors import ClientTensors
-from fedscale_ext.runtime.code_digest import code_digest
-from fedscale_ext.runtime.combinations import check_local_training
-from fedscale_ext.runtime.control_variates import ControlVariates
-from fedscale_ext.runtime.coordinator import Coordinator
-from fedscale_ext.runtime.job_data import public_data
+from fedscale_ext.privacy.job import JobPrivacy
+from fedscale_ext.runtime import full_disk, resume
+from fedscale_ext.runtime.hooks import NOTHING, MethodHooks
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
-from fedscale_ext.runtime.schedule import Schedule, dropped_bytes, schedule_round
-from fedscale_ext.runtime.selectors import Guided, guided
-from fedscale_ext.runtime.stopwatch import Stopwatch
-from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
+from fedscale_ext.runtime.schedule import Schedule, schedule_round
+from fedscale_ext.runtime.selectors import guided
+from fedscale_ext.runtime.work import RoundRecord, Task, Update
 from fedscale_ext.runtime.workforce import Workforce
 from fedscale_ext.streams import stream
 
-_NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
 
-
-class MultiModelAggregator(Coordinator):
-    """Base of every method. Hooks are called in the order in which they stand below.
-
-    Hooks may use ``params`` (an instance of ``Params``), ``config``, ``seed``, ``task``,
-    ``population``, ``capacity`` (float64 [clients], MACs per sample), ``pool``, ``history`` (the
-    records of finished rounds), :meth:`initial_spec` and :meth:`record`.
-    """
-
-    Params: ClassVar[type]
-    #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
-    #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
-    reduces: ClassVar[bool] = True
-    #: What :meth:`aggregate` learns of clients beside the means, where it uses that: told wherever epsilon is.
-    unprotected: ClassVar[str] = ""
-
-    #: Whether BatchNorm's statistics are measured anew before models are tested, unless the configuration says.
-    measures_statistics: ClassVar[bool] = False
-
-    #: Why the clients of a method must step by SGD, where they must: the end of a sentence that begins with its name.
-    assumes_sgd: ClassVar[str] = ""
-
-    #: Why what clients hand in is not what they were handed and a change of their training, where it is not: as above.
-    own_start: ClassVar[str] = ""
-
-    #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
-    chooses_paths: ClassVar[bool] = False
-
-    #: Why no tensor of a client's update may be left out, where none may: as above.
-    needs_whole_updates: ClassVar[str] = ""
-
-    privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
-    selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
-
-    def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
-        self.params = make_params(self.Params, config)
-        self._private = check_options(config, type(self))
-        check_local_training(config, type(self))
-        args = config.fedscale
-        # FedScale opens its TensorBoard writer at once; a resumed job shows its kept rounds anew
-        drop_events(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator"))
-        super().__init__(config, emit)
-        self.seed = config.job.seed
-        self.watch = Stopwatch()
-        self.log_dir = Path(aggregator_logging.logDir).parent
-        self.history: list[RoundRecord] = []
-        self.code = code_digest(type(self))
-        self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
-        self.handed: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
-        self._internals: dict[str, Any] = {}
-        self._internal_states: dict[str, State] = {}
-        self._beside: dict[str, Any] = dict(_NOTHING)  # of this round, what clients did beside training
-
-    # ---- hooks ----
-
-    def init_state(self, population: Population, task: Task) -> None:
-        """Put the first model or models into the pool."""
-        raise NotImplementedError
-
-    def strata(self) -> np.ndarray | None:
-        """Number of the group of each client, int64 [clients], where participants are to come from all groups in
-        proportion; None: from all clients alike. Not asked under differential privacy."""
-        return None
-
-    def candidates(self, round: int) -> tuple[np.ndarray, int]:
-        """Who may be selected for a round, bool [clients], and how many count. Nobody: a round in which no client
-        trains; its models are tested."""
-        return self.eligible, self.args.num_participants
-
-    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """What each participant trains; called before the virtual clock decides who counts."""
-        raise NotImplementedError
-
-    def client_tensors(self) -> list[ClientTensors]:
-        """What is kept of each client from round to round, a kind of tensors each: SCAFFOLD's control variates, where
-        the job asks for them. Asked once, after init_state; ``handed`` then has them by kind."""
-        asked = self.config.job.control_variates
-        return [ControlVariates(self.log_dir, self.pool, self.weight, self.eligible)] if asked else []
-
-    def weight(self, item: WorkItem) -> float:
-        """Weight of a client's state in the mean of its model; its number of samples by default (FedAvg).
-        Not asked under differential privacy, where all weigh the same."""
-        return float(self.task.train_sizes[item.client - 1])
-
-    def expected_shares(self) -> dict[str, float]:
-        """Share of a round's participants that is expected to train each model of the pool, before anybody is
-        selected; under differential privacy, a model's mean moves by the sum of changes over the expected number
-        of its clients. 1 by default: right for one model, cautious for several. 0: nobody can train it."""
-        return {model.key: 1.0 for model in self.pool}
-
-    def collect(self, round: int, update: Update, state: State) -> None:
-        """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
-        depends on the plan alone. The state is not kept for :meth:`aggregate`."""
-        raise NotImplementedError
-
-    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Turn the round's checked updates, sorted by client, into new server state.
-
-        ``means``: by model key, the weighted mean of the states of those who trained it, for each
-        model that somebody trained; empty where ``reduces`` is False.
-        """
-        raise NotImplementedError
-
-    def evolve(self, round: int) -> None:
-        """Transform, distil, generate; nothing by default."""
-
-    def evaluation_plan(self) -> EvaluationPlan:
-        """Which model each client is served, and which global models are tested beside."""
-        raise NotImplementedError
-
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """What a checkpoint holds beside the pool: tensors and JSON."""
-        return {}, {}
-
-    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
-
-    def finished(self, round: int) -> str | None:
-        """Why the job is done before its last round, or None."""
-        return None
-
-    def lineage(self) -> dict[str, Any]:
-        """Where each model of the pool comes from, for the summary; JSON by model key."""
-        return {}
-
-    def results(self) -> dict[str, Any]:
-        """Further figures for the summary; JSON. A list of objects becomes a table of summary.md."""
-        return {}
-
-    # ---- what hooks may use ----
-
-    def initial_spec(self) -> ModelSpec:
-        """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
-        spec = self._configured(self.args.model)
-        if models.searched(spec) and not self.chooses_paths:
-            raise UserError(
-                f"the model {self.args.model} is a supernet, and {self.config.job.method} does not choose among its "
-                "operators: name a path of it, such as cnn_l_smallest or a spec file with one operator per layer"
-            )
-        return spec
-
-    def smallest_spec(self) -> ModelSpec:
-        """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
-        clients may train less than :meth:`initial_spec` overrides what it is where that key is not given."""
-        return self._configured(self.config.job.capacity_model or self.args.model)
-
-    def _configured(self, model: str) -> ModelSpec:
-        return models.configured_spec(model, self.task.input_shape, self.task.num_classes)
-
-    def public_data(self) -> PublicData:
-        """The samples that the server alone holds; UserError where the configuration asks for none."""
-        return public_data(self.config, self.data_info["digest"])
-
-    @property
-    def static_statistics(self) -> bool:
-        """Whether BatchNorm's statistics are measured anew before models are tested."""
-        asked = self.config.job.bn_statistics
-        return self.measures_statistics if asked == "auto" else asked == "federated"
-
-    def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
-        """What clients did beside training in this round counts towards it: sums over them, and how many virtual
-        ``seconds`` it took."""
-        self._beside.update(
-            seconds=seconds, forward_macs=forward_macs, download_bytes=download_bytes, upload_bytes=upload_bytes
-        )
-
-    def keep_state(self) -> None:
-        """Write a checkpoint in the midst of a round that changes no model before :meth:`assign` returns: a resumed
-        job begins this round anew, with the method's state as it is now."""
-        resume.save_job(self, self.round - 1)
-
-    def record(self, name: str, value: Any) -> None:
-        """Keep a figure of this round for internals.jsonl, where ``record_internals`` asks for it."""
-        if self.config.job.record_internals:
-            self._internals[name] = value
-
-    def record_state(self, name: str, state: State) -> None:
-        """Keep weights of this round the same way; files of the last ``checkpoint_keep`` rounds stay."""
-        if self.config.job.record_internals:
-            self._internal_states[name] = state
-
-    # ---- the job ----
+class MultiModelAggregator(MethodHooks):
+    """Base of every method: runs a job and asks the hooks, which :class:`MethodHooks` declares."""
 
     @full_disk.explained
     @overrides
@@ -315,7 +119,7 @@ class MultiModelAggregator(Coordinator):
     def _run_round(self, number: int) -> str | None:
         self.round = number
         began = time.monotonic()
-        self._internals, self._internal_states, self._beside = {}, {}, dict(_NOTHING)
+        self._internals, self._internal_states, self._beside = {}, {}, dict(NOTHING)
         able, most = self.candidates(number)
         with self.watch("select"):
             selected, offline = self._select(number, able, most)
@@ -401,24 +205,6 @@ class MultiModelAggregator(Coordinator):
             chosen = select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
         return chosen, offline
 
-    def traffic(self, item: WorkItem) -> int:
-        """Bytes that a client is handed, and hands in: the model, and what counts beside it."""
-        model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
-        return model + self._handed_bytes(item)
-
-    def uploaded(self, item: WorkItem) -> int:
-        """Bytes that a client hands in: what it was handed, unless the item says less."""
-        whole = self.traffic(item) if item.upload is None else item.upload + self._handed_bytes(item)
-        return whole - dropped_bytes(item, self.pool)
-
-    def _handed_bytes(self, item: WorkItem) -> int:
-        return sum(kept.counted(item) for kept in self.handed.values())
-
-    def learning_rate(self, number: int) -> float:
-        """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
-        args = self.args
-        return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
-
     def _round_record(
         self,
         number: int,
@@ -495,8 +281,3 @@ class MultiModelAggregator(Coordinator):
             "rounds": self.args.rounds,
             "log_dir": str(self.log_dir),
         }
-
-    def notice(self, message: str) -> None:
-        """Tell whoever watches the job, and the log."""
-        logging.info(message)
-        self.emit({"event": "notice", "message": message})

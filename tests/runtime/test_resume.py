@@ -12,7 +12,7 @@ import fedscale_ext
 from fedscale_ext.config import load_config, with_values
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics import files, lines
-from fedscale_ext.runtime import aggregator
+from fedscale_ext.runtime import hooks
 from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.in_process import run_in_process
 
@@ -83,7 +83,7 @@ def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbe
 
 def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(job_file, rounds=1)
-    monkeypatch.setattr(aggregator, "code_digest", lambda method: "another")
+    monkeypatch.setattr(hooks, "code_digest", lambda method: "another")
     said = run(job_file, rounds=2, resume=True)
     assert any("torch or NumPy has changed since the checkpoint was written" in notice for notice in said)
     assert "; by then the code had changed" in (log_dir(job_file) / "summary.md").read_text()
