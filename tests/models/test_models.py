@@ -142,7 +142,7 @@ def test_unknown_names_get_a_suggestion():
     with pytest.raises(UserError) as error:
         models.named_spec("zzz", (1, 28, 28), 62)
     said = str(error.value)
-    assert said.startswith("there is no model 'zzz'; there are cnn_leaf, ") and said.endswith(
+    assert said.startswith("there is no model 'zzz'; there are cifar10_extra_range, ") and said.endswith(
         f" and {number - 12} more"
     )
     assert len(said) < 300
