@@ -14,7 +14,10 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=[*find_packages(include=["fedscale_ext", "fedscale_ext.*"]), "fedscale_ext.benchmark_configs"],
     package_dir={"fedscale_ext.benchmark_configs": "benchmark_configs"},
-    package_data={"fedscale_ext": ["py.typed", "population/*.json"], "fedscale_ext.benchmark_configs": ["*.yml"]},
+    package_data={
+        "fedscale_ext": ["py.typed", "population/*.json", "cli/skeleton/*", "cli/skeleton/*/*"],
+        "fedscale_ext.benchmark_configs": ["*.yml"],
+    },
     install_requires=[
         "fedscale==1.0",
         "torch>=2.4",
