@@ -73,8 +73,8 @@ def new(
     for file in write_skeleton(name, folder):
         print(folder / file)
     print(
-        f"\nnext, where each step says what it did:\n  cd {shlex.quote(str(folder))}\n  pip install -e .\n"
-        "  python -m pytest\n  fedscale dataset synthesize femnist --writers 30\n"
+        f"\nnext:\n  cd {shlex.quote(str(folder))}\n  pip install -e .\n"
+        "  python -m pytest\n  fedscale dataset synthesize femnist --writers 20 --samples-per-class 1\n"
         f"  fedscale driver start {name}.yml"
     )
 

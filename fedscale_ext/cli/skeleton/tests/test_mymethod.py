@@ -28,12 +28,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "drawn"
 
 
-@pytest.fixture
-def job(data: Path, tmp_path: Path) -> Any:
-    """Runs the shipped configuration with other keys; losses and accuracies of its summary."""
+@pytest.fixture(scope="module")
+def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs mymethod.yml with other keys; losses and accuracies of its summary."""
+    folder = tmp_path_factory.mktemp("jobs")
 
-    def run(name: str, **keys: Any) -> Any:
-        places = {"data_dir": str(data), "log_path": str(tmp_path), "job_name": name, "time_stamp": "test"}
+    def run(name: str, **keys: Any) -> dict[str, Any]:
+        places = {"data_dir": str(data), "log_path": str(folder), "job_name": name, "time_stamp": "test"}
         summary = fedscale_ext.run(CONF, **{**SMALL, **places, **keys})
         assert summary["clients"]["failed_total"] == 0
         return {**summary["loss"], **summary["accuracy"]}
@@ -41,21 +42,25 @@ def job(data: Path, tmp_path: Path) -> Any:
     return run
 
 
-def test_without_momentum_and_smoothing_it_is_fedavg(job: Any) -> None:
+@pytest.fixture(scope="module")
+def usual(job: Any) -> Any:
+    """What three rounds of mymethod reach."""
+    return job("usual")
+
+
+def test_without_momentum_and_smoothing_it_is_fedavg(job: Any, usual: Any) -> None:
     plain, own = job("plain", method="fedavg"), job("own", **{"mymethod.momentum": 0, "mymethod.smoothing": 0})
     assert own["test"] == pytest.approx(plain["test"], rel=1e-4)
-    assert job("other")["test"] != pytest.approx(plain["test"], rel=1e-4)
+    assert usual["test"] != pytest.approx(plain["test"], rel=1e-4)
 
 
-def test_a_resumed_job_goes_on_bit_for_bit(job: Any) -> None:
-    whole = job("whole")
+def test_a_resumed_job_goes_on_bit_for_bit(job: Any, usual: Any) -> None:
     job("parts", rounds=2)
-    assert job("parts", resume=True) == whole
+    assert job("parts", resume=True) == usual
 
 
-def test_clients_side_by_side_learn_what_they_learn_one_by_one(job: Any) -> None:
-    one_by_one, together = job("single"), job("cohort", cohort_size=4)
-    assert together["test"] == pytest.approx(one_by_one["test"], rel=1e-4)
+def test_clients_side_by_side_learn_what_they_learn_one_by_one(job: Any, usual: Any) -> None:
+    assert job("cohort", cohort_size=4)["test"] == pytest.approx(usual["test"], rel=1e-4)
 
 
 @pytest.mark.parametrize("key", ["momentum", "smoothing"])
