@@ -2,8 +2,8 @@
 
 A block whose first line is a comment with a file's name is written there. Of the others, bash is run line by line and
 Python as it stands; blocks of another kind, such as text, are only read. To save processes, `fedscale` (but
-`driver start`), `python -m pytest` and Python run in this one, and `pip install -e .` becomes what it comes to: the
-package's metadata, and its folder in the search path.
+`driver start`, which trains two rounds), `python -m pytest` and Python run in this one, and `pip install -e .` becomes
+what it comes to: the package's metadata, and its folder in the search path.
 """
 
 import os
@@ -19,6 +19,7 @@ import pytest
 
 from fedscale_ext import models
 from fedscale_ext.cli import main
+from fedscale_ext.runtime import records
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -39,6 +40,7 @@ class Reader:
         patch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # equal sizes within a second would pass for unchanged
         patch.setattr(sys, "dont_write_bytecode", True)
         patch.setattr(sys, "path", list(sys.path))
+        patch.setattr(records, "plot_job", lambda folder: folder / "plot.png")  # its picture is most of a tiny job
         patch.chdir(home)
         self._loaded = set(sys.modules)
 
@@ -78,8 +80,9 @@ class Reader:
                 code = pytest.main(["-q", "-p", "no:cacheprovider", *words[3:]])
             assert code == 0, out.getvalue()
         elif words:
-            command = [sys.executable, "-m", "fedscale_ext.cli"] if words[0] == "fedscale" else words[:1]
-            done = subprocess.run([*command, *words[1:]], capture_output=True, text=True, timeout=300)
+            if words[0] == "fedscale":
+                words = [sys.executable, "-m", "fedscale_ext.cli", *words[1:], "--set", "rounds=2"]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             self.said += done.stdout
 
