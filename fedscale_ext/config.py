@@ -75,8 +75,7 @@ class JobConfig:
 
     def decisive(self) -> dict[str, Any]:
         """The settings that decide the job's result, as JSON; places, ports and the number of rounds are left out."""
-        echo = {key: value for key, value in self.echo().items() if key not in _NOT_DECISIVE}
-        return json.loads(json.dumps(echo, sort_keys=True, default=str))
+        return decisive(self.echo())
 
     def entry_paths(self) -> tuple[Path, Path]:
         """Files of the aggregator's and the executors' entry; below ``exp_path``, else below this package."""
@@ -89,6 +88,12 @@ class JobConfig:
             if (root / entry).is_file():
                 return (root / entry).resolve()
         raise UserError(f"entry {entry!r} is not below exp_path {exp_path}; set exp_path to the folder it lies in")
+
+
+def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a job's settings, as :meth:`JobConfig.echo` or header.json has them, decides its result, as JSON."""
+    settings = {key: value for key, value in echo.items() if key not in _NOT_DECISIVE}
+    return json.loads(json.dumps(settings, sort_keys=True, default=str))
 
 
 def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:

@@ -1,9 +1,10 @@
 """Arms that several tables and figures share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from evals.paper.engine import Arm
+from fedscale_ext.report import published
 
 FEDTRANS = "FedTrans"
 BY_TIME = "FLuID, stragglers by time"
@@ -39,30 +40,15 @@ def suite(data: str, paper: Figures) -> list[Arm]:
     return [fedtrans(data, paper.get(FEDTRANS)), *baselines, *anchors(data), by_time]
 
 
-# Table 2, arXiv text: accuracy %, IQR %, cost in PMACs, storage MB, network MB. What the paper counts as cost and
-# network is open (sheet 9.23 to 9.26): compare ratios.
+# What the paper counts as cost and network is open (sheet 9.23 to 9.26): compare ratios.
 _COLUMNS = ("accuracy %", "IQR %", "TMACs", "mean model MB", "network MB / round")
-_TABLE2: dict[str, dict[str, Sequence[float]]] = {
-    "cifar10": {
-        "FedTrans": (78.29, 5.25, 860, 6.8, 1368.4), "FLuID": (59.81, 3.00, 1500, 71.7, 1433.4),
-        "HeteroFL": (64.51, 7.00, 4310, 45.7, 1828.4), "SplitMix": (51.36, 6.23, 4490, 35.4, 7089.3),
-    },
-    "femnist": {
-        "FedTrans": (76.42, 13.23, 100, 0.04, 8.9), "FLuID": (62.52, 13.63, 380, 0.3, 64.6),
-        "HeteroFL": (61.54, 13.50, 780, 1.0, 209.0), "SplitMix": (27.13, 10.60, 1290, 1.3, 9392.5),
-    },
-    "speech": {
-        "FedTrans": (91.75, 4.75, 100, 0.3, 56.4), "FLuID": (76.50, 43.65, 260, 0.6, 121.5),
-        "HeteroFL": (73.69, 40.00, 1490, 1.0, 197.5), "SplitMix": (19.60, 8.89, 600, 1.3, 5736.8),
-    },
-    "openimage": {
-        "FedTrans": (61.86, 28.56, 47390, 10.6, 2118.9), "FLuID": (32.87, 51.61, 76880, 35.5, 4926.92),
-        "HeteroFL": (24.53, 36.00, 799520, 92.0, 6187.7), "SplitMix": (35.44, 21.15, 950380, 38.7, 2468.0),
-    },
-}  # fmt: skip
+_LABELS = {"fedtrans": FEDTRANS, "fluid": "FLuID", "heterofl": "HeteroFL", "splitmix": "SplitMix"}
 TABLE2 = {
-    data: {label: dict(zip(_COLUMNS, row, strict=True)) for label, row in rows.items()}
-    for data, rows in _TABLE2.items()
+    data: {
+        _LABELS[method]: dict(zip(_COLUMNS, (accuracy, iqr, 1000 * pmacs, storage, network), strict=True))
+        for method, (accuracy, iqr, pmacs, storage, network) in rows.items()
+    }
+    for data, rows in published.TABLE2.items()
 }
 TABLE2_COLUMNS = ("accuracy %", "IQR %", "worst %", "TMACs", "TMACs forward", "suite MB", "mean model MB",
                   "network MB", "network MB / round", "models", "participants / model")  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedscale_ext import __version__
-from fedscale_ext.cli import dataset, driver_commands, methods
+from fedscale_ext.cli import dataset, driver_commands, leaderboard, methods, report
 
 app = typer.Typer(
     name="fedscale",
@@ -19,6 +19,8 @@ app = typer.Typer(
 app.add_typer(driver_commands.app, name="driver")
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(methods.app, name="methods")
+app.add_typer(leaderboard.app, name="leaderboard")
+app.command()(report.report)
 
 
 def _print_version(wanted: bool) -> None:

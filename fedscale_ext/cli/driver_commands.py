@@ -26,6 +26,17 @@ ResumeFrom = Annotated[
     typer.Option("--resume-from", metavar="ROUND", min=1, help="Continue it from an earlier checkpoint instead."),
 ]
 Supervise = Annotated[bool, typer.Option("--supervise", help="Start processes that die again, from the checkpoint.")]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="0-4", help="A job for each of these seeds: 0-4 or 1,5,7.")
+]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option("--grid", metavar="KEY=A,B", help="A job for each of these values; may be given again."),
+]
+AtOnce = Annotated[
+    int | None,
+    typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
+]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The configuration's job_name.")]
 OptionalJobName = Annotated[str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
@@ -33,31 +44,53 @@ Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lin
 
 @app.command()
 def start(
-    conf: Conf, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False
-) -> None:
+    conf: Conf, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: AtOnce = None,
+    resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
+) -> None:  # fmt: skip
     """Run a job to its end: aggregator, executors, progress, results.
 
-    Exit code 0 if the job finished, 2 for bad input, 1 if it failed, 130 if it was stopped.
+    With --seeds or --grid a sweep: a job for each seed and combination of values, as many at once
+    as fit the machine's cores and memory, in one view. Ctrl-C stops them; the same command with
+    --resume continues what had begun and leaves what has finished.
+
+    Exit code 0 if the job finished (all jobs of a sweep), 2 for bad input, 1 if it failed, 130 if it was stopped.
 
     Example: fedscale driver start fedavg_femnist --set rounds=50 --set job_name=short
+
+    Example: fedscale driver start quickstart --seeds 0-4 --grid fedtrans.beta=0.02,0.04
     """
-    from fedscale_ext.cli import driver
+    from fedscale_ext.cli import driver, sweep
     from fedscale_ext.cli.progress import Display
     from fedscale_ext.cli.tables import console
+    from fedscale_ext.errors import UserError
 
-    display = Display(console(), console(stderr=True))
-    code = driver.start(conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise)
+    out, err = console(), console(stderr=True)
+    if seeds is not None or grid:
+        if resume_from is not None:
+            raise UserError("--resume-from goes back in one job; a sweep takes --resume")
+        code = sweep.start(conf, set_ or [], out, err, seeds=seeds, grid=grid or [], at_once=at_once, resume=resume,
+                           supervise=supervise)  # fmt: skip
+        raise typer.Exit(code)
+    if at_once is not None:
+        raise UserError("--at-once is for sweeps: give --seeds or --grid too")
+    sweep.stop_with_sweep()
+    code = driver.start(
+        conf, set_ or [], Display(out, err), resume=resume, resume_from=resume_from, supervise=supervise
+    )
     raise typer.Exit(code)
 
 
 @app.command()
 def stop(job: JobName) -> None:
-    """Stop a running job and wait until all of its processes are gone.
+    """Stop a running job, or sweep, and wait until all of its processes are gone.
 
     Example: fedscale driver stop quickstart
     """
-    from fedscale_ext.cli import jobs
+    from fedscale_ext.cli import jobs, sweeps
 
+    if (sweep := sweeps.read(job)) is not None:
+        print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
+        return
     record = jobs.find(job)
     if jobs.stop(record):
         print(f"job {job} is stopped")
@@ -79,16 +112,17 @@ def forget(job: JobName) -> None:
 
 @app.command()
 def status(job: OptionalJobName = None) -> None:
-    """List the jobs started on this machine, or tell what is known of one.
+    """List the jobs started on this machine, or tell what is known of one, or of a sweep's.
 
     Example: fedscale driver status quickstart
     """
-    from fedscale_ext.cli import jobs
+    from fedscale_ext.cli import jobs, sweeps
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.metrics.restarts import count_restarts
 
-    if job is None:
-        rows = [_row(name) for name in jobs.names()]
+    of_sweep = sweeps.jobs_of(job) if job is not None and job not in jobs.names() else []
+    if job is None or of_sweep:
+        rows = [_row(name) for name in of_sweep or jobs.names()]
         if not rows:
             print("no job was started here yet; start one with: fedscale driver start quickstart")
             return
@@ -119,7 +153,9 @@ def _row(name: str) -> list[str]:
     from fedscale_ext.errors import UserError
 
     try:
-        job = jobs.find(name)
+        job = jobs.read(name)
+        if job is None:
+            return [name, "waiting", "", "", "", ""]
     except UserError:
         return [name, "damaged", "", "", "", ""]
     return [name, job.state(), _progress(job), _accuracy(job), _when(job.started), _when(job.ended)]

@@ -166,7 +166,7 @@ def stop(job: Job) -> bool:
     driver = job.driver.running()
     if driver:
         driver.terminate()
-        if _left_after(_STOP_DRIVER_S, [job.driver]):
+        if left_after(_STOP_DRIVER_S, [job.driver]):
             driver.kill()
     left = kill_children(read(job.name) or job)
     return driver is not None or left
@@ -183,16 +183,16 @@ def forget(name: str) -> Path:
 
 def kill_children(job: Job) -> bool:
     """End the job's recorded processes that outlived their driver; whether there were any."""
-    children = _left_after(0, job.children)
+    children = left_after(0, job.children)
     left = children
     for number in (signal.SIGTERM, signal.SIGKILL):
         for child in left:
             signal_group(child.pid, number)
-        left = _left_after(_STOP_CHILD_S, left)
+        left = left_after(_STOP_CHILD_S, left)
     return bool(children)
 
 
-def _left_after(seconds: float, processes: list[Proc]) -> list[Proc]:
+def left_after(seconds: float, processes: list[Proc]) -> list[Proc]:
     """The processes that still run after that time; it ends early when none does.
 
     They are not children of this process, and one that its parent has not heard of counts as gone:

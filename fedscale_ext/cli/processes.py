@@ -141,9 +141,9 @@ class Processes:
             del self._running[message.name]
         return message
 
-    def stop(self) -> None:
-        """End all processes: politely, after 3 s or a second interrupt by force. Returns when all are gone."""
-        for number, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _KILL_S)):
+    def stop(self, term_s: float = _TERM_S) -> None:
+        """End all processes: politely, after ``term_s`` or a second interrupt by force. Returns when all are gone."""
+        for number, wait_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, _KILL_S)):
             for process in self._running.values():
                 signal_group(process.pid, number)
             deadline = time.monotonic() + wait_s

@@ -17,6 +17,8 @@ def print_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str
     """A table that fits the terminal; where there is none, aligned columns with every cell whole."""
     if out.is_terminal:
         table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in table.columns:
+            column.overflow = "fold"  # a long name goes on below: cut short it might be another's
         for row in rows:
             table.add_row(*map(Text, row))
         out.print(table)

@@ -11,14 +11,13 @@ from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations,
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import line, plain
 from fedscale_ext.metrics.lines import GrowingFile, Mark, cut
+from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
 from fedscale_ext.metrics.records import read_records, record_to_json
 from fedscale_ext.metrics.tensorboard import write_round
 from fedscale_ext.runtime.work import RoundRecord
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
-
-HEADER, METRICS, INTERNALS = "header.json", "metrics.jsonl", "internals.jsonl"
 
 
 class Recorder:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ import numpy as np
 import torch
 
 import fedscale_ext
+from fedscale_ext.commit import commit
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
-from fedscale_ext.metrics.cost import round_completion, spent, storage
+from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.runtime.reasons import count
@@ -24,7 +26,7 @@ SUMMARY = "summary.json"
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides a result, and the platform; "absent" for a package without metadata."""
+    """Versions of what decides a result, the commit and the platform; "absent" for what is not known."""
     try:
         fedscale = metadata.version("fedscale")
     except metadata.PackageNotFoundError:
@@ -35,6 +37,7 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "fedscale": fedscale,
         "fedscale_ext": fedscale_ext.__version__,
+        "commit": commit(),
         "platform": platform.platform(),
     }
 
@@ -73,7 +76,7 @@ def job_header(
 def summarise(
     header: Mapping[str, Any],
     records: Sequence[RoundRecord],
-    models: Sequence[Model],
+    models: Sequence[Model] | None,
     *,
     lineage: Mapping[str, Any] | None = None,
     stopped: str | None = None,
@@ -85,7 +88,8 @@ def summarise(
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
-    ``records`` are all its rounds, the last evaluation in them its result; ``lineage`` maps a model's
+    ``records`` are all its rounds, the last evaluation in them its result; ``models`` is None for a job that has not
+    ended, whose models are not known; ``lineage`` maps a model's
     key to where it comes from; ``stopped`` says why the job ended before its last round; ``privacy`` what
     differential privacy promises of it, None without; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
@@ -117,7 +121,7 @@ def summarise(
             "round_completion_std_s": completion_std,
         },
         "clients": _clients(records, evaluation, int(header["num_clients"])),
-        "models": _models(models, lineage or {}, evaluation),
+        "models": _models(models or (), lineage or {}, evaluation),
         "refused_messages": refused_messages or {},
         "faults": dict(sum((Counter(record.faults) for record in records), Counter())),
         "resumed": list(resumed),
@@ -173,9 +177,12 @@ def _personalised(records: Sequence[RoundRecord]) -> dict[str, Any] | None:
     return {"round": evaluation.round, **figures, "per_client": client_accuracy(evaluation)}
 
 
-def _cost(records: Sequence[RoundRecord], models: Sequence[Model], evaluation: Evaluation | None) -> dict[str, Any]:
+def _cost(
+    records: Sequence[RoundRecord], models: Sequence[Model] | None, evaluation: Evaluation | None
+) -> dict[str, Any]:
     total = spent(records)
-    stored = storage(models, evaluation.serve if evaluation else ())
+    unknown = Storage(math.nan, math.nan)
+    stored = unknown if models is None else storage(models, evaluation.serve if evaluation else ())
     return {
         "forward_macs": total.forward_macs,
         "training_macs": total.training_macs,

@@ -39,7 +39,7 @@ def lineage_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 def plot_growth(log_dir: Path, summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> Path | None:
     """Draw ``log_dir/growth.png`` of a job in which models were born; None where all were there from the start."""
-    if not any(_origin(model).get("birth", 0) for model in summary["models"]) or not records:
+    if not grew(summary) or not records:
         (log_dir / PLOT).unlink(missing_ok=True)  # of an earlier job of this name
         return None
     path, temporary = log_dir / PLOT, log_dir / f".{PLOT}.{os.getpid()}.tmp"
@@ -66,7 +66,18 @@ def draw_growth(summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> "
         color=panels.INK, fontsize=14, fontweight="bold", x=0.012, ha="left",
     )  # fmt: skip
     panels.models_over(above, records)
-    lives = [
+    panels.lives(below, lives(summary), records[-1].round)
+    return figure
+
+
+def grew(summary: Mapping[str, Any]) -> bool:
+    """Whether models were born while the job ran."""
+    return any(_origin(model).get("birth", 0) for model in summary["models"])
+
+
+def lives(summary: Mapping[str, Any]) -> list[tuple[str, int, float, str, str]]:
+    """Each model as :func:`fedscale_ext.report.panels.lives` draws it: key, birth, MACs, what made it, its size."""
+    return [
         (
             model["key"],
             int(_origin(model).get("birth", 0)),
@@ -77,8 +88,6 @@ def draw_growth(summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> "
         )
         for model in summary["models"]
     ]
-    panels.lives(below, lives, records[-1].round)
-    return figure
 
 
 def _origin(model: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,9 +11,9 @@ from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
 from fedscale_ext.runtime.work import RoundRecord
 
 INK, MUTED = "#1f2430", "#6b7280"
-_GRID, _MAIN, _SECOND = "#e5e7eb", "#2563a8", "#d97706"
+GRID, MAIN, _SECOND = "#e5e7eb", "#2563a8", "#d97706"
 # told apart under colour blindness (after Okabe and Ito); a job with more models repeats them lighter
-_MODELS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a6fb0", "#b8a500"]
+MODELS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a6fb0", "#b8a500"]
 _FEW = 25  # up to so many points each gets a mark
 _SMOOTH = 40  # from so many rounds on the training loss is smoothed
 _BARS = 60  # at most so many bars
@@ -22,31 +22,31 @@ _NAMES = 12  # at most so many models in a legend
 
 def accuracy_over(axis: Axes, tested: Sequence[RoundRecord], x: Sequence[float], what: str, label: str = "") -> None:
     """Mean accuracy with the middle half of the clients and the worst one, against ``x`` of each record."""
-    _prepare(axis, f"Accuracy by {what}", label or what)
+    prepare(axis, f"Accuracy by {what}", label or what)
     axis.set_ylim(0, 1)
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     figures = [accuracy(record.evaluation) for record in tested if record.evaluation]
     if not any(figure.tested for figure in figures):
-        return _nothing(axis, "no client was tested")
+        return nothing(axis, "no client was tested")
     mean = [figure.mean for figure in figures]
     q1, q3 = [figure.q1 for figure in figures], [figure.q3 for figure in figures]
     mark = "o" if len(figures) < _FEW else None
-    axis.plot(x, mean, color=_MAIN, linewidth=2, marker=mark, markersize=4, label="mean of clients", clip_on=False)
-    axis.fill_between(x, q1, q3, color=_MAIN, alpha=0.16, linewidth=0, label="middle half of clients")
+    axis.plot(x, mean, color=MAIN, linewidth=2, marker=mark, markersize=4, label="mean of clients", clip_on=False)
+    axis.fill_between(x, q1, q3, color=MAIN, alpha=0.16, linewidth=0, label="middle half of clients")
     worst = [figure.worst for figure in figures]
-    axis.plot(x, worst, color=_MAIN, linewidth=1.2, linestyle=":", marker=mark, markersize=2, label="worst client")
+    axis.plot(x, worst, color=MAIN, linewidth=1.2, linestyle=":", marker=mark, markersize=2, label="worst client")
     axis.annotate(
-        f"{mean[-1]:.1%}", (x[-1], mean[-1]), (0, 7), textcoords="offset points", ha="right", color=_MAIN,
+        f"{mean[-1]:.1%}", (x[-1], mean[-1]), (0, 7), textcoords="offset points", ha="right", color=MAIN,
         fontsize=11, fontweight="bold", path_effects=[withStroke(linewidth=3, foreground="white")],
     )  # fmt: skip
     axis.set_xlim(0, max(x[-1], 1e-12))
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=what == "round"))
-    _legend(axis)
+    legend(axis)
 
 
 def loss(axis: Axes, records: Sequence[RoundRecord], tested: Sequence[RoundRecord]) -> None:
     """Training loss of each round, smoothed where there are many, and test loss, against rounds."""
-    _prepare(axis, "Loss", "round")
+    prepare(axis, "Loss", "round")
     rounds = [record.round for record in records]
     losses = np.array([record.train_loss for record in records])
     mark = "o" if len(records) < _FEW else None
@@ -60,29 +60,29 @@ def loss(axis: Axes, records: Sequence[RoundRecord], tested: Sequence[RoundRecor
     values = [accuracy(record.evaluation).loss for record in tested if record.evaluation]
     mark = "o" if len(values) < _FEW else None
     at = [record.round for record in tested]
-    axis.plot(at, values, color=_MAIN, linewidth=2, marker=mark, markersize=4, label="test")
+    axis.plot(at, values, color=MAIN, linewidth=2, marker=mark, markersize=4, label="test")
     finite = [value for value in [*losses, *values] if np.isfinite(value)]
     axis.set_ylim(0, 1.08 * max(finite, default=1.0) or 1.0)
     axis.set_xlim(0, rounds[-1] * 1.01)
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _legend(axis)
+    legend(axis)
 
 
 def participants(axis: Axes, records: Sequence[RoundRecord]) -> None:
     """Participants of each model, stacked, against rounds; many rounds are averaged in equal bins."""
     size = -(-len(records) // _BARS)
-    _prepare(axis, "Participants per model", "round" + (f" (mean of {size} rounds)" if size > 1 else ""))
+    prepare(axis, "Participants per model", "round" + (f" (mean of {size} rounds)" if size > 1 else ""))
     keys = list(dict.fromkeys(key for record in records for key in record.assignments))
     if not keys:
-        return _nothing(axis, "nobody took part")
+        return nothing(axis, "nobody took part")
     bins = [records[start : start + size] for start in range(0, len(records), size)]
     left = np.array([group[0].round for group in bins]) - 0.5
     width = np.diff(left, append=records[-1].round + 0.5)
     bottom = np.zeros(len(bins))
     for index, key in enumerate(keys):
         height = np.array([np.mean([record.assignments.get(key, 0) for record in group]) for group in bins])
-        alpha = max(0.25, 1 - 0.3 * (index // len(_MODELS)))
-        color = _MODELS[index % len(_MODELS)]
+        alpha = max(0.25, 1 - 0.3 * (index // len(MODELS)))
+        color = MODELS[index % len(MODELS)]
         axis.bar(left, height, width, bottom, align="edge", color=color, alpha=alpha, edgecolor="white",
                  linewidth=0.4, label=key)  # fmt: skip
         bottom += height
@@ -90,31 +90,25 @@ def participants(axis: Axes, records: Sequence[RoundRecord]) -> None:
     axis.set_ylim(0, bottom.max() * (1.15 if len(keys) <= _NAMES // 2 else 1.25))  # room for the legend
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_locator(MaxNLocator(6, integer=True))
-    handles, labels = axis.get_legend_handles_labels()
-    if len(labels) > _NAMES:
-        labels[_NAMES - 1] = f"+ {len(labels) - _NAMES + 1} more"
-    axis.legend(
-        handles[:_NAMES], labels[:_NAMES], frameon=False, fontsize=8.5, ncols=_NAMES // 2, loc="upper left",
-        labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
-    )  # fmt: skip
+    legend_above(axis)
 
 
 def models_over(axis: Axes, records: Sequence[RoundRecord]) -> None:
     """Number of models against rounds."""
-    _prepare(axis, "Models per round", "")
+    prepare(axis, "Models per round", "")
     rounds = [record.round for record in records]
-    axis.step(rounds, [record.models for record in records], where="post", color=_MAIN, linewidth=2)
+    axis.step(rounds, [record.models for record in records], where="post", color=MAIN, linewidth=2)
     axis.set_ylim(0, max(record.models for record in records) + 0.5)
     axis.yaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def lives(axis: Axes, models: Sequence[tuple[str, int, float, str, str]], last_round: int) -> None:
     """Each model (key, round of birth, MACs, what made it, its size) as a line from its birth on, one above another."""
-    _prepare(axis, "Each model from its birth on, smallest below", "round")
+    prepare(axis, "Each model from its birth on, smallest below", "round")
     axis.grid(visible=False)
     for place, (key, birth, _, made, size) in enumerate(sorted(models, key=lambda model: model[2])):
-        alpha = max(0.25, 1 - 0.3 * (place // len(_MODELS)))
-        color = _MODELS[place % len(_MODELS)]
+        alpha = max(0.25, 1 - 0.3 * (place // len(MODELS)))
+        color = MODELS[place % len(MODELS)]
         (line,) = axis.plot([birth, last_round], [place] * 2, color=color, alpha=alpha, linewidth=6)
         line.set_solid_capstyle("butt")
         if birth >= last_round:  # a line without length
@@ -134,47 +128,61 @@ def lives(axis: Axes, models: Sequence[tuple[str, int, float, str, str]], last_r
 
 def clients(axis: Axes, tested: Sequence[RoundRecord]) -> None:
     """Histogram of the clients' accuracies in the last evaluation, with its quartiles, mean and worst."""
-    _prepare(axis, f"Clients after round {tested[-1].round}" if tested else "Clients", "accuracy of a client")
+    prepare(axis, f"Clients after round {tested[-1].round}" if tested else "Clients", "accuracy of a client")
     axis.set_xlim(0, 1)
     axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     last = tested[-1].evaluation if tested else None
     values = client_accuracy(last) if last else np.array([])
     values = values[~np.isnan(values)]
     if not len(values):
-        return _nothing(axis, "no client was tested")
+        return nothing(axis, "no client was tested")
     axis.hist(
         values,
         bins=[edge / 20 for edge in range(21)],
-        color=_MAIN,
+        color=MAIN,
         alpha=0.75,
         edgecolor="white",
         linewidth=0.8,
     )
     q1, median, q3 = np.quantile(values, (0.25, 0.5, 0.75))
-    axis.axvspan(q1, q3, color=_MAIN, alpha=0.12, linewidth=0, zorder=0, label=f"IQR {q3 - q1:.1%}")
+    axis.axvspan(q1, q3, color=MAIN, alpha=0.12, linewidth=0, zorder=0, label=f"IQR {q3 - q1:.1%}")
     axis.axvline(values.mean(), color=INK, linewidth=1.5, label=f"mean {values.mean():.1%}")
     axis.axvline(median, color=INK, linewidth=1.2, linestyle="--", label=f"median {median:.1%}")
     axis.axvline(values.min(), color=_SECOND, linewidth=1.5, label=f"worst {values.min():.1%}")
     axis.set_ylabel("clients", color=MUTED, fontsize=9)
     axis.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _legend(axis)
+    legend(axis)
 
 
-def _prepare(axis: Axes, title: str, xlabel: str) -> None:
+def prepare(axis: Axes, title: str, xlabel: str) -> None:
+    """Title, label and lines of a panel, as all panels have them."""
     axis.set_title(title, loc="left", color=INK, fontsize=11.5, fontweight="bold", pad=8)
     axis.set_xlabel(xlabel, color=MUTED, fontsize=9)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.spines["bottom"].set_color(_GRID)
+    axis.spines["bottom"].set_color(GRID)
     axis.tick_params(colors=MUTED, labelsize=9, length=0, pad=5)
-    axis.grid(axis="y", color=_GRID, linewidth=0.8)
+    axis.grid(axis="y", color=GRID, linewidth=0.8)
     axis.set_axisbelow(True)
 
 
-def _legend(axis: Axes) -> None:
+def legend(axis: Axes) -> None:
+    """Names of the lines, where they hide least."""
     axis.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="best")
 
 
-def _nothing(axis: Axes, why: str) -> None:
+def legend_above(axis: Axes) -> None:
+    """Names of a stack of bars in rows above them; many are cut short."""
+    handles, labels = axis.get_legend_handles_labels()
+    if len(labels) > _NAMES:
+        labels[_NAMES - 1] = f"+ {len(labels) - _NAMES + 1} more"
+    axis.legend(
+        handles[:_NAMES], labels[:_NAMES], frameon=False, fontsize=8.5, ncols=_NAMES // 2, loc="upper left",
+        labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
+    )  # fmt: skip
+
+
+def nothing(axis: Axes, why: str) -> None:
+    """A panel that has nothing to show says why."""
     axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="center", color=MUTED, fontsize=10)
 
 

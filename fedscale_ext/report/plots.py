@@ -10,7 +10,7 @@ import numpy as np
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.cost import Spent
-from fedscale_ext.metrics.recorder import HEADER, METRICS
+from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.report.tables import quantity
 from fedscale_ext.runtime.work import RoundRecord

@@ -100,7 +100,7 @@ def percent(value: float | None) -> str:
 
 def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
     result, loss = summary["accuracy"], summary["loss"]
-    train = "–" if loss["train"] is None else f"{loss['train']:.4f}"
+    train, test = (_loss(loss[kind]) for kind in ("train", "test"))
     if result is None or not result["tested"]:
         return [("client accuracy", "no client was tested"), ("training loss", train)]
     worst = f"worst {percent(result['worst'])} (client {result['worst_client']}), best {percent(result['best'])}"
@@ -110,8 +110,13 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("  over samples", percent(result["sample_weighted"])),
         *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
         *_personalised_rows(summary),
-        ("loss", f"training {train}, test {loss['test']:.4f}"),
+        ("loss", f"training {train}, test {test}"),
     ]
+
+
+def _loss(value: float | str | None) -> str:
+    """A loss; of a model that diverged it is None (not a number) or "inf"."""
+    return "–" if value is None else f"{float(value):.4f}"
 
 
 def _personalised_rows(summary: Mapping[str, Any]) -> Rows:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.clients import write_clients
 from fedscale_ext.metrics.internal_states import drop_states, write_states
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.models import save_models
@@ -41,6 +42,7 @@ class JobRecords:
             num_clients=job.task.num_clients,
         )
         self.recorder = Recorder(job.log_dir, header=self.header, internals=config.job.record_internals)
+        write_clients(job.log_dir, job.capacity, job.population, job.task.train_sizes)
 
     def begin(self, after_round: int, marks: Mapping[str, Mark]) -> list[RoundRecord]:
         """Forget what an earlier run wrote after ``after_round`` (0: all of it), when the records reached as far

@@ -14,7 +14,8 @@ from .conftest import ROOT
 COMMANDS = [
     ["driver", "start"], ["driver", "stop"], ["driver", "status"], ["driver", "logs"],
     ["dataset", "list"], ["dataset", "import"], ["dataset", "synthesize"], ["dataset", "verify"], ["methods"],
-    ["methods", "show"], ["driver"], ["dataset"], [],
+    ["methods", "show"], ["driver"], ["dataset"], ["report"], ["leaderboard"],
+    ["leaderboard", "submit"], [],
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ def test_the_job_is_named(summary: dict):
     assert (summary["method"], summary["seed"], summary["params"]) == ("fedtrans", 1, {"beta": 0.003})
     assert summary["config"] == {"rounds": 100, "log_path": "logs"}
     versions = summary["versions"]
-    assert versions.keys() == {"python", "torch", "numpy", "fedscale", "fedscale_ext", "platform"}
+    assert versions.keys() == {"python", "torch", "numpy", "fedscale", "fedscale_ext", "commit", "platform"}
     assert versions["fedscale_ext"] == fedscale_ext.__version__ and versions["fedscale"] == "1.0"
 
 

@@ -45,6 +45,12 @@ def test_a_job_that_stopped_early_or_tested_nobody():
     assert dict(summary_table(summarise(header(), [], models())))["client accuracy"] == "no client was tested"
 
 
+@pytest.mark.parametrize(("loss", "told"), [(None, "–"), ("inf", "inf"), (2.5, "2.5000")])
+def test_a_model_that_diverged_still_has_a_table(loss, told):
+    rows = dict(summary_table({**summary(), "loss": {"train": loss, "test": loss}}))
+    assert rows["loss"] == f"training {told}, test {told}"
+
+
 def test_models_are_listed():
     first, second = model_table(summary())
     assert (first["model"], first["MACs"], first["clients served"], first["from"]) == ("m0", "12", "31", "–")

@@ -1,0 +1,112 @@
+"""``fedscale leaderboard``: FedScale's published rows beside one's own, and entries for it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedscale_ext.report.entry import Tuned
+
+app = typer.Typer()
+_FOLDER = Path("leaderboard")
+
+Jobs = Annotated[
+    list[str],
+    typer.Argument(metavar="JOB...", help="Five jobs, the arm of a sweep that has them, or their log folders."),
+]
+Out = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the entry.")]
+TunedOption = Annotated[
+    list[str] | None,
+    typer.Option("--tuned", metavar="KEY=A,B*", help="What was tried, the chosen starred; or none. A sweep knows."),
+]
+Commit = Annotated[str | None, typer.Option(metavar="ID", help="Commit that ran them, where the jobs do not know.")]
+Contact = Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask about the entry.")]
+External = Annotated[str, typer.Option("--external-data", metavar="TEXT", help="Data used beside the data set's.")]
+Data = Annotated[str | None, typer.Option("--data-set", help="One data set alone: openimage, femnist or speech.")]
+Entries = Annotated[Path, typer.Option("--entries", metavar="DIR", help="Folder of your entries.")]
+
+
+@app.callback(invoke_without_command=True)
+def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries = _FOLDER) -> None:
+    """Show FedScale's leaderboard, with your entries and this machine's finished jobs in their places.
+
+    Accuracy is over all test samples, as FedScale has it, with its deviation over seeds.
+
+    Example: fedscale leaderboard --data-set femnist
+    """
+    if context.invoked_subcommand is None:
+        from fedscale_ext.cli import jobs
+        from fedscale_ext.cli.tables import console, print_table
+        from fedscale_ext.errors import UserError
+        from fedscale_ext.report.board import TITLES, board
+
+        if data_set not in (None, "openimage", "femnist", "speech"):
+            raise UserError(f"the leaderboard has no data set {data_set!r}: it has openimage, femnist and speech")
+        found = [jobs.find(name) for name in jobs.names()]
+        rows, notes = board(data_set, entries, [job.log_dir for job in found if job.status == "finished"])
+        print_table(console(), TITLES, rows)
+        for note in notes:
+            print(note)
+
+
+@app.command()
+def submit(
+    job: Jobs, tuned: TunedOption = None, out: Out = _FOLDER, commit: Commit = None, contact: Contact = "",
+    external_data: External = "no",
+) -> None:  # fmt: skip
+    """Write a complete entry by FedScale's rules from five jobs, seeds 0 to 4.
+
+    The entry is NAME.json, NAME.md, and NAME.yml, which gives the same jobs again. Nothing is
+    written where something lacks: exit code 2, and what it is.
+
+    Example: fedscale leaderboard submit fedavg_femnist-sweep --tuned learning_rate=0.01,0.05*
+    """
+    from fedscale_ext.cli.naming import folders
+    from fedscale_ext.errors import UserError
+    from fedscale_ext.report import entry
+    from fedscale_ext.report.loading import load_job
+
+    loaded = [load_job(folder) for folder in folders(job)]
+    known = _tuned(tuned) if tuned is not None else _of_sweep([each.name for each in loaded])
+    missing = entry.lacks(loaded, known, commit)
+    missing += [text for one in known or () for text in entry.lacks_of_tuned(loaded[0], one)]
+    if missing:
+        raise UserError(f"the entry is not complete: {'; '.join(missing)}")
+    content = entry.entry(loaded, known or (), commit=commit, contact=contact, external_data=external_data)
+    paths = entry.write(out, loaded, content)
+    print(f"accuracy {content['test_accuracy_mean']:.4f} ± {content['test_accuracy_std']:.4f} over seeds 0 to 4")
+    for path in paths:
+        print(path)
+
+
+def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
+    from fedscale_ext.errors import UserError
+    from fedscale_ext.report.entry import Tuned
+
+    if list(texts) == ["none"]:
+        return []
+    found = []
+    for text in texts:
+        key, equals, values = text.partition("=")
+        tried = [value.strip() for value in values.split(",")]
+        chosen = [value for value in tried if value.endswith("*")]
+        if not equals or not key or not all(value.rstrip("*") for value in tried) or len(chosen) != 1:
+            raise UserError(f"--tuned {text}: write it as key=a,b* with a star behind the one that was chosen")
+        found.append(Tuned(key.strip(), [value.removesuffix("*") for value in tried], chosen[0].removesuffix("*")))
+    return found
+
+
+def _of_sweep(names: "Sequence[str]") -> "list[Tuned] | None":
+    """What a sweep tried whose arm these jobs are; None where they are of no sweep with a grid, or of several arms."""
+    from fedscale_ext.cli import sweeps
+    from fedscale_ext.report.entry import Tuned
+
+    sweep = sweeps.of_job(names[0])
+    points = [point for point in sweep.points if point.name in names] if sweep else []
+    if sweep is None or not sweep.grid or len(points) != len(names) or len({point.arm for point in points}) != 1:
+        return None
+    chosen = dict(setting.split("=", 1) for setting in points[0].settings)
+    return [Tuned(key, values, chosen[key]) for key, values in sweep.grid.items()]

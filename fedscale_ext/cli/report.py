@@ -1,0 +1,33 @@
+"""``fedscale report``: jobs side by side, as a page to look at and a table in the terminal."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Jobs = Annotated[
+    list[str], typer.Argument(metavar="JOB...", help="Names of jobs or sweeps, or jobs' log folders; finished or not.")
+]
+Out = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the report.")]
+
+
+def report(job: Jobs, out: Out = Path("report")) -> None:
+    """Compare jobs, or look at one: a page, plots and figures.
+
+    Writes DIR/report.html (one file, opens anywhere without a network), plots as PNG and SVG below
+    DIR/plots, and all figures in DIR/figures.csv. Jobs that differ in their seed alone become one
+    row, as mean and standard deviation.
+
+    Exit code 0 when the report is written, 2 for bad input.
+
+    Example: fedscale report fedavg_femnist fedtrans_femnist -o comparison
+    """
+    from fedscale_ext.cli.naming import folders
+    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.report.build import FIGURES, PLOTS, build
+    from fedscale_ext.report.text import comparison_rows
+
+    page, arms = build(folders(job), out)
+    print_table(console(), *comparison_rows(arms))
+    for what, path in (("report", page), ("plots", out / PLOTS), ("figures", out / FIGURES)):
+        print(f"{what:<9}{path}")

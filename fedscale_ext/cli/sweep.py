@@ -1,0 +1,163 @@
+"""Runs the jobs of a sweep, as many at once as fit: each by a driver of its own, so that one that fails fails alone."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from rich.console import Console
+
+from fedscale_ext.cli import jobs, preparation, sweep_plan, sweeps
+from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes
+from fedscale_ext.cli.sweep_view import State, SweepDisplay, print_arms
+from fedscale_ext.cli.sweeps import Point, Sweep
+from fedscale_ext.config import load_config
+from fedscale_ext.errors import UserError
+
+ENDING = "-sweep"
+#: set for the drivers that a sweep starts: they stop their jobs when it is gone
+VARIABLE = "FEDSCALE_EXT_SWEEP"
+_LOOK_S = 0.5  # between two looks at how far the jobs are
+_STOP_S = 10.0  # a driver stops its job within 5 s
+
+
+def start(
+    conf: str, overrides: Sequence[str], out: Console, err: Console, *,
+    seeds: str | None, grid: Sequence[str], at_once: int | None, resume: bool, supervise: bool,
+) -> int:  # fmt: skip
+    """Run a job for each seed and combination of the grid; the exit code: 0 all finished, 1 some failed, 130 stopped.
+
+    With ``resume`` those that finished are left as they are and others go on from their checkpoints. UserError for
+    bad input, before the first job starts.
+    """
+    values = sweep_plan.read_grid(grid)
+    numbers = sweep_plan.read_seeds(seeds) if seeds is not None else []
+    base = load_config(conf, overrides).fedscale.job_name
+    points = sweep_plan.points(base, numbers, values)
+    configs = sweep_plan.checked(conf, overrides, points)
+    name = base + ENDING
+    with sweeps.claim(name):
+        sweep_plan.refuse_running(points)
+        states = {point.name: State(rounds=config.fedscale.rounds)
+                  for point, config in zip(points, configs, strict=True)}  # fmt: skip
+        if resume:
+            for point, config in zip(points, configs, strict=True):
+                last = jobs.read(point.name)
+                if sweep_plan.done_before(config, last):
+                    states[point.name].status = "finished"
+                    states[point.name].accuracy = last.accuracy if last else None
+        sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()))
+        sweeps.write(sweep)
+        slots = at_once or sweep_plan.at_once(configs[0])
+        display = SweepDisplay(out, err, states, slots)
+        waiting = [point for point in points if states[point.name].status == "waiting"]
+        before = len(points) - len(waiting)
+        display.line(
+            f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {before} done before" if before else "")
+        )
+        with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
+            stopped = _Run(sweep, states, display, Processes(log), resume, supervise).run(waiting, slots)
+        print_arms(out, sweep, states)
+        if stopped:
+            err.print("[red]fedscale:[/] the sweep was stopped; the same command with --resume continues it",
+                      highlight=False, soft_wrap=True)  # fmt: skip
+            return 130
+    return 0 if all(state.status == "finished" for state in states.values()) else 1
+
+
+class _Run:
+    """The jobs of a sweep that are under way; everything that happens arrives in ``processes.next``."""
+
+    def __init__(self, sweep: Sweep, states: dict[str, State], display: SweepDisplay, processes: Processes,
+                 resume: bool, supervise: bool):  # fmt: skip
+        self.sweep = sweep
+        self.states = states
+        self.display = display
+        self.processes = processes
+        self.resume = resume
+        self.supervise = supervise
+        self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
+
+    def run(self, waiting: Sequence[Point], slots: int) -> bool:
+        """Run them all, ``slots`` at once; whether it was stopped."""
+        queue, stopped = deque(waiting), False
+        with preparation.interrupts_into(self.processes.inbox):
+            try:
+                with self.display:
+                    while queue or self.processes.running():
+                        while queue and len(self.processes.running()) < slots:
+                            self._start(queue.popleft())
+                        message = self.processes.next(time.monotonic() + _LOOK_S)
+                        if isinstance(message, Interrupt):
+                            stopped = True
+                            break
+                        self._look()
+                        if isinstance(message, Exit):
+                            self._end(message)
+            finally:
+                under_way = self.processes.running()
+                self.processes.stop(_STOP_S)
+        for name in under_way:
+            self.states[name].status = "stopped"
+        return stopped
+
+    def _start(self, point: Point) -> None:
+        last = jobs.read(point.name)
+        again = self.resume and sweep_plan.can_resume(last)
+        self.recorded[point.name] = last.started if last else 0.0
+        words = [f"--set={override}" for override in sweep_plan.overrides_of(point, self.sweep.overrides)]
+        options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
+        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", self.sweep.conf, *words, *options]
+        environment = preparation.environment()
+        for name in (preparation.PIPE_VARIABLE, preparation.EVENTS_VARIABLE):
+            del environment[name]
+        state = self.states[point.name]
+        state.status, state.began = "running", time.monotonic()
+        self.processes.start(point.name, command, {**environment, VARIABLE: "1"})
+        self.display.started(point.name, again)
+
+    def _look(self) -> None:
+        """How far the running jobs are, from what their drivers remember."""
+        for name in self.processes.running():
+            self._read(name)
+
+    def _read(self, name: str) -> str | None:
+        """Take over what a job's record says of this run; why it failed, if it says so."""
+        with suppress(UserError):  # a record that is damaged is no reason to stop the others
+            job, state = jobs.read(name), self.states[name]
+            if job is not None and job.started > self.recorded[name]:
+                state.round = int(job.round["round"]) if job.round else state.round
+                state.accuracy = job.accuracy if job.accuracy is not None else state.accuracy
+                return job.reason
+        return None
+
+    def _end(self, gone: Exit) -> None:
+        state = self.states[gone.name]
+        reason = self._read(gone.name)
+        if gone.code == 0:
+            state.status, state.took = "finished", time.monotonic() - state.began
+        else:
+            told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
+            state.status = "stopped" if gone.code == 130 else "failed"
+            state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
+        self.display.ended(gone.name)
+
+
+def stop_with_sweep() -> None:
+    """In a driver that a sweep started: stop its job as soon as standard input ends, for then the sweep is gone."""
+    if os.environ.pop(VARIABLE, None):
+        threading.Thread(target=_wait_for_end, name="sweep-pipe", daemon=True).start()
+
+
+def _wait_for_end() -> None:
+    with suppress(OSError):  # closed: as gone as ended
+        while os.read(0, 4096):
+            pass
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):  # nobody reads what it says any more
+        os.dup2(nowhere, descriptor)
+    os.kill(os.getpid(), signal.SIGTERM)

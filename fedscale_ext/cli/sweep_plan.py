@@ -1,0 +1,139 @@
+"""The jobs of a sweep: seeds and a grid of settings, checked before the first one starts."""
+
+import itertools
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from fedscale_ext.cli import jobs, preparation
+from fedscale_ext.cli.jobs import Job
+from fedscale_ext.cli.sweeps import Point
+from fedscale_ext.config import JobConfig, decisive, executor_slots, load_config
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.names import HEADER
+from fedscale_ext.reading import read_json
+
+_MOST = 1000
+_OWN = {
+    "seed": "give seeds with --seeds",
+    "job_name": "each job gets a name of its own",
+    "ps_port": "each job gets one",
+}
+_PROCESS_BYTES = 600e6  # of an executor or aggregator with a small model, measured; --at-once for larger ones
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds from ``0-4``, ``1,5,7`` or both, in the order given; UserError for anything else."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,18})(?:\s*-\s*(\d{1,18}))?\s*", part)
+        if not found:
+            raise UserError(f"--seeds {text}: write seeds as 0-4 or 1,5,7")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first or last - first >= _MOST:
+            raise UserError(f"--seeds {text}: {part.strip()} is no range of at most {_MOST:,} seeds, smaller first")
+        seeds += range(first, last + 1)
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"--seeds {text}: a seed is named twice")
+    return seeds
+
+
+def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Key -> its values, from ``key=a,b``; commas within brackets belong to a value. UserError for anything else."""
+    grid: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        found = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]
+        if not equals or not key.strip() or not all(found):
+            raise UserError(f"--grid {text}: write it as key=a,b with a value between all commas")
+        key = key.strip()
+        if key in _OWN:
+            raise UserError(f"--grid {text}: {key} cannot be on the grid; {_OWN[key]}")
+        if key in grid or len(set(found)) != len(found):
+            raise UserError(f"--grid {text}: {key if key in grid else 'a value'} is named twice")
+        grid[key] = found
+    return grid
+
+
+def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[Point]:
+    """A job for each combination of the grid and each seed, named after what is its own; all seeds of an arm follow
+    one another."""
+    made: list[Point] = []
+    for values in itertools.product(*grid.values()):
+        settings = tuple(f"{key}={value}" for key, value in zip(grid, values, strict=True))
+        words = [f"{key.rpartition('.')[2]}{value}" for key, value in zip(grid, values, strict=True)]
+        arm = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join([base, *words]))
+        for seed in seeds or (None,):
+            own = (*settings, *([] if seed is None else [f"seed={seed}"]))
+            made.append(Point(arm if seed is None else f"{arm}-s{seed}", arm, seed, own))
+    if len(made) > _MOST:
+        raise UserError(f"seeds and grid make {len(made):,} jobs; at most {_MOST:,} go into a sweep")
+    names = [point.name for point in made]
+    if len(set(names)) != len(names) or max(map(len, names)) > 100:
+        raise UserError("the jobs of this grid cannot be told apart by names of at most 100 letters, digits, '_', '-' "
+                        "and '.': choose shorter values, or a shorter job_name")  # fmt: skip
+    return made
+
+
+def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
+    """All ``key=value`` of a job: the command's, its own, its name, and any free port."""
+    return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
+
+
+def checked(conf: str, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
+    """The configuration of each job, as far as it can be checked before it starts; UserError names the setting."""
+    configs = []
+    for point in made:
+        try:
+            config = load_config(conf, overrides_of(point, overrides))
+            preparation.check_hosts(config)
+            if not config.cluster.setup_commands:  # one may be what fetches the data
+                preparation.check_inputs(config)
+        except UserError as error:
+            raise UserError(f"job {point.name} of the sweep: {error}") from None
+        configs.append(config)
+    return configs
+
+
+def at_once(config: JobConfig) -> int:
+    """How many such jobs fit the machine side by side: by its cores, or its GPUs as one, and by its free memory."""
+    executors = len(executor_slots(config))
+    if config.fedscale.use_cuda:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    by_memory = int(psutil.virtual_memory().available // (_PROCESS_BYTES * (executors + 1)))
+    return max(1, min(cores // executors, by_memory))
+
+
+def done_before(config: JobConfig, last: Job | None) -> bool:
+    """Whether a job has finished already, with the settings that it has now; UserError where they differ."""
+    if last is None or not last.complete(config.fedscale.rounds):
+        return False
+    try:
+        before = decisive(read_json(last.log_dir / HEADER)["config"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # its results are gone
+    now = config.decisive()
+    for key in [*(key for key in now if key in before or "." in key), *(key for key in before if "." in key)]:
+        if before.get(key) != now.get(key):
+            raise UserError(
+                f"job {last.name} has finished with {key} {before.get(key)}, not {now.get(key)}; start the sweep anew "
+                "without --resume, or under another job_name"
+            )
+    return True
+
+
+def can_resume(last: Job | None) -> bool:
+    """Whether a run of the job has left a checkpoint."""
+    return last is not None and any(Path(last.log_dir).parent.glob("*/checkpoints/checkpoint-*.safetensors"))
+
+
+def refuse_running(made: Sequence[Point]) -> None:
+    """UserError where one of the jobs is under way."""
+    for point in made:
+        last = jobs.read(point.name)
+        if last is not None and last.state() == "running":
+            raise UserError(f"job {point.name} is running; stop it with `fedscale driver stop {point.name}`")

@@ -1,0 +1,120 @@
+"""What is remembered of a sweep: which jobs it has, and who runs it."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fedscale_ext.cli.jobs import left_after, state_dir
+from fedscale_ext.cli.processes import Proc
+from fedscale_ext.errors import UserError
+
+_STOP_S = 20.0  # a sweep stops its jobs within 12 s
+
+
+@dataclass(frozen=True)
+class Point:
+    """A job of a sweep: its name, its arm's (the name without the seed), its seed and ``key=value`` settings."""
+
+    name: str
+    arm: str
+    seed: int | None
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Jobs of one configuration over seeds and a grid; ``grid`` maps a key to the values that were tried."""
+
+    name: str
+    conf: str
+    overrides: tuple[str, ...]
+    grid: dict[str, list[str]]
+    points: tuple[Point, ...]
+    driver: Proc
+
+    @property
+    def arms(self) -> list[str]:
+        """Names of the arms, in order."""
+        return list(dict.fromkeys(point.arm for point in self.points))
+
+
+def folder() -> Path:
+    """Where sweeps are remembered; made if missing."""
+    path = state_dir() / "sweeps"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def names() -> list[str]:
+    """Names of all sweeps that were ever started here."""
+    return sorted(path.stem for path in folder().glob("*.json"))
+
+
+def read(name: str) -> Sweep | None:
+    """A sweep by its name, None if there is none."""
+    if name not in names():
+        return None
+    path = folder() / f"{name}.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        points = tuple(Point(**{**point, "settings": tuple(point["settings"])}) for point in data["points"])
+        return Sweep(
+            **{**data, "overrides": tuple(data["overrides"]), "points": points, "driver": Proc(**data["driver"])}
+        )
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"the record {path} of sweep {name} is damaged; delete it") from None
+
+
+def write(sweep: Sweep) -> None:
+    """Put the record in place in one step."""
+    path = folder() / f"{sweep.name}.json"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(asdict(sweep), indent=1), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def jobs_of(word: str) -> list[str]:
+    """Names of a sweep's jobs, or of those of a sweep's arm that is called so; none for any other word."""
+    if (sweep := read(word)) is not None:
+        return [point.name for point in sweep.points]
+    for found in _all():
+        if word in found.arms and word not in {point.name for point in found.points}:
+            return [point.name for point in found.points if point.arm == word]
+    return []
+
+
+def of_job(name: str) -> Sweep | None:
+    """The sweep that a job belongs to; None for a job of its own."""
+    return next((sweep for sweep in _all() if name in {point.name for point in sweep.points}), None)
+
+
+def stop(sweep: Sweep) -> bool:
+    """Have a sweep's driver stop its jobs and end, and wait until it is gone; False if it does not run.
+
+    Jobs that outlive a driver which was killed stop by themselves."""
+    driver = sweep.driver.running()
+    if driver is None:
+        return False
+    driver.terminate()
+    if left_after(_STOP_S, [sweep.driver]):
+        driver.kill()
+    return True
+
+
+@contextmanager
+def claim(name: str) -> Iterator[None]:
+    """Hold the name for the life of a sweep's driver."""
+    with (folder() / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"sweep {name} is running; wait for it, or stop it with Ctrl-C where it runs") from None
+        yield
+
+
+def _all() -> Sequence[Sweep]:
+    return [sweep for name in names() if (sweep := read(name)) is not None]

@@ -1,0 +1,183 @@
+"""Jobs grouped over their seeds, and the figures that are compared: each with its direction and its words."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.tables import quantity, seconds
+
+_NAMED_SETTINGS = 3  # more different settings than these do not name an arm
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A column of comparisons: how it is called and told, and whether more is better (None: neither)."""
+
+    key: str
+    title: str
+    more_is_better: bool | None
+    get: Callable[[LoadedJob], float | None]
+    tell: Callable[[float], str]
+    note: str = ""
+
+
+def _accuracy(name: str) -> Callable[[LoadedJob], float | None]:
+    return lambda job: (job.summary["accuracy"] or {}).get(name)
+
+
+def _of(part: str, name: str) -> Callable[[LoadedJob], float | None]:
+    return lambda job: job.summary[part].get(name)
+
+
+def _worst_tenth(job: LoadedJob) -> float | None:
+    values = np.sort(job.client_accuracy[~np.isnan(job.client_accuracy)])
+    return float(values[: max(1, len(values) // 10)].mean()) if len(values) else None
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _mega(value: float) -> str:
+    return f"{value:,.3f}" if value < 1 else f"{value:,.1f}"
+
+
+FIGURES = (
+    Figure("accuracy", "accuracy %", True, _accuracy("mean"), _percent, "mean over clients, each on what it is served"),
+    Figure("samples", "over samples %", True, _accuracy("sample_weighted"), _percent, "each test sample counts once"),
+    Figure("iqr", "IQR %", False, _accuracy("iqr"), _percent, "between the clients' quartiles"),
+    Figure("worst_tenth", "worst tenth %", True, _worst_tenth, _percent, "mean of the tenth of clients served worst"),
+    Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
+    Figure("network", "network MB", False, _of("cost", "network_total_mb"), _mega, "both directions, whole job"),
+    Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), _mega, "both directions"),
+    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega, "all models of the job"),
+    Figure("served", "served MB", False, _of("cost", "mean_model_mb"), _mega, "what a client is served, on average"),
+    Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
+)
+BY_KEY = {figure.key: figure for figure in FIGURES}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Jobs that differ in their seed alone; ``label`` tells them from the other arms."""
+
+    label: str
+    jobs: Sequence[LoadedJob]
+
+    @property
+    def data(self) -> str:
+        """Name of the data."""
+        return self.jobs[0].data
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the jobs, in their order."""
+        return [job.seed for job in self.jobs]
+
+    @cached_property
+    def figures(self) -> dict[str, list[float]]:
+        """Key of a figure -> its values, one a job; without figures that a job does not have."""
+        values = {figure.key: [figure.get(job) for job in self.jobs] for figure in FIGURES}
+        return {
+            key: [float(one) for one in each if one is not None] for key, each in values.items() if None not in each
+        }
+
+    def mean(self, key: str) -> float | None:
+        """Mean of a figure over the seeds."""
+        values = self.figures.get(key)
+        return float(np.mean(values)) if values else None
+
+    def std(self, key: str) -> float | None:
+        """Its standard deviation over the seeds (unbiased); None for one seed."""
+        values = self.figures.get(key, ())
+        return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+    @property
+    def state(self) -> str:
+        """What of it has not ended, in words; empty where all has."""
+        early = [job for job in self.jobs if not job.finished]
+        return ", ".join(f"round {job.records[-1].round} of {job.rounds_asked}" for job in early)
+
+
+def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
+    """Jobs by what decides their result but for the seed, in the order in which they are given."""
+    groups: dict[str, list[LoadedJob]] = {}
+    for job in jobs:
+        key = json.dumps([job.data, job.header["data"]["digest"], job.settings], sort_keys=True, default=str)
+        groups.setdefault(key, []).append(job)
+    found = list(groups.values())
+    return [Arm(label, group) for label, group in zip(_labels(found), found, strict=True)]
+
+
+def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
+    """Settings in which jobs differ -> each job's value, None where it has none."""
+    keys = dict.fromkeys(key for job in jobs for key in job.settings)
+    found = {key: [job.settings.get(key) for job in jobs] for key in keys}
+    return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+
+
+def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
+    """Places of the arms with the best mean of a figure among those of their data that have ended; nobody's where
+    nobody competes."""
+    result: set[int] = set()
+    for data in {arm.data for arm in arms}:
+        means = {place: mean for place, arm in enumerate(arms) if arm.data == data and not arm.state
+                 for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
+        if len(means) > 1 and figure.more_is_better is not None and len(set(means.values())) > 1:
+            top = (max if figure.more_is_better else min)(means.values())
+            result |= {place for place, mean in means.items() if mean == top}
+    return result
+
+
+def _labels(groups: Sequence[Sequence[LoadedJob]]) -> list[str]:
+    """The method where that says which arm it is, else with the data, else with what differs, else the job's name."""
+    firsts = [group[0] for group in groups]
+    methods = [str(job.header["method"]) for job in firsts]
+    tries = [methods, [f"{method}, {job.data}" for method, job in zip(methods, firsts, strict=True)]]
+    tries.append([_with_settings(job, firsts) for job in firsts])
+    names = [job.name for job in firsts]
+    return [
+        next((labels[place] for labels in tries if labels.count(labels[place]) == 1), name)
+        for place, name in enumerate(names)
+    ]
+
+
+def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob]) -> str:
+    """The method, the data where they differ, and what differs within both; the job's name where that is too much."""
+    method = job.header["method"]
+    alike = [other for other in jobs if other.header["method"] == method and other.data == job.data]
+    own = {key: values[alike.index(job)] for key, values in differences(alike).items() if key != "data_dir"}
+    if len(own) > _NAMED_SETTINGS:
+        return job.name
+    data = [job.data] if any(other.header["method"] == method and other.data != job.data for other in jobs) else []
+    settings = [f"{key.rpartition('.')[2]} {_value(value)}" for key, value in own.items()]
+    return ", ".join([method, *data, *settings])
+
+
+def _value(value: Any) -> str:
+    text = str(value)
+    return text.rpartition("/")[2] if text.endswith(".json") else text
+
+
+def pooled(arm: Arm) -> np.ndarray:
+    """Accuracies of all tested clients, all seeds' together."""
+    values = np.concatenate([job.client_accuracy for job in arm.jobs])
+    return values[~np.isnan(values)]
+
+
+def settings_table(arms: Sequence[Arm]) -> Mapping[str, list[str]]:
+    """Settings in which arms differ -> how each arm has them. A method's own are told where two of its arms differ;
+    where the data lie is not told."""
+    jobs = [arm.jobs[0] for arm in arms]
+    found = {
+        key: values
+        for key, values in differences(jobs).items()
+        if key != "data_dir"
+        and ("." not in key or len({json.dumps(value, default=str) for value in values if value is not None}) > 1)
+    }
+    return {key: ["–" if value is None else _value(value) for value in values] for key, values in found.items()}

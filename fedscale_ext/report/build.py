@@ -1,0 +1,66 @@
+"""From jobs' folders to a folder with report.html, plots as PNG and SVG, and the figures as CSV."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.report import comparison, single
+from fedscale_ext.report.arms import Arm, arms_of
+from fedscale_ext.report.compared import comma_separated, lines
+from fedscale_ext.report.loading import LoadedJob, load_job
+from fedscale_ext.report.page import Plot, page
+from fedscale_ext.report.pictures import save
+
+_FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}"
+PAGE, FIGURES, PLOTS = "report.html", "figures.csv", "plots"
+
+
+def build(folders: Sequence[Path], out: Path) -> tuple[Path, list[Arm]]:
+    """Write the report of some jobs below ``out``; the page's path, and the jobs by arm. UserError for bad input."""
+    jobs = [load_job(folder) for folder in dict.fromkeys(folder.resolve() for folder in folders)]
+    if not jobs:
+        raise UserError("a report needs a job: name one, or give its log folder")
+    jobs = _with_names_of_their_own(jobs)
+    arms = arms_of(jobs)
+    try:
+        (out / PLOTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written to: {error.strerror}; name another folder with -o") from None
+    compared = [
+        Plot(name, title, save(figure, out / PLOTS, name)) for name, (title, figure) in comparison.plots(arms).items()
+    ]
+    own = {job.name: _own(job, out / PLOTS, place) for place, job in enumerate(job for arm in arms for job in arm.jobs)}
+    write_atomic(out / FIGURES, comma_separated(arms))
+    write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, own))
+    return out / PAGE, arms
+
+
+def _own(job: LoadedJob, folder: Path, place: int) -> list[Plot]:
+    """A job's own plots in a folder of its name, as far as that is one: a header may come from anywhere."""
+    name = job.name if re.fullmatch(_FILE_NAME, job.name) else f"job_{place}"
+    (folder / name).mkdir(exist_ok=True)
+    return [
+        Plot(f"{name}/{kind}", title, save(figure, folder / name, kind), kind == "models")
+        for kind, (title, figure) in single.plots(job).items()
+    ]
+
+
+def _title(arms: Sequence[Arm]) -> str:
+    data = " and ".join(dict.fromkeys(arm.data for arm in arms))
+    names = list(dict.fromkeys(arm.jobs[0].header["method"] for arm in arms))
+    methods = ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
+    return f"{methods} on {data}"
+
+
+def _with_names_of_their_own(jobs: Sequence[LoadedJob]) -> list[LoadedJob]:
+    """Runs of one job_name are told apart by their time stamp."""
+    names = [job.name for job in jobs]
+    return [
+        job
+        if names.count(job.name) == 1
+        else replace(job, header={**job.header, "job_name": f"{job.name}_{job.folder.name}"})
+        for job in jobs
+    ]

@@ -1,0 +1,222 @@
+"""An entry for FedScale's leaderboard: what its rules ask for, checked before anything is written.
+
+The rules (fedscale.ai/docs/leader_overview): test accuracy as FedScale's evaluation has it, its mean (torch.mean) and
+unbiased deviation (torch.std) over the seeds 0 to 4; method, data set and whether other data were used; FedScale's
+version; what repeats the result: the commit, the configuration, the command; the number of parameters; and which
+hyperparameters were tried, those chosen with a star.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from fedscale_ext.commit import ABSENT, CHANGED
+from fedscale_ext.config import decisive, make_config
+from fedscale_ext.config_arguments import fedscale_actions
+from fedscale_ext.config_keys import JobKeys
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.report.arms import differences
+from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.published import NAMES
+
+SEEDS = (0, 1, 2, 3, 4)
+CLIENTS = {"openimage": 13_771, "femnist": 3_400, "speech": 2_618}  # of FedScale's data sets
+_TOLERANCE = 0.1
+_ALWAYS = ("method", "data_set", "model", "learning_rate", "local_steps", "batch_size")  # also where they are defaults
+_TOLD = 4  # at most so many settings that differ are named
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A hyperparameter that was tuned: the values that were tried, and the one chosen."""
+
+    key: str
+    tried: Sequence[str]
+    chosen: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {', '.join(f'{value}*' if value == self.chosen else value for value in self.tried)}"
+
+
+def board_data(job: LoadedJob) -> str | None:
+    """The leaderboard's name of a job's data set; None where it has none for it."""
+    name = NAMES.get(str(job.header["config"]["data_set"]))
+    return name if name in CLIENTS else None
+
+
+def of_its_size(job: LoadedJob) -> bool:
+    """Whether a job on a data set of the leaderboard has about as many clients as FedScale's data set."""
+    wanted = CLIENTS[str(board_data(job))]
+    return abs(int(job.header["num_clients"]) - wanted) <= _TOLERANCE * wanted
+
+
+def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str | None) -> list[str]:
+    """What a complete entry of these jobs lacks, each in a few words; none where nothing does."""
+    found = []
+    seeds = sorted(job.seed for job in jobs)
+    if missing := [seed for seed in SEEDS if seed not in seeds]:
+        found.append(f"seeds {_words(missing)} are missing" if len(missing) > 1 else f"seed {missing[0]} is missing")
+    if other := [seed for seed in dict.fromkeys(seeds) if seed not in SEEDS or seeds.count(seed) > 1]:
+        found.append(f"seeds {_words(other)} must not count: it takes each of 0 to 4 once")
+    if differ := list(differences(jobs)):
+        more = f" and {len(differ) - _TOLD} more" if len(differ) > _TOLD else ""
+        found.append(f"the jobs differ in {_words(differ[:_TOLD])}{more}, not in their seed alone")
+    early = [job.name for job in jobs if not job.finished or job.summary["rounds"] < job.rounds_asked]
+    if early:
+        found.append(f"{_words(early)} did not finish all rounds")
+    if not all(job.summary["accuracy"] and job.summary["accuracy"]["tested"] for job in jobs):
+        found.append("clients were not tested in all jobs")
+    found += _lacks_of_data(jobs[0])
+    if tuned is None:
+        found.append("the tuned hyperparameters are not named: --tuned key=tried,chosen*, or --tuned none")
+    if commit is None:
+        found += _lacks_of_commit(jobs)
+    return found
+
+
+def _lacks_of_data(job: LoadedJob) -> list[str]:
+    if job.header["data"]["generated"]:
+        return ["the data are generated, not real"]
+    data = board_data(job)
+    if data is None:
+        return [f"the leaderboard has no data set {job.header['config']['data_set']}, only {_words(list(CLIENTS))}"]
+    if not of_its_size(job):
+        clients = int(job.header["num_clients"])
+        return [f"the data are not FedScale's: {clients:,} clients, where its {data} has {CLIENTS[data]:,}"]
+    return []
+
+
+def _lacks_of_commit(jobs: Sequence[LoadedJob]) -> list[str]:
+    commits = {str(job.header["versions"].get("commit", ABSENT)) for job in jobs}
+    if len(commits) > 1:
+        return ["the jobs ran on different commits"]
+    (one,) = commits
+    if one == ABSENT:
+        return ["the commit that ran them is not known: --commit ID"]
+    if one.endswith(CHANGED):
+        return ["they ran on code with changes that are not committed"]
+    return []
+
+
+def lacks_of_tuned(job: LoadedJob, tuned: Tuned) -> list[str]:
+    """Whether the jobs ran with another value than the one that is said to be chosen."""
+    names = (tuned.key, f"{job.header['method']}.{tuned.key}")
+    known = next((job.settings[name] for name in names if name in job.settings), None)
+    try:
+        same = known == yaml.safe_load(tuned.chosen) or str(known) == tuned.chosen
+    except yaml.YAMLError:
+        same = str(known) == tuned.chosen
+    return [] if same else [f"the jobs ran with {tuned.key} {known}, not with the chosen {tuned.chosen}"]
+
+
+def entry(
+    jobs: Sequence[LoadedJob], tuned: Sequence[Tuned], *, commit: str | None, contact: str, external_data: str
+) -> dict[str, Any]:
+    """The entry of jobs that lack nothing, as JSON values."""
+    jobs = sorted(jobs, key=lambda job: job.seed)
+    first = jobs[0]
+    values = torch.tensor([job.summary["accuracy"]["sample_weighted"] for job in jobs], dtype=torch.float64)
+    parameters = [[int(model["cost"]["parameters"]) for model in job.summary["models"]] for job in jobs]
+    return {
+        "fedscale_version": first.header["versions"]["fedscale"],
+        "fedscale_ext_version": first.header["versions"]["fedscale_ext"],
+        "commit": commit or first.header["versions"]["commit"],
+        "method": first.header["method"],
+        "external_data": external_data,
+        "dataset": board_data(first),
+        "model": Path(str(first.header["config"]["model"])).stem,
+        "model_specs": [model["spec"] for model in first.summary["models"]],
+        "clients": first.header["num_clients"],
+        "test_accuracy_mean": float(torch.mean(values)),
+        "test_accuracy_std": float(torch.std(values, unbiased=True)),
+        "test_accuracy": {str(job.seed): float(value) for job, value in zip(jobs, values, strict=True)},
+        "rounds": first.summary["rounds"],
+        "hours": float(torch.tensor([job.summary["time"]["virtual_s"] for job in jobs]).mean()) / 3600,
+        "parameters_largest_model": max(map(max, parameters)),
+        "parameters_all_models": [sum(each) for each in parameters],
+        "tuned_hyperparameters": [str(one) for one in tuned],
+        "hyperparameters": dict(first.header["params"]),
+        "versions": dict(first.header["versions"]),
+        "contact": contact,
+    }
+
+
+def configuration(job: LoadedJob) -> str:
+    """YAML that gives a job's settings again, seed and places left out; UserError where it would not."""
+    defaults, known = make_config({}, {}).echo(), {*JobKeys.model_fields, *fedscale_actions()}
+    # what is neither a key nor a method's was derived from them
+    settings = {key: value for key, value in decisive(job.header["config"]).items()
+                if key != "seed" and (key in known or "." in key)}  # fmt: skip
+    own = {
+        key: value
+        for key, value in settings.items()
+        if key in _ALWAYS or key not in defaults or json.dumps(defaults[key], default=str) != json.dumps(value)
+    }
+    again = make_config({}, own).decisive()
+    for key, value in settings.items():
+        if again.get(key) != value:
+            raise UserError(f"the settings of {job.name} cannot be written down again: {key} would be "
+                            f"{again.get(key)!r}, not {value!r}")  # fmt: skip
+    flat = {"job_name": _stem(job), **own, "rounds": job.rounds_asked}
+    text = yaml.safe_dump(
+        {"worker_ips": ["localhost"], "job_conf": [{key: value} for key, value in flat.items()]},
+        sort_keys=False,
+        allow_unicode=True,
+    )
+    return text
+
+
+def _stem(job: LoadedJob) -> str:
+    return "_".join([str(job.header["method"]), str(board_data(job)), Path(str(job.header["config"]["model"])).stem])
+
+
+def write(folder: Path, jobs: Sequence[LoadedJob], content: Mapping[str, Any]) -> list[Path]:
+    """Write an entry as JSON, as Markdown, and the configuration that repeats it; the paths."""
+    first = min(jobs, key=lambda job: job.seed)
+    stem = _stem(first)
+    paths = [folder / f"{stem}{ending}" for ending in (".json", ".md", ".yml")]
+    command = f"fedscale driver start {stem}.yml --seeds 0-4"
+    settings = configuration(first)
+    content = {**content, "command": command, "configuration": settings}
+    try:
+        write_atomic(paths[2], f"# {command}\n{settings}")
+        write_atomic(paths[1], _markdown(content))
+        write_atomic(paths[0], json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written to: {error.strerror}; name another folder with -o") from None
+    return paths
+
+
+def _markdown(content: Mapping[str, Any]) -> str:
+    accuracy = f"{content['test_accuracy_mean']:.4f} ± {content['test_accuracy_std']:.4f}"
+    rows = {
+        "FedScale version": f"{content['fedscale_version']}, with fedscale_ext {content['fedscale_ext_version']}",
+        "Commit": content["commit"],
+        "Method": content["method"],
+        "External data": content["external_data"],
+        "Data set": f"{content['dataset']}, {content['clients']:,} clients",
+        "Model": content["model"],
+        "Test accuracy (seeds 0 to 4)": accuracy,
+        "Rounds": str(content["rounds"]),
+        "Hours on FedScale's clock": f"{content['hours']:.1f}",
+        "Parameters": f"{content['parameters_largest_model']:,} (largest model)",
+        "Tuned hyperparameters (chosen: *)": "; ".join(content["tuned_hyperparameters"]) or "none",
+        "Contact": content["contact"] or "–",
+    }
+    table = "\n".join(f"| {key} | {str(value).replace('|', chr(92) + '|')} |" for key, value in rows.items())
+    each = ", ".join(f"{seed}: {value:.4f}" for seed, value in content["test_accuracy"].items())
+    return (
+        f"# {content['method']} on {content['dataset']}\n\n| | |\n|---|---|\n{table}\n\nBy seed: {each}.\n\n"
+        f"```bash\n{content['command']}\n```\n\n```yaml\n{content['configuration']}```\n"
+    )
+
+
+def _words(values: Sequence[Any]) -> str:
+    *most, last = map(str, values)
+    return f"{', '.join(most)} and {last}" if most else last

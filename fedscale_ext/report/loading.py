@@ -1,0 +1,120 @@
+"""A job as its folder tells of it, finished or not: what reports and leaderboards are made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from fedscale_ext.config import decisive
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.accuracy import client_accuracy
+from fedscale_ext.metrics.clients import CLIENTS, Clients, read_clients
+from fedscale_ext.metrics.evaluations import StoredEvaluation
+from fedscale_ext.metrics.names import HEADER, METRICS
+from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.summary import SUMMARY, summarise
+from fedscale_ext.reading import MEGA, read_json
+from fedscale_ext.report.shape import Header, Summary
+from fedscale_ext.runtime.work import Evaluation, RoundRecord
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """A job's folder, read: ``summary`` as in summary.json; where it has not ended, that of its rounds so far."""
+
+    folder: Path
+    header: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    records: Sequence[RoundRecord]
+    finished: bool
+
+    @property
+    def name(self) -> str:
+        """The configuration's job_name."""
+        return str(self.header["job_name"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of its random draws."""
+        return int(self.header["seed"])
+
+    @property
+    def data(self) -> str:
+        """Name of its data, with a word where they are generated."""
+        data = self.header["data"]
+        return f"{data['name']} (generated)" if data["generated"] else str(data["name"])
+
+    @property
+    def tested(self) -> list[RoundRecord]:
+        """The rounds after which clients were tested."""
+        return [record for record in self.records if record.evaluation is not None]
+
+    @property
+    def rounds_asked(self) -> int:
+        """How many rounds its configuration wants."""
+        return int(self.header["config"]["rounds"])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What decides its result, but for the seed; a method's hyperparameters by their dotted names."""
+        params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
+        return {key: value for key, value in (decisive(self.header["config"]) | params).items() if key != "seed"}
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """The last test of the clients, in memory; None where there was none."""
+        last = self.tested[-1].evaluation if self.tested else None
+        found = last.whole() if isinstance(last, StoredEvaluation) else last
+        if found is not None and len(found.count) != self.header["num_clients"]:
+            raise UserError(
+                f"{self.folder} is damaged: its last evaluation is not of {self.header['num_clients']} clients"
+            )
+        return found
+
+    @cached_property
+    def client_accuracy(self) -> np.ndarray:
+        """float64[clients] of the last test, NaN for a client that was not tested; empty where there was none."""
+        return client_accuracy(self.evaluation) if self.evaluation is not None else np.array([])
+
+    @cached_property
+    def clients(self) -> Clients | None:
+        """Capacities and samples of its clients; None where an earlier version ran it."""
+        found = read_clients(self.folder)
+        if found is not None and len(found.capacity) != self.header["num_clients"]:
+            raise UserError(f"{self.folder / CLIENTS} is not of {self.header['num_clients']} clients, as the job is")
+        return found
+
+
+def load_job(folder: Path) -> LoadedJob:
+    """Read the log folder of a job that has trained at least one round; UserError for anything else."""
+    records = read_records(folder / METRICS)
+    if not records:
+        raise UserError(f"{folder} holds no {METRICS} with a round; give the log folder of a job that has trained")
+    header = _object(folder / HEADER, Header)
+    if (folder / SUMMARY).exists():
+        return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True)
+    return LoadedJob(folder, header, summarise(header, records, None), records, False)
+
+
+def is_job(folder: Path) -> bool:
+    """Whether a folder looks like a job's log folder."""
+    return (folder / HEADER).is_file()
+
+
+def _object(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
+    try:
+        content = read_json(path, 1024 * MEGA)
+        shape.model_validate(content)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise UserError(f"{path} is damaged, or of another version: {where}: {first['msg'].lower()}") from None
+    except ValueError:
+        raise UserError(f"{path} is damaged: it is no JSON") from None
+    return content

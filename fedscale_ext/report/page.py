@@ -1,0 +1,154 @@
+"""The report as one HTML page that needs nothing beside it: no network, no script."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+
+from fedscale_ext import __version__
+from fedscale_ext.report.arms import FIGURES, Arm, settings_table
+from fedscale_ext.report.compared import Cell, Line, has_papers
+from fedscale_ext.report.lineage import TITLES, lineage_rows
+from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.panels import MODELS
+from fedscale_ext.report.pictures import inline, style_variables
+from fedscale_ext.report.tables import data_row, summary_table
+
+_CAPTIONS = {
+    "accuracy_rounds": "Mean over clients; with several seeds their mean, and a band of one standard deviation.",
+    "clients_box": "Box: middle half of the clients; bar: median; diamond: mean; line: 5th to 95th percentile; "
+    "points: worst and best. All seeds' clients together.",
+    "clients_cdf": "The further right and down a line runs, the better clients fare.",
+    "devices": "Quarters of the clients by the MACs per sample that their device affords.",
+    "models": "Each line begins when the model was made; beside it, what made it from the one before.",
+    "assignment": "What clients are served, from the devices that afford least to those that afford most.",
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing of the page: ``name`` is its file's, ``svg`` its text."""
+
+    name: str
+    title: str
+    svg: str
+    wide: bool = False
+
+
+def page(
+    title: str, arms: Sequence[Arm], rows: Sequence[Line], compared: Sequence[Plot],
+    own: Mapping[str, Sequence[Plot]],
+) -> str:  # fmt: skip
+    """The page of a comparison; ``own`` maps a job's name to the plots of it alone."""
+    css = files("fedscale_ext.report").joinpath("report.css").read_text(encoding="utf-8")
+    jobs = [job for arm in arms for job in arm.jobs]
+    sections = [
+        ("figures", "Figures", _table(arms, rows)),
+        ("accuracy", "Accuracy", _plots([plot for plot in compared if plot.name.startswith("accuracy")])),
+        ("clients", "Clients", _plots([plot for plot in compared if plot.name.startswith(("clients", "devices"))])),
+        ("cost", "Cost", _plots([plot for plot in compared if plot.name.startswith("cost")])),
+        ("settings", "Settings that differ", _settings(arms)),
+        ("jobs", "Each job", "".join(_job(job, own[job.name], len(jobs) == 1) for job in jobs)),
+    ]
+    shown = [section for section in sections if section[2]]
+    body = "".join(f'<section id="{key}"><h2>{head}</h2>{text}</section>' for key, head, text in shown)
+    links = "".join(f'<a href="#{key}">{head}</a>' for key, head, _ in shown)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style_variables()}{css}</style></head><body><main>"
+        f"<h1>{escape(title)}</h1>{_head(arms)}<nav>{links}</nav>{body}"
+        f'<p class="quiet">Made by fedscale_ext {escape(__version__)}.</p></main></body></html>\n'
+    )
+
+
+def _head(arms: Sequence[Arm]) -> str:
+    jobs = [job for arm in arms for job in arm.jobs]
+    data = list(dict.fromkeys(data_row(job.header)[1] for job in jobs))
+    lines = [f'<p class="quiet">Data: {escape("; ".join(data))}</p>']
+    if any(job.header["data"]["generated"] for job in jobs):
+        lines.append('<p class="warning">Some of these results are for GENERATED data: they say nothing of real '
+                     "ones.</p>")  # fmt: skip
+    if len({job.header["data"]["digest"] for job in jobs}) > 1:
+        lines.append('<p class="warning">These jobs are on different data: their accuracies do not compare, and the '
+                     "best are marked within the same data only.</p>")  # fmt: skip
+    early = [f"{job.name} (round {job.records[-1].round} of {job.rounds_asked})" for job in jobs if not job.finished]
+    if early:
+        lines.append(f'<p class="warning">Not finished: {escape(", ".join(early))}.</p>')
+    return "".join(lines)
+
+
+def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
+    several = len({arm.data for arm in arms}) > 1
+    extra = ["seeds", *(["data"] if several else [])]
+    head = "".join(f"<th scope=col>{escape(title)}</th>" for title in ["", *extra, *(f.title for f in FIGURES)])
+    body = []
+    for row in rows:
+        mark = "" if row.place is None else f'<span class="key" style="background:{_colour(row.place)}"></span>'
+        state = f' <span class="spread">({escape(row.state)})</span>' if row.state else ""
+        cells = "".join(f"<td>{escape(text)}</td>" for text in [row.seeds, *([row.data] if several else [])])
+        cells += "".join(map(_cell, row.cells))
+        kind = ' class="paper"' if row.place is None else ""
+        body.append(f"<tr{kind}><th scope=row>{mark}{escape(row.label)}{state}</th>{cells}</tr>")
+    notes = "; ".join(f"{figure.title}: {figure.note}" for figure in FIGURES if figure.note)
+    text = "Mean ± standard deviation over seeds; the best of each column is bold and green."
+    if has_papers(rows):
+        text += (" A paper may not say what its cost, storage and network count; they stand beside ours that come "
+                 "closest, and ratios compare, not values. Papers' jobs are of their own size.")  # fmt: skip
+    return (
+        f'<div class="scroll">{_plain_table(head, body)}</div><p class="quiet">{escape(text)}</p>'
+        f'<details class="quiet"><summary>What the columns are</summary>{escape(notes)}</details>'
+    )
+
+
+def _colour(place: int) -> str:
+    return f"var(--series-{place % len(MODELS)})"
+
+
+def _cell(cell: Cell) -> str:
+    value = f'<span class="best">{escape(cell.value)}<span class="sr"> (best)</span></span>' if cell.best else (
+        escape(cell.value)
+    )  # fmt: skip
+    spread = f' <span class="spread">{escape(cell.spread)}</span>' if cell.spread else ""
+    return f"<td>{value}{spread}</td>"
+
+
+def _plain_table(head: str, body: Sequence[str]) -> str:
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+
+def _plots(plots: Sequence[Plot]) -> str:
+    return f'<div class="plots">{"".join(map(_plot, plots))}</div>' if plots else ""
+
+
+def _plot(plot: Plot) -> str:
+    kind = plot.name.rpartition("/")[2]
+    caption = f"<figcaption>{escape(_CAPTIONS[kind])}</figcaption>" if kind in _CAPTIONS else ""
+    picture = inline(plot.svg, plot.name.replace("/", "-"), escape(plot.title, quote=True))
+    return f"<figure{' class=wide' if plot.wide else ''}>{picture}{caption}</figure>"
+
+
+def _settings(arms: Sequence[Arm]) -> str:
+    found = settings_table(arms)
+    if not found:
+        return ""
+    head = "".join(f"<th scope=col>{escape(text)}</th>" for text in ["", *(arm.label for arm in arms)])
+    body = [
+        f"<tr><th scope=row>{escape(key)}</th>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
+        for key, values in found.items()
+    ]
+    return f'<div class="scroll">{_plain_table(head, body)}</div>'
+
+
+def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:
+    rows = summary_table(job.summary) if job.finished else [data_row(job.header)]
+    facts = [f'<tr><th scope=row>{escape(name)}</th><td class="text">{escape(value)}</td></tr>' for name, value in rows]
+    models = lineage_rows(job.summary)
+    head = "".join(f"<th scope=col>{escape(title)}</th>" for title in TITLES)
+    body = [f"<tr><th scope=row>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
+            for row in models]  # fmt: skip
+    table = f'<div class="scroll">{_plain_table(head, body)}</div>' if models else ""
+    return (
+        f"<details{' open' if opened else ''}><summary><h3>{escape(job.name)}</h3></summary>"
+        f'<div class="scroll"><table><tbody>{"".join(facts)}</tbody></table></div>{table}{_plots(plots)}</details>'
+    )

@@ -1,0 +1,149 @@
+"""What header.json and summary.json must hold for a report: they may come from anywhere, or from another version."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_Name = Annotated[str, Field(min_length=1, max_length=1000)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Config(_Part):
+    rounds: Annotated[int, Field(ge=1)]
+    data_set: _Name
+    model: _Name
+
+
+class _Data(_Part):
+    name: _Name
+    generated: bool
+    digest: str
+
+
+class Header(_Part):
+    """header.json, and the head of summary.json."""
+
+    job_name: _Name
+    method: _Name
+    params: dict[str, Any]
+    seed: _Count
+    data: _Data
+    population: str
+    num_clients: _Count
+    versions: dict[str, str]
+    config: _Config
+
+
+class _Named(_Part):
+    accuracy: _Figure
+
+
+class _Accuracy(_Part):
+    mean: _Figure | None
+    iqr: _Figure | None
+    worst: _Figure | None
+    best: _Figure | None
+    worst_client: _Count | None
+    sample_weighted: _Figure | None
+    tested: _Count
+    named: dict[str, _Named]
+
+
+class _Cost(_Part):
+    forward_macs: _Figure
+    training_macs: _Figure
+    network_total_mb: _Figure
+    network_per_round_mb: _Figure
+    storage_suite_mb: _Figure
+    mean_model_mb: _Figure | None
+
+
+class _Time(_Part):
+    virtual_s: _Figure
+    wall_s: _Figure
+    round_completion_mean_s: _Figure | None
+    round_completion_std_s: _Figure | None
+
+
+class _Clients(_Part):
+    total: _Count
+    took_part: _Count
+    participations: _Count
+    failed: dict[str, _Count]
+    failed_total: _Count
+    stragglers: _Count
+    offline: _Count
+    untested: _Count
+
+
+class _ModelCost(_Part):
+    forward_macs: _Figure
+    parameters: _Count
+    bytes: _Count
+
+
+class _Spec(_Part):
+    family: str
+
+
+class _Lineage(_Part):
+    parent: str | None = None
+    birth: _Count = 0
+    steps: list[str] = []
+
+
+class _Model(_Part):
+    key: _Name
+    spec: _Spec
+    cost: _ModelCost
+    serves: _Count
+    lineage: _Lineage | str | None
+
+
+class _Loss(_Part):
+    train: float | Literal["inf", "-inf"] | None  # of a model that diverged
+    test: float | Literal["inf", "-inf"] | None
+
+
+class _Privacy(_Part):
+    epsilon: float
+    delta: float
+    noise: str
+    assumes: str
+    unprotected: str
+
+
+class _Personalised(_Part):
+    mean: _Figure | None
+    iqr: _Figure | None
+    worst: _Figure | None
+    best: _Figure | None
+    worst_client: _Count | None
+    tested: _Count
+
+
+class _Resumed(_Part):
+    after_round: _Count
+    code_changed: bool
+
+
+class Summary(Header):
+    """summary.json of a job that has ended."""
+
+    rounds: _Count
+    stopped: str | None
+    privacy: _Privacy | None = None
+    accuracy: _Accuracy | None
+    personalised: _Personalised | None = None
+    loss: _Loss
+    cost: _Cost
+    time: _Time
+    clients: _Clients
+    models: list[_Model]
+    restarts: dict[str, _Count]
+    resumed: list[_Resumed]

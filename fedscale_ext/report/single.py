@@ -1,0 +1,66 @@
+"""Plots of one job: its models over time, who trained them, and what devices are served which."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.ticker import PercentFormatter
+
+from fedscale_ext.report import panels
+from fedscale_ext.report.comparison import WIDTH, figure_of
+from fedscale_ext.report.devices import assignment
+from fedscale_ext.report.lineage import grew, lives
+from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.tables import quantity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDE = 9.4
+
+
+def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
+    """Name -> (title, figure) of what a job alone shows; no picture of models that never changed."""
+    made = {}
+    if grew(job.summary):
+        made["models"] = ("Models over time", _models(job))
+    made["participants"] = ("Participants per model", _participants(job))
+    made["assignment"] = ("Models by capacity of the device", _assignment(job))
+    return made
+
+
+def _models(job: LoadedJob) -> "Figure":
+    models = lives(job.summary)
+    figure, axis = figure_of(WIDE, 1.2 + 0.55 * len(models))
+    panels.lives(axis, models, job.records[-1].round)
+    return figure
+
+
+def _participants(job: LoadedJob) -> "Figure":
+    figure, axis = figure_of(WIDTH, 3.1)
+    panels.participants(axis, job.records)
+    return figure
+
+
+def _assignment(job: LoadedJob) -> "Figure":
+    """The share of clients that each model is served to, from the weakest tenth of the devices to the strongest."""
+    figure, axis = figure_of(WIDTH, 3.1)
+    panels.prepare(axis, "Models by capacity of the device", "capacity of the device, MACs per sample")
+    found = assignment(job)
+    if found is None:
+        panels.nothing(axis, "capacities were not recorded\nby the version that ran this")
+        return figure
+    bottom = np.zeros(found.share.shape[1])
+    for place, (key, share) in enumerate(zip(found.models, found.share, strict=True)):
+        color = panels.MODELS[place % len(panels.MODELS)]
+        alpha = max(0.25, 1 - 0.3 * (place // len(panels.MODELS)))
+        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", color=color, alpha=alpha, label=key)
+        bottom += share
+    every = max(1, len(bottom) // 3)
+    ticks = list(range(0, len(bottom) + 1, every))
+    axis.set_xticks(ticks, [quantity(found.edges[tick]) for tick in ticks])
+    axis.set_ylim(0, 1.22)
+    axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    panels.legend_above(axis)
+    return figure

@@ -1,0 +1,26 @@
+"""Comparisons for the terminal: few columns, so that 80 of its own suffice."""
+
+from collections.abc import Sequence
+
+from fedscale_ext.report.arms import BY_KEY, Arm, best
+
+_COLUMNS = ("accuracy", "iqr", "macs", "network", "time")
+
+
+def comparison_rows(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
+    """Titles and a row per arm; the best of a column has a star behind it."""
+    figures = [BY_KEY[key] for key in _COLUMNS]
+    tops = [best(arms, figure) for figure in figures]
+    rows = []
+    for place, arm in enumerate(arms):
+        cells = []
+        for figure, top in zip(figures, tops, strict=True):
+            mean, spread = arm.mean(figure.key), arm.std(figure.key)
+            text = "–" if mean is None else figure.tell(mean)
+            if spread is not None and figure.key == "accuracy":
+                text += f" ± {figure.tell(spread)}"
+            cells.append(text + ("*" if place in top else ""))
+        label = f"{arm.label} ({arm.state})" if arm.state else arm.label
+        rows.append([label, str(len(arm.jobs)), *cells])
+    titles = ["", "jobs", *(figure.title for figure in figures)]
+    return titles, rows

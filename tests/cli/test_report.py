@@ -1,0 +1,57 @@
+"""``fedscale report`` on finished jobs, and what a word on the command line stands for."""
+
+import pytest
+from written_job import write_job
+
+from fedscale_ext.cli import jobs, naming, sweeps
+from fedscale_ext.cli.processes import Proc
+from fedscale_ext.cli.sweeps import Point, Sweep
+from fedscale_ext.errors import UserError
+
+NOBODY = Proc("driver", 1, 0.0)
+
+
+@pytest.fixture
+def remembered(state, tmp_path):
+    """Two jobs of a sweep, and one of its own that has the name of the sweep's arm."""
+    for name in ("a-s0", "a-s1", "a"):
+        folder = write_job(tmp_path / "logs" / name / "now", job_name=name, seed=int(name[-1] == "1"), rounds=10)
+        jobs.write(jobs.Job(name, "conf", str(tmp_path), "now", [], NOBODY, status="finished"))
+        assert jobs.find(name).log_dir == folder
+    points = tuple(Point(f"a-s{seed}", "a", seed, (f"seed={seed}",)) for seed in (0, 1, 2))
+    sweeps.write(Sweep("a-sweep", "conf", (), {}, points, NOBODY))
+    return tmp_path / "logs"
+
+
+def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch):
+    from fedscale_ext.report import comparison, single
+
+    monkeypatch.setattr(comparison, "plots", lambda arms: {})
+    monkeypatch.setattr(single, "plots", lambda job: {})
+    code, out, err = call("report", "a-sweep", "-o", tmp_path / "out")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split()[:3] == ["jobs", "accuracy", "%"]
+    assert lines[1].split()[:2] == ["fedtrans", "2"] and "±" in lines[1]
+    assert lines[2] == f"report   {tmp_path}/out/report.html"
+    assert (tmp_path / "out" / "report.html").is_file() and (tmp_path / "out" / "figures.csv").is_file()
+
+
+def test_a_word_is_a_folder_a_sweep_a_job_or_an_arm(remembered):
+    both = [remembered / "a-s0" / "now", remembered / "a-s1" / "now"]
+    assert naming.folders(["a-sweep"]) == both  # the third has not begun
+    assert naming.folders(["a"]) == [remembered / "a" / "now"]
+    jobs.forget("a")
+    assert naming.folders(["a"]) == both
+    assert naming.folders(["a-s1", str(both[1]), "a"]) == [both[1], both[0]]
+
+
+def test_what_is_no_job_is_one_sentence(call, remembered, tmp_path):
+    for word, sentence in (("b", "there is no job 'b'"), (tmp_path, "is no log folder of a job")):
+        code, out, err = call("report", word, "-o", tmp_path / "out")
+        assert (code, out) == (2, "") and sentence in err and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert call("report")[0] == 2
+    sweeps.write(Sweep("b-sweep", "conf", (), {}, (Point("b-s0", "b", 0, ()),), NOBODY))
+    with pytest.raises(UserError, match="no job of the sweep b has begun to train yet"):
+        naming.folders(["b"])

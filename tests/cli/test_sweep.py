@@ -1,0 +1,127 @@
+"""Sweeps with fake processes: in turn, stopped, continued, and with jobs that fail."""
+
+import json
+import os
+import signal
+
+from fedscale_ext.cli import jobs, sweeps
+
+from .conftest import done, processes_of, wait_until
+from .test_main import terminal
+
+
+def job(name):
+    return jobs.read(name)
+
+
+def run(fedscale, *words, **env):
+    return done(fedscale("driver", "start", *words, **env))
+
+
+def test_all_jobs_run_and_the_arms_are_compared(fedscale, state, write_conf):
+    conf = write_conf(worker_ips=["localhost:[1]"])
+    code, out, err = run(fedscale, conf, "--seeds", "0-1", "--grid", "rounds=13", "--at-once", "2")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "sweep fake-sweep: 2 jobs, 2 at once"
+    assert sum("finished, accuracy 50.0 %" in line for line in lines) == 2
+    assert lines[-3].split() == ["fake-rounds13", "2", "of", "2", "50.00", "±", "0.00"]
+    assert lines[-1] == "compare: fedscale report fake-sweep"
+    assert "\x1b" not in out
+    assert {"--rounds=13", "--seed=1", "--job_name=fake-rounds13-s1"} <= set(job("fake-rounds13-s1").argv)
+    assert [point.name for point in sweeps.read("fake-sweep").points] == sorted(jobs.names())
+    wait_until(lambda: not processes_of(state))
+
+
+def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_conf):
+    conf = write_conf()
+    for words, sentence in (
+        (["--seeds", "x"], "--seeds x: write seeds as 0-4 or 1,5,7"),
+        (["--grid", "rounds=3,0"], "job fake-rounds0 of the sweep: "),
+        (["--grid", "nonsense=1"], "unknown job_conf key 'nonsense'"),
+        (["--seeds", "0-1", "--resume-from", "3"], "--resume-from goes back in one job"),
+        (["--at-once", "2"], "--at-once is for sweeps"),
+    ):
+        code, out, err = call("driver", "start", conf, *words)
+        assert (code, out) == (2, "") and sentence in err and err.count("\n") == 1
+    assert jobs.names() == []
+
+
+def test_a_job_that_fails_fails_alone(fedscale, state, write_conf, tmp_path):
+    conf = write_conf()
+    env = {"FAKE_AGGREGATOR": "die once", "FAKE_MARKER": str(tmp_path / "marker"), "FAKE_EXECUTOR": "stay"}
+    code, out, err = run(fedscale, conf, "--seeds", "0,1", "--at-once", "1", **env)
+    assert code == 1
+    assert err.startswith("fake-s0: failed aggregator ended with exit code 1; all output is in")
+    assert "fake-s1: finished" in out and "fake  1 of 2" in out
+    assert (job("fake-s0").status, job("fake-s1").status) == ("failed", "finished")
+
+
+def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
+    words = [write_conf(), "--seeds", "0-1", "--at-once", "1"]
+    process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    process.send_signal(signal.SIGINT)
+    code, out, err = done(process)
+    assert code == 130
+    assert err == "fedscale: the sweep was stopped; the same command with --resume continues it\n"
+    assert not processes_of(state)
+    assert job("fake-s0").status == "stopped" and job("fake-s1") is None
+    (job("fake-s0").log_dir / "checkpoints").mkdir(parents=True)
+    (job("fake-s0").log_dir / "checkpoints" / "checkpoint-000003.safetensors").touch()
+    code, out, err = run(fedscale, *words, "--resume")
+    assert (code, err) == (0, "")
+    assert "fake-s0: goes on from its checkpoint" in out and "fake-s1: starts" in out
+    assert "--resume=True" in job("fake-s0").argv and "--resume=True" not in job("fake-s1").argv
+
+
+def header(name, **config):
+    """What the fake aggregator does not write of a job that has finished."""
+    folder = job(name).log_dir
+    folder.mkdir(parents=True)
+    (folder / "header.json").write_text(json.dumps({"config": config}))
+
+
+def test_resume_leaves_what_has_finished_unless_it_was_another_job(fedscale, call, state, write_conf):
+    conf = write_conf({"rounds": 12})
+    assert run(fedscale, conf, "--seeds", "0")[0] == 0
+    header("fake-s0", learning_rate=0.05, seed=0)
+    before = job("fake-s0").started
+    code, out, _ = call("driver", "start", conf, "--seeds", "0", "--resume")
+    assert code == 0 and "1 done before" in out and "fake  1 of 1    50.00" in out
+    assert job("fake-s0").started == before
+    code, _, err = call("driver", "start", conf, "--seeds", "0", "--resume", "--set", "learning_rate=0.3")
+    assert code == 2 and "job fake-s0 has finished with learning_rate 0.05, not 0.3; start the sweep anew" in err
+
+
+def test_a_sweep_that_runs_can_be_seen_and_stopped_by_name_and_not_started_twice(fedscale, call, state, write_conf):
+    conf = write_conf()
+    words = [conf, "--seeds", "0-1", "--at-once", "1"]
+    process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    code, _, err = call("driver", "start", *words)
+    assert code == 2 and "sweep fake-sweep is running" in err
+    _, out, _ = call("driver", "status", "fake-sweep")
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["fake-s0", "running"], ["fake-s1", "waiting"]]
+    assert call("driver", "stop", "fake-sweep")[1] == "sweep fake-sweep is stopped\n"
+    assert done(process)[0] == 130
+    assert not processes_of(state)
+    assert call("driver", "stop", "fake-sweep")[1] == "sweep fake-sweep is not running\n"
+
+
+def test_jobs_end_when_the_sweep_is_killed(fedscale, state, write_conf):
+    process = fedscale("driver", "start", write_conf(), "--seeds", "0", FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not processes_of(state))
+    assert job("fake-s0").status != "running"
+
+
+def test_a_terminal_shows_one_view_of_all_jobs(state, write_conf):
+    words = ["driver", "start", write_conf(), "--seeds", "0-1", "--at-once", "2"]
+    code, out = terminal(words, FAKE_AGGREGATOR="slowly", NO_COLOR="1")
+    assert code == 0
+    assert "━" in out and "of 2 jobs ended" in out
+    assert "fake-s0: finished, accuracy 50.0 %" in out and "compare: fedscale report fake-sweep" in out
+    assert "\x1b[3" not in out
+    assert out.count("\x1b[?25l") == out.count("\x1b[?25h")  # the cursor is back

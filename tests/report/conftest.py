@@ -1,0 +1,33 @@
+"""Jobs to compare: two seeds of a method, another method, and one that has not ended."""
+
+from pathlib import Path
+
+import pytest
+from written_job import write_job
+
+from fedscale_ext.report import comparison, single
+from fedscale_ext.report.build import build
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("jobs")
+    return [
+        write_job(root / "ft-s0", seed=0, shift=0.02),
+        write_job(root / "ft-s1", seed=1),
+        write_job(root / "hfl", method="heterofl", shift=-0.1),
+        write_job(root / "early", method="fedavg", finished=False, clients=False),
+    ]
+
+
+@pytest.fixture(scope="session")
+def report(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of their report."""
+    return build(folders, tmp_path_factory.mktemp("out"))[0]
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without plots, for what is about words."""
+    monkeypatch.setattr(comparison, "plots", lambda arms: {})
+    monkeypatch.setattr(single, "plots", lambda job: {})

@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from written_job import write_job
+
+from fedscale_ext.report.arms import BY_KEY, FIGURES, arms_of, best, differences, pooled, settings_table
+from fedscale_ext.report.compared import comma_separated, has_papers, lines
+from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.published import paper_row
+from fedscale_ext.report.text import comparison_rows
+
+
+@pytest.fixture
+def arms(folders: list[Path]):
+    return arms_of([load_job(folder) for folder in folders])
+
+
+def test_jobs_that_differ_in_their_seed_are_one_arm(arms):
+    assert [(arm.label, arm.seeds) for arm in arms] == [("fedtrans", [0, 1]), ("heterofl", [0]), ("fedavg", [0])]
+
+
+def test_mean_and_unbiased_deviation_over_seeds(arms):
+    first, second = arms[0].figures["accuracy"]
+    assert first - second == pytest.approx(0.02)
+    assert arms[0].mean("accuracy") == pytest.approx((first + second) / 2)
+    assert arms[0].std("accuracy") == pytest.approx(0.02 / np.sqrt(2))
+    assert arms[1].std("accuracy") is None
+    assert arms[2].mean("suite") is None and arms[2].state == "round 20 of 40"
+
+
+def test_the_best_is_marked_in_the_figures_direction_among_jobs_on_the_same_data(arms, tmp_path: Path):
+    assert best(arms, BY_KEY["accuracy"]) == {0}
+    assert best(arms, BY_KEY["macs"]) == set()  # all alike: nobody is best
+    other = load_job(write_job(tmp_path / "other", shift=0.2, data={"name": "x", "generated": False, "digest": "0"}))
+    both = arms_of([arms[0].jobs[0], arms[1].jobs[0], other])
+    assert best(both, BY_KEY["accuracy"]) == {0}  # the other has no rival on its data
+
+
+@pytest.mark.parametrize("key", [figure.key for figure in FIGURES])
+def test_less_is_better_unless_more_is(arms, key: str):
+    figure, values = BY_KEY[key], [0.3, 0.1, 9.0 if BY_KEY[key].more_is_better else 0.0]
+    for arm, value in zip(arms, values, strict=True):  # the last has not ended: it competes in nothing
+        arm.figures[key] = [value]
+    assert best(arms, figure) == {0 if figure.more_is_better else 1}
+
+
+def test_labels_say_what_differs(tmp_path: Path):
+    one = load_job(write_job(tmp_path / "a", settings={"local_steps": 5}))
+    two = load_job(write_job(tmp_path / "b", settings={"local_steps": 10}))
+    three = load_job(write_job(tmp_path / "c", data={"name": "x", "generated": False, "digest": "0"}))
+    assert [arm.label for arm in arms_of([one, two])] == ["fedtrans, local_steps 5", "fedtrans, local_steps 10"]
+    assert [arm.label for arm in arms_of([one, three])] == ["fedtrans, femnist", "fedtrans, x"]
+    many = {"local_steps": 5, "batch_size": 1, "unit_size": 2, "augment": "flip"}
+    four = load_job(write_job(tmp_path / "d", settings=many))
+    plain = load_job(write_job(tmp_path / "e"))
+    assert [arm.label for arm in arms_of([four, plain])] == ["d", "e"]
+    assert differences([one, two]) == {"local_steps": [5, 10]}
+    assert settings_table(arms_of([one, two])) == {"local_steps": ["5", "10"]}
+
+
+def test_a_methods_own_settings_are_told_where_its_arms_differ(tmp_path: Path):
+    one = load_job(write_job(tmp_path / "a", params={"beta": 1, "gamma": 2}, settings={"data_dir": "x"}))
+    two = load_job(write_job(tmp_path / "b", params={"beta": 3, "gamma": 2}, settings={"data_dir": "y"}))
+    other = load_job(write_job(tmp_path / "c", method="fedavg"))
+    found = settings_table(arms_of([one, two, other]))
+    assert found == {"method": ["fedtrans", "fedtrans", "fedavg"], "fedtrans.beta": ["1", "3", "–"]}
+
+
+def test_all_seeds_clients_are_pooled_without_the_untested(arms):
+    assert len(pooled(arms[0])) == 120 and len(pooled(arms[1])) == 60
+
+
+def test_the_papers_row_stands_below_ours_for_real_data_only(arms, tmp_path: Path):
+    rows = lines(arms)
+    assert [row.label for row in rows] == [
+        "fedtrans", "fedtrans: FedTrans, Table 2", "heterofl", "heterofl: FedTrans, Table 2", "fedavg",
+    ]  # fmt: skip
+    paper = dict(zip([figure.key for figure in FIGURES], rows[1].cells, strict=True))
+    assert (paper["accuracy"].value, paper["macs"].value, paper["suite"].value) == ("76.42", "100 T", "–")
+    assert rows[0].cells[0].best and rows[0].cells[0].spread.startswith("± ") and not rows[2].cells[0].spread
+    assert not has_papers(lines(arms_of([load_job(write_job(tmp_path / "made", generated=True))])))
+
+
+def test_the_csv_has_every_job_at_full_precision(arms):
+    head, *rows = [line.split(",") for line in comma_separated(arms).splitlines()]
+    assert head[:6] == ["arm", "job", "seed", "data", "finished", "accuracy"] and len(rows) == 4
+    assert float(rows[0][5]) == arms[0].figures["accuracy"][0]
+    assert rows[3][4] == "no" and rows[3][head.index("suite")] == ""
+
+
+def test_the_terminals_table_has_a_star_for_the_best(arms):
+    titles, rows = comparison_rows(arms)
+    assert titles[:3] == ["", "jobs", "accuracy %"]
+    assert rows[0][2].endswith("*") and "±" in rows[0][2] and rows[2][0] == "fedavg (round 20 of 40)"
+
+
+@pytest.mark.parametrize(
+    ("method", "data_set", "params", "where", "accuracy"),
+    [
+        ("hypemefed", "unimib_shar", {"k": 100}, "HypeMeFed, Table 1, k = 100", 0.3886),
+        ("hypemefed", "unimib_shar", {"k": 7}, "HypeMeFed, Table 1, k = 7", None),
+        ("fluid", "google_speech", {}, "FedTrans, Table 2", 0.765),
+        ("fedavg", "google_speech", {}, "", None),
+        ("fluid", "stl10", {}, "", None),
+    ],
+)
+def test_papers_rows(method, data_set, params, where, accuracy):
+    header = {"method": method, "params": params, "config": {"data_set": data_set}, "data": {"generated": False}}
+    found, figures = paper_row(header)
+    assert found == where and figures.get("accuracy") == (None if accuracy is None else pytest.approx(accuracy))

@@ -1,0 +1,123 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from written_job import write_job
+
+import fedscale_ext
+from fedscale_ext.errors import UserError
+from fedscale_ext.report.build import build
+from fedscale_ext.report.loading import load_job
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Page(HTMLParser):
+    """What a page holds: text, tags with their attributes; tags that are not closed in order are an error."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data + " "
+
+
+@pytest.fixture(scope="module")
+def page(report: Path) -> Page:
+    return Page(report.read_text(encoding="utf-8"))
+
+
+def test_a_report_is_a_page_plots_and_figures(report: Path):
+    names = {path.relative_to(report.parent).as_posix() for path in report.parent.rglob("*") if path.is_file()}
+    shared = ["accuracy_rounds", "accuracy_time", "accuracy_macs", "clients_box", "clients_cdf", "devices",
+              "cost_macs", "cost_network", "cost_suite", "cost_served"]  # fmt: skip
+    own = [f"{job}/{name}" for job in ("ft-s0", "ft-s1", "hfl", "early") for name in ("participants", "assignment")]
+    own += [f"{job}/models" for job in ("ft-s0", "ft-s1", "hfl")]
+    plots = {f"plots/{name}.{kind}" for name in shared + own for kind in ("svg", "png")}
+    assert names == plots | {"report.html", "figures.csv"}
+
+
+def test_the_page_needs_nothing_beside_it_and_is_small(report: Path, page: Page):
+    text = report.read_text(encoding="utf-8")
+    assert len(text) < 1_000_000  # below 5 MB with room for many more jobs
+    assert not {"script", "link", "img", "iframe", "image"} & {tag for tag, _ in page.tags}
+    for tag, attributes in page.tags:
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+    assert "@import" not in text and not re.search(r"url\((?!#)", text) and "http" not in text
+
+
+def test_ids_are_there_once_and_links_lead_to_them(page: Page):
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {attributes["href"][1:] for tag, attributes in page.tags if tag == "a"}
+    assert {"figures", "accuracy", "clients", "cost", "jobs"} <= links <= set(ids)
+
+
+def test_the_page_tells_means_best_paper_and_what_has_not_ended(page: Page):
+    assert "fedtrans, heterofl and fedavg on femnist" in page.text
+    assert "Not finished: early (round 20 of 40)" in page.text
+    assert "76.42" in page.text and "fedtrans: FedTrans, Table 2" in page.text
+    assert "(best)" in page.text and "±" in page.text
+    assert "widen c0" in page.text  # lineage
+    assert "GENERATED" not in page.text
+
+
+def test_the_page_is_for_phones_and_for_the_dark(report: Path, page: Page):
+    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in page.tags
+    assert "prefers-color-scheme:dark" in report.read_text(encoding="utf-8")
+    assert all(attributes.get("aria-label") for tag, attributes in page.tags if tag == "svg")
+
+
+def test_names_cannot_inject_anything(tmp_path: Path):
+    evil = '../../<script>alert("1")</script>&amp;'
+    job = write_job(tmp_path / "job", job_name=evil, data={"name": evil, "generated": False, "digest": evil})
+    built = Page(build([job], tmp_path / "out")[0].read_text(encoding="utf-8"))
+    assert "script" not in {tag for tag, _ in built.tags} and evil in built.text
+    assert [path.name for path in (tmp_path / "out" / "plots").iterdir() if path.is_dir()] == ["job_0"]
+
+
+def test_generated_data_and_different_data_are_said(undrawn, tmp_path: Path):
+    one = write_job(tmp_path / "one", generated=True)
+    two = write_job(tmp_path / "two", data={"name": "x", "generated": False, "digest": "0"})
+    text = Page(build([one, two], tmp_path / "out")[0].read_text(encoding="utf-8")).text
+    assert "Some of these results are for GENERATED data" in text and "jobs are on different data" in text
+
+
+def test_runs_of_one_name_are_told_apart_and_equal_folders_count_once(undrawn, tmp_path: Path):
+    folders = [write_job(tmp_path / stamp, job_name="job", seed=seed) for seed, stamp in enumerate(("0101", "0102"))]
+    _, arms = build([*folders, folders[0]], tmp_path / "out")
+    assert [job.name for job in arms[0].jobs] == ["job_0101", "job_0102"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(folders: list[Path], tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot be written to: .*; name another folder with -o"):
+        build(folders[:1], tmp_path / "file" / "out")
+
+
+def test_a_job_that_really_ran_is_reported_whole(job_file: Path, tmp_path: Path):
+    done = fedscale_ext.run(job_file)
+    text = build([Path(done["log_dir"])], tmp_path / "out")[0].read_text(encoding="utf-8")
+    job = load_job(Path(done["log_dir"]))
+    assert job.clients is not None and len(job.clients.capacity) == job.header["num_clients"] == 7
+    assert job.clients.capacity.min() == job.summary["models"][0]["cost"]["forward_macs"]  # rule `deadline`
+    assert "were not recorded" not in Page(text).text and "fedavg on tiny generated" in text

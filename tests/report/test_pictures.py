@@ -1,0 +1,52 @@
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from fedscale_ext.report import panels
+from fedscale_ext.report.comparison import figure_of
+from fedscale_ext.report.pictures import COLOURS, inline, save, style_variables, svg
+
+
+@pytest.fixture
+def figure():
+    figure, axis = figure_of(4, 3)
+    panels.prepare(axis, 'A <title> & "more"', "x")
+    axis.plot([0, 1], [0, 1], "o", color=panels.MODELS[0])
+    axis.plot([0, 1], [1, 0], "o", color=panels.MODELS[1])
+    return figure
+
+
+def test_words_stay_words_and_equal_drawings_are_equal(figure):
+    text = svg(figure)
+    assert "A &lt;title&gt; &amp;" in text and text == svg(figure)
+    assert "<metadata" not in text and "DOCTYPE" not in text
+    ElementTree.fromstring(text)
+
+
+def test_in_a_page_every_colour_is_the_pages(figure):
+    text = inline(svg(figure), "plot", "title")
+    assert not re.search(r"#[0-9a-f]{6}", text)
+    assert {"var(--series-0)", "var(--series-1)", "var(--ink)", "var(--card)"} <= set(
+        re.findall(r"var\(--[\w-]+\)", text)
+    )
+    assert all(f"--{name}:" in style_variables() for name, _ in COLOURS.values())
+
+
+def test_ids_of_two_drawings_differ_and_lead_where_they_did(figure):
+    one, two = (inline(svg(figure), name, "title") for name in ("a", "b"))
+    ids = [re.findall(r' id="([^"]+)"', text) for text in (one, two)]
+    assert ids[0] and not set(ids[0]) & set(ids[1])
+    for text, own in zip((one, two), ids, strict=True):
+        assert set(re.findall(r'(?:url\(#|href="#)([\w-]+)', text)) == set(own)
+        assert len(own) == len(set(own))
+        root = ElementTree.fromstring(text)
+        assert "width" not in root.attrib and root.attrib["viewBox"]
+
+
+def test_a_plot_is_written_as_svg_and_png(figure, tmp_path: Path):
+    save(figure, tmp_path, "plot")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plot.png", "plot.svg"]
+    assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+    ElementTree.parse(tmp_path / "plot.svg")

@@ -1,0 +1,50 @@
+"""Log folders of jobs that never ran, finished and not, for the tests of reports and leaderboards."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from synthetic_job import header, models, records
+
+from fedscale_ext.metrics.clients import write_clients
+from fedscale_ext.metrics.recorder import Recorder
+from fedscale_ext.metrics.summary import summarise, write_summary
+from fedscale_ext.population.population import Population
+from fedscale_ext.report.tables import write_markdown
+
+CLIENTS = 62  # of synthetic_job: the last two are untested
+LINEAGE = {"m0": {"parent": None, "birth": 0, "steps": []}, "m1": {"parent": "m0", "birth": 7, "steps": ["widen c0"]}}
+
+
+def capacities() -> np.ndarray:
+    """float64[clients]: client c affords c thousand MACs."""
+    return 1e3 * np.arange(1, CLIENTS + 1)
+
+
+def write_job(
+    folder: Path, *, seed: int = 0, method: str = "fedtrans", data_set: str = "femnist", generated: bool = False,
+    finished: bool = True, rounds: int = 20, clients: bool = True, job_name: str | None = None,
+    settings: dict[str, Any] | None = None, shift: float = 0.0, **head: Any,
+) -> Path:  # fmt: skip
+    """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``head`` goes
+    into its header."""
+    job = header(generated=generated)
+    flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
+            "method": method, "learning_rate": 0.05}  # fmt: skip
+    job |= {"job_name": job_name or folder.name, "method": method, "seed": seed, "params": {}, **head}
+    job["config"] = {**flat, **(settings or {})}
+    written = Recorder(folder, header=job, internals=False)
+    history = records(rounds, every=10)
+    for record in history:
+        written.round(record)
+    written.close()
+    population = Population(np.ones(CLIENTS), np.ones(CLIENTS), None, "made")
+    if clients:
+        write_clients(folder, capacities(), population, np.arange(1, CLIENTS + 1))
+    if finished:
+        summary = summarise(job, history, models(), lineage=LINEAGE)
+        for name in ("mean", "sample_weighted"):
+            summary["accuracy"][name] += shift
+        write_summary(folder, summary)
+        write_markdown(folder, summary)
+    return folder
