@@ -1,4 +1,4 @@
-"""Whole jobs of mymethod, of a second each, on data that are drawn here: what must hold whatever it computes."""
+"""Whole jobs of mymethod, of a second each, on drawn data: what must hold whatever it computes."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,8 @@ def usual(job: Any) -> Any:
 
 
 def test_without_momentum_and_smoothing_it_is_fedavg(job: Any, usual: Any) -> None:
-    plain, own = job("plain", method="fedavg"), job("own", **{"mymethod.momentum": 0, "mymethod.smoothing": 0})
+    plain = job("plain", method="fedavg")
+    own = job("own", **{"mymethod.momentum": 0, "mymethod.smoothing": 0})
     assert own["test"] == pytest.approx(plain["test"], rel=1e-4)
     assert usual["test"] != pytest.approx(plain["test"], rel=1e-4)
 
