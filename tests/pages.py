@@ -80,9 +80,9 @@ class Reader:
                 code = pytest.main(["-q", "-p", "no:cacheprovider", *words[3:]])
             assert code == 0, out.getvalue()
         elif words:
-            if words[0] == "fedscale":
-                words = [sys.executable, "-m", "fedscale_ext.cli", *words[1:], "--set", "rounds=2"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+            start = [sys.executable, "-m", "fedscale_ext.cli", *words[1:], "--set", "rounds=2"]
+            command = start if words[0] == "fedscale" else ["bash", "-c", line]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             self.said += done.stdout
 
