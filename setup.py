@@ -15,7 +15,14 @@ setup(
     packages=[*find_packages(include=["fedscale_ext", "fedscale_ext.*"]), "fedscale_ext.benchmark_configs"],
     package_dir={"fedscale_ext.benchmark_configs": "benchmark_configs"},
     package_data={
-        "fedscale_ext": ["py.typed", "population/*.json", "report/*.css", "data/download/*.json"],
+        "fedscale_ext": [
+            "py.typed",
+            "population/*.json",
+            "report/*.css",
+            "data/download/*.json",
+            "cli/skeleton/*",
+            "cli/skeleton/*/*",
+        ],
         "fedscale_ext.benchmark_configs": ["*.yml"],
     },
     install_requires=[

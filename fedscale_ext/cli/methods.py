@@ -1,7 +1,8 @@
-"""``fedscale methods``: what can train, with which hyperparameters, and the models that a job made."""
+"""``fedscale methods``: what can train, with which hyperparameters; models that a job made; a new method."""
 
 import dataclasses
 import inspect
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,6 +54,29 @@ def show(
     print_table(console(), TITLES, rows)
     if (log_dir / PLOT).is_file():
         print(f"picture: {log_dir / PLOT}")
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits and underscores.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="New folder to write.", show_default="NAME")
+    ] = None,
+) -> None:
+    """Write a method of your own to begin with: a package with a class, a test that passes and a job that runs.
+
+    Example: fedscale methods new my_method
+    """
+    from fedscale_ext.cli.new_method import write_skeleton
+
+    folder = out or Path(name)
+    for file in write_skeleton(name, folder):
+        print(folder / file)
+    print(
+        f"\nnext:\n  cd {shlex.quote(str(folder))}\n  pip install -e .\n"
+        "  python -m pytest\n  fedscale dataset synthesize femnist --writers 20 --samples-per-class 1\n"
+        f"  fedscale driver start {name}.yml"
+    )
 
 
 def list_methods() -> None:

@@ -40,7 +40,8 @@ def method_class(name: str) -> type:
     """The aggregator class of a method; UserError with a suggestion for a name that nobody registered."""
     places = _places()
     if name not in places:
-        hint = did_you_mean(name, places) or f"; there are {', '.join(sorted(places))}"
+        known = ", ".join(sorted(places))
+        hint = did_you_mean(name, places) or f"; there are {known}, and others once their package is installed"
         raise UserError(f"there is no method {name!r}{hint}")
     module, _, attribute = places[name].partition(":")
     return getattr(import_module(module), attribute)

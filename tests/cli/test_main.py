@@ -14,7 +14,7 @@ from .conftest import ROOT
 COMMANDS = [
     ["driver", "start"], ["driver", "stop"], ["driver", "status"], ["driver", "logs"],
     ["dataset", "list"], ["dataset", "import"], ["dataset", "synthesize"], ["dataset", "verify"], ["methods"],
-    ["methods", "show"], ["driver"], ["dataset"], ["report"], ["leaderboard"],
+    ["methods", "show"], ["methods", "new"], ["driver"], ["dataset"], ["report"], ["leaderboard"],
     ["leaderboard", "submit"], [],
 ]  # fmt: skip
 

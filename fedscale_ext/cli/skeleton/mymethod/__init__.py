@@ -1,0 +1,1 @@
+"""The method mymethod for fedscale_ext."""

@@ -1,0 +1,78 @@
+"""The server's side of MyMethod: FedAvg with a momentum of its own, as a start.
+
+Say here which paper the method follows, and by each step its section and equation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.aggregator import MultiModelAggregator
+from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
+
+from .client import MyMethodExecutor
+
+
+@dataclass(frozen=True)
+class MyMethodParams:
+    """``momentum`` of the server, in [0, 1); ``smoothing``: share of a label that goes to all classes, in [0, 1].
+
+    A configuration sets them by ``mymethod.momentum`` and ``mymethod.smoothing``.
+    """
+
+    momentum: float = 0.5
+    smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"mymethod.momentum is {self.momentum}; it must be at least 0 and below 1")
+        if not 0 <= self.smoothing <= 1:
+            raise UserError(f"mymethod.smoothing is {self.smoothing}; it must lie between 0 and 1")
+
+
+class MyMethodAggregator(MultiModelAggregator):
+    """One model, averaged with server momentum and trained on smooth labels (this line is in `fedscale methods`)."""
+
+    Params: ClassVar[type] = MyMethodParams
+    Executor: ClassVar[type] = MyMethodExecutor
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """The first model: the configuration's `model`, drawn from the job's seed."""
+        spec = self.initial_spec()
+        self.pool.add("global", spec, models.initial_state(spec, self.seed))
+        self.velocity: State = {}  # float64, by parameter
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Every participant trains the one model; what its client must know goes into the objective."""
+        objective = {"smoothing": self.params.smoothing}
+        return [WorkItem(int(client), "global", objective) for client in participants]
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """v = momentum v + (mean - w), w = w + v for parameters; the mean for BatchNorm's statistics."""
+        model, new = self.pool["global"], dict(means["global"])
+        for name in models.parameter_names(model.spec):
+            old = model.state[name]
+            change = new[name].double() - old.double()
+            if name in self.velocity:
+                change += self.params.momentum * self.velocity[name]
+            self.velocity[name] = change
+            new[name] = (old.double() + change).to(old.dtype)
+        self.pool.update("global", new)
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Every client is served the one model."""
+        return EvaluationPlan(["global"] * self.task.num_clients, {"global": "global"})
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """What a checkpoint needs beside the pool, or a resumed job would go on without momentum."""
+        return dict(self.velocity), {}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Take it back."""
+        self.velocity = dict(tensors)

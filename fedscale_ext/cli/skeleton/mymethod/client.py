@@ -1,0 +1,37 @@
+"""The clients' side of MyMethod: cross-entropy with smooth labels, as a start."""
+
+from argparse import Namespace
+
+import torch
+from torch import Tensor
+
+from fedscale_ext.runtime.executor import MultiModelExecutor
+from fedscale_ext.runtime.training import MultiModelClient
+
+
+class MyMethodClient(MultiModelClient):
+    """Its loss serves clients that train one by one, and those that train side by side as a cohort."""
+
+    def __init__(self, conf: Namespace) -> None:
+        super().__init__(conf)
+        self.smoothing: float = getattr(conf, "smoothing", 0.0)  # from the work item's objective
+        self.loss_key = self.smoothing  # whatever else the loss depends on: a GPU records cohorts' steps once for each
+
+    def losses(self, output: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each sample: logits [..., classes] and labels int64 [...] -> [...]; mean of it is what is minimised.
+
+        In a cohort of K clients with batches of B the shapes are [K, B, classes] and [K, B].
+        """
+        plain = super().losses(output, labels)
+        if not self.smoothing:
+            return plain
+        even = -torch.log_softmax(output, -1).mean(-1)
+        return (1 - self.smoothing) * plain + self.smoothing * even
+
+
+class MyMethodExecutor(MultiModelExecutor):
+    """The process that trains such clients."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Who runs a client's steps."""
+        return MyMethodClient(conf)
