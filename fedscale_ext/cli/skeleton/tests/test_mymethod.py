@@ -11,15 +11,20 @@ from fedscale_ext.data.importers import import_npz
 from fedscale_ext.errors import UserError
 
 CONF = Path(__file__).parents[1] / "mymethod.yml"
-SMALL = {"rounds": 3, "num_participants": 4, "local_steps": 3, "batch_size": 5, "eval_interval": 3, "cohort_size": 1}
+# twelve participants make work units of three (fewer would train alone, whatever cohort_size says), and a small
+# learning rate keeps rounding from growing
+SMALL = {
+    "rounds": 3, "num_participants": 12, "local_steps": 3, "batch_size": 5, "eval_interval": 3, "cohort_size": 1,
+    "learning_rate": 0.01,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six clients with 4 to 34 samples of four patterns in noise."""
+    """Twelve clients with 12 to 34 samples of four patterns in noise."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(5)
-    client = np.repeat(np.arange(6), [34, 30, 25, 20, 15, 4])
+    client = np.repeat(np.arange(12), [34, 30, 25, 20, 15, 12] * 2)
     label = rng.integers(0, 4, len(client))
     patterns = rng.integers(0, 2, (4, 7, 7)).repeat(4, axis=1).repeat(4, axis=2) * 200
     x = (patterns[label] + rng.integers(0, 50, (len(client), 28, 28))).astype(np.uint8)
