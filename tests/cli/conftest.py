@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -92,6 +93,23 @@ def call(
 def done(process: "subprocess.Popen[str]", timeout_s: float = 120) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=timeout_s)
     return process.returncode, out, err
+
+
+def heard(process: "subprocess.Popen[str]", text: str) -> str:
+    """What the process says on stderr until ``text`` is there; the rest is left for :func:`done`."""
+    assert process.stderr is not None
+    descriptor, said = process.stderr.fileno(), b""
+
+    def there() -> bool:
+        nonlocal said
+        with suppress(BlockingIOError):
+            said += os.read(descriptor, 65536)
+        return text.encode() in said
+
+    os.set_blocking(descriptor, False)
+    wait_until(there)
+    os.set_blocking(descriptor, True)
+    return said.decode()
 
 
 def wait_until(true: Callable[[], object], timeout_s: float = 60) -> None:
