@@ -72,9 +72,8 @@ class Display:
         self._status = "training"
         self._line(f"data        {event.get('data')}, {counted(event.get('clients'), 'client')}")
         self._line(f"population  {event.get('population')}")
-        self._line(
-            f"model       {event.get('model')}, {event.get('rounds')} rounds, {event.get('executors')} executors"
-        )
+        size = f"{counted(event.get('rounds'), 'round')}, {counted(event.get('executors'), 'executor')}"
+        self._line(f"model       {event.get('model')}, {size}")
         self._line(f"results     {event.get('log_dir')}")
 
     def _waiting(self, event: dict[str, Any]) -> None:
