@@ -1,5 +1,6 @@
 """What the entry scripts of methods call: one process of a job, from its command line to its exit code."""
 
+import faulthandler
 import gc
 import logging
 import signal
@@ -57,6 +58,7 @@ def _main(role: Callable[[JobConfig], Any]) -> None:
     package = Path(__file__).resolve().parents[1]
     sys.path[:] = [place for place in sys.path if not Path(place or ".").resolve().is_relative_to(package)]
     exit_with_parent()
+    faulthandler.enable()  # where native code crashed: no other trace would be left
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         config = from_argv(sys.argv[1:])

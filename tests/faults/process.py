@@ -37,7 +37,6 @@ def main(
     log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    faulthandler.enable()  # where it crashed
     faulthandler.register(signal.SIGUSR1)  # where it is, for whoever asks why the job does not end
     sys.argv = ["entry", *argv]
 
