@@ -11,7 +11,6 @@ import torch
 from client_settings import client_settings
 from torch.nn import functional
 
-import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config import load_config, with_values
 from fedscale_ext.errors import UserError
@@ -19,6 +18,7 @@ from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.qfedavg import QFedAvgAggregator, QFedAvgClient
 from fedscale_ext.runtime.in_process import run_in_process
 from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.workbench import Workbench
 
 from .harness import play, server, trained_states, updates_for
@@ -118,14 +118,25 @@ def test_clients_report_the_loss_of_the_model_that_they_were_handed_alone_and_si
         assert [one["trained_size"] for one in results] == [12, 12]
 
 
-@pytest.mark.parametrize("cohort", [1, "auto"])
-def test_a_job_with_q_of_zero_is_fedavgs_job(job_file: Path, cohort: Any) -> None:
-    same = {"model": "cnn_small", "rounds": 3, "cohort_size": cohort}
-    plain = fedscale_ext.run(job_file, method="fedavg", job_name="plain", **same)
-    fair = fedscale_ext.run(job_file, method="qfedavg", job_name="fair", **same, **{"qfedavg.q": 0})
+@pytest.mark.parametrize("cohort", [1, 2])
+def test_a_job_with_q_of_zero_is_fedavgs_job(job_file: Path, cohort: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[int] = []
+    plain_way = MultiModelClient.train_cohort
+
+    def counted(client: Any, data: Any, *rest: Any) -> Any:
+        together.append(len(data))
+        return plain_way(client, data, *rest)
+
+    monkeypatch.setattr(MultiModelClient, "train_cohort", counted)
+    same = {"model": "cnn_small", "rounds": 3, "cohort_size": cohort, "num_participants": 7}
+
+    def job(name: str, method: str, **keys: Any) -> dict[str, Any]:
+        return run_in_process(with_values(load_config(job_file), method=method, job_name=name, **same, **keys))
+
+    plain, fair, other = job("plain", "fedavg"), job("fair", "qfedavg", **{"qfedavg.q": 0}), job("other", "qfedavg")
+    assert (2 in together) == (cohort == 2)
     assert fair["clients"]["failed_total"] == 0
     assert fair["loss"]["test"] == pytest.approx(plain["loss"]["test"], rel=1e-3)
-    other = fedscale_ext.run(job_file, method="qfedavg", job_name="other", **same)
     assert other["loss"]["test"] != pytest.approx(plain["loss"]["test"], rel=1e-3)
 
 
