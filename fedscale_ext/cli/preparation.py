@@ -23,6 +23,7 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Said
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.names import NEEDS_WANDB
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
 
 # what runtime/events.py and runtime/parent_pipe.py read: importing them would load torch into the driver
@@ -70,6 +71,8 @@ def check_inputs(config: JobConfig) -> None:
             raise UserError(f"{key} names the file {model}, which does not exist")
     if config.job.dp_noise_multiplier is not None and find_spec("dp_accounting") is None:
         raise UserError(NEEDS_ACCOUNTING)
+    if config.fedscale.wandb_token and find_spec("wandb") is None:
+        raise UserError(NEEDS_WANDB)
 
 
 def port(config: JobConfig) -> int:

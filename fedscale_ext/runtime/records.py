@@ -41,7 +41,9 @@ class JobRecords:
             population=job.population.source,
             num_clients=job.task.num_clients,
         )
-        self.recorder = Recorder(job.log_dir, header=self.header, internals=config.job.record_internals)
+        self.recorder = Recorder(
+            job.log_dir, header=self.header, internals=config.job.record_internals, capacity=job.capacity
+        )
         write_clients(job.log_dir, job.capacity, job.population, job.task.train_sizes)
 
     def begin(self, after_round: int, marks: Mapping[str, Mark]) -> list[RoundRecord]:
@@ -57,7 +59,7 @@ class JobRecords:
         self.recorder.internals(record.round, internals)
         if states:
             write_states(self._job.log_dir, record.round, states, self._job.config.job.checkpoint_keep)
-        self.recorder.tensorboard(self._job.log_writer, record)
+        self.recorder.show(record, self._job.log_writer, self._job.wandb)
         self._job.emit(
             {
                 "event": "round",
