@@ -95,18 +95,18 @@ def place(config: JobConfig, last: Job | None, resume: bool) -> tuple[str, str]:
     if resume:
         if last is None:
             raise UserError(f"job {config.fedscale.job_name} has no earlier run to resume; start it without --resume")
-        return last.log_path, _run_to_resume(last)
+        # its own last start may have failed at once, without a checkpoint
+        return last.log_path, newest_checkpoint(last.log_dir.parent) or last.time_stamp
     stamp = config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
     return str(Path(config.fedscale.log_path).absolute()), stamp
 
 
-def _run_to_resume(last: Job) -> str:
-    """The job's run whose checkpoint is the newest: a later start that failed at once has none."""
+def newest_checkpoint(runs: Path) -> str | None:
+    """Name of the folder below ``runs``, a job's, whose checkpoint is the newest; None where none has one."""
     found = [
-        (path.stat().st_mtime, path.parents[1].name)
-        for path in last.log_dir.parent.glob("*/checkpoints/checkpoint-*.safetensors")
+        (path.stat().st_mtime, path.parents[1].name) for path in runs.glob("*/checkpoints/checkpoint-*.safetensors")
     ]
-    return max(found)[1] if found else last.time_stamp
+    return max(found)[1] if found else None
 
 
 # Each training step allocates and frees the same large tensors. By default glibc hands such memory back to

@@ -59,7 +59,7 @@ class MultiModelAggregator(MethodHooks):
             self.emit({"event": "trained"})  # from here on, an executor that ends is no loss
             self.board.close()  # executors end while the results are written
             return self.records.finish(stopped)
-        except SystemExit:
+        except (SystemExit, KeyboardInterrupt):
             self.farewell_s = 0.0  # told to stop now: so are the executors
             raise
         finally:

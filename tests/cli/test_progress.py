@@ -75,8 +75,8 @@ def test_what_goes_on_within_a_round_is_shown(display):
     display.event({"event": "progress", "round": 11, "what": "search of tier 1 of 4"})
     assert display.out.file.getvalue().splitlines()[-1] == "round 11: search of tier 1 of 4"
     screen = Console(file=io.StringIO(), width=80)
-    screen.print(display._picture())
+    screen.print(display.picture())
     display.event(a_round(11))
     assert screen.file.getvalue().splitlines()[-1].strip() == "search of tier 1 of 4"
-    screen.print(display._picture())
+    screen.print(display.picture())
     assert screen.file.getvalue().count("search of tier") == 1, "over with the round"
