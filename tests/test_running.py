@@ -1,16 +1,11 @@
 """``fedscale_ext.run`` and ``load``: what a script or a notebook gets, sees and is told."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import fedscale_ext
-from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import records
 
 ROOT = Path(__file__).resolve().parents[1]

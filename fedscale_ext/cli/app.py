@@ -12,7 +12,6 @@ app = typer.Typer(
     help="Federated learning in which clients train different models, on FedScale's runtime.\n\n"
     "Example: fedscale driver start quickstart",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedscale_ext.cli.screen import Screen
-from fedscale_ext.cli.tables import print_table
+from fedscale_ext.cli.tables import print_figures, print_table
 
 _EVERY = 10  # rounds between two plain lines where nothing is tested
 
@@ -60,6 +60,7 @@ class Display(Screen):
         size = f"{counted(event.get('rounds'), 'round')}, {counted(event.get('executors'), 'executor')}"
         self.line(f"model       {event.get('model')}, {size}")
         self.line(f"results     {event.get('log_dir')}")
+        self.line(f"watch       {_tensorboard(event.get('log_dir'))}")
 
     def _waiting(self, event: dict[str, Any]) -> None:
         self._status = f"waiting for {event.get('for')}"
@@ -134,6 +135,9 @@ class Display(Screen):
         rows = [[str(name), str(value)] for name, value in event.get("table", [])]
         self.out.print()
         print_table(self.out, ["result", ""], rows)
+        for name, (titles, cells) in event.get("tables", {}).items():
+            self.out.print()
+            print_figures(self.out, str(name), titles, cells)
         self.out.print()
         files = {str(name): str(path) for name, path in event.get("files", {}).items()}
         places = {"log_dir": log_dir, **files, "output": output_log}
@@ -141,5 +145,9 @@ class Display(Screen):
         for name, path in places.items():
             if name != "tensorboard":
                 self.line(f"{name:<{width}}{path}")
-        logdir = shlex.quote(files.get("tensorboard", log_dir))
-        self.line(f"{'tensorboard':<{width}}tensorboard --logdir {logdir}")
+        self.line(f"{'tensorboard':<{width}}{_tensorboard(files.get('tensorboard', log_dir))}")
+
+
+def _tensorboard(log_dir: Any) -> str:
+    """The command that shows a job's figures."""
+    return f"tensorboard --logdir {shlex.quote(str(log_dir))}"

@@ -71,6 +71,12 @@ class WandbRun:
         self._wandb = wandb
         self._own = own
 
+    @property
+    def where(self) -> str:
+        """The page that shows it, or the folder that keeps it."""
+        run = self._wandb.run
+        return str(getattr(run, "url", None) or getattr(run, "dir", None) or "this process")
+
     def round(self, record: RoundRecord, figures: dict[str, float]) -> None:
         """Log a round's figures, as :func:`fedscale_ext.metrics.tags.round_figures` has them, at its number."""
         logged: dict[str, Any] = {**figures, "Train/time_to_round (min)": record.virtual_clock_s / 60.0}

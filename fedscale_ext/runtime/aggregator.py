@@ -48,6 +48,8 @@ class MultiModelAggregator(MethodHooks):
             for kept in self.handed.values():
                 kept.files.drop_after(done)
             self.emit(self._ready())
+            if self.wandb is not None:
+                self.notice(f"Weights & Biases has this job at {self.wandb.where}")
             stopped = None
             if self.privacy is not None:
                 self.notice(self.privacy.announcement(self.args.rounds))
