@@ -96,6 +96,8 @@ def list_(
     from fedscale_ext.data.layout import DESCRIPTION, read_description
     from fedscale_ext.data.registry import KNOWN
 
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; name the folder that your data folders are in")
     out = console()
     known = [
         (entry.name, str(entry.classes), _shape(entry.shape), "natural" if entry.natural_clients else "by partition",
