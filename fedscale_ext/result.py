@@ -149,7 +149,7 @@ def load(job: str | Path) -> Result:
     if len(found) > 1:
         names = ", ".join(folder.parent.name for folder in found)
         raise UserError(f"{job} is a sweep of {len(found)} jobs; load one of them at a time: {names}")
-    return Result(load_job(found[0]))
+    return Result(load_job(found[0].absolute()))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -23,8 +23,14 @@ class _Progress(Display):
     sentence = "the job failed"
 
     def __init__(self, shown: bool):
-        # a notebook paints standard error red, elsewhere it keeps clear of what a script prints
-        console = Console(stderr=not in_notebook(), quiet=not shown, force_jupyter=False)
+        # a notebook paints standard error red, and passes for a terminal; elsewhere standard error keeps clear of what
+        # a script prints
+        console = Console(
+            stderr=not in_notebook(),
+            quiet=not shown,
+            force_jupyter=False,
+            force_terminal=False if in_notebook() else None,
+        )
         super().__init__(console, console)
 
     def error(self, sentence: str) -> None:

@@ -25,13 +25,13 @@ class Screen:
         raise NotImplementedError
 
     def __enter__(self) -> "Screen":
-        if self.out.is_terminal and not self.out.is_dumb_terminal:
+        if in_notebook() and not self.out.quiet:
+            self._live = _Cell(self.picture)
+        elif self.out.is_terminal and not self.out.is_dumb_terminal:
             self._live = Live(
                 get_renderable=self.picture, console=self.out, refresh_per_second=self._per_second, transient=True
             )
             self._live.start()
-        elif in_notebook() and not self.out.quiet:
-            self._live = _Cell(self.picture)
         return self
 
     def __exit__(
