@@ -63,7 +63,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
         text += f"\n## Models\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n{body}\n"
     for name, own in method_tables(summary).items():
         titles, cells = table_cells(own)
-        text += f"\n## {name.capitalize()}\n\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
+        text += f"\n## {heading(name)}\n\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         text += "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in cells)
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     return f"{text}\nWritten with {versions}.\n"
@@ -77,6 +77,11 @@ def method_tables(summary: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]
             keys = [key for key, value in rows[0].items() if not isinstance(value, list | dict)]
             found[name] = [{key: row.get(key) for key in keys} for row in rows]
     return found
+
+
+def heading(name: str) -> str:
+    """What stands above a method's table: ``Device classes`` for device_classes."""
+    return name.replace("_", " ").capitalize()
 
 
 def table_cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -14,7 +14,7 @@ from fedscale_ext.metrics.restarts import count_restarts
 from fedscale_ext.metrics.summary import job_header, summarise, write_summary
 from fedscale_ext.report.lineage import plot_growth
 from fedscale_ext.report.plots import plot_job
-from fedscale_ext.report.tables import method_tables, summary_table, table_cells, write_markdown
+from fedscale_ext.report.tables import heading, method_tables, summary_table, table_cells, write_markdown
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.resume import FOLDER
 from fedscale_ext.runtime.work import RoundRecord, State
@@ -106,7 +106,7 @@ class JobRecords:
                     "personalised": _without(summary["personalised"], "per_client"),
                 },
                 "table": summary_table(summary),
-                "tables": {name: table_cells(rows) for name, rows in method_tables(summary).items()},
+                "tables": {heading(name): table_cells(rows) for name, rows in method_tables(summary).items()},
                 "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
             }
         )

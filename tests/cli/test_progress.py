@@ -85,7 +85,7 @@ def test_what_goes_on_within_a_round_is_shown(display):
 def test_a_methods_own_tables_follow_the_result(display):
     tiers = [["tier", "clients", "accuracy", "loss"], [["1", "30", "0.5", "1.2"], ["2", "20", "0.6", "1.1"]]]
     rounds = [["stage", "rounds"], [["search", "3"], ["training", "40"]]]
-    event = {"table": [["rounds", "2"]], "tables": {"tiers": tiers, "stages": rounds}}
+    event = {"table": [["rounds", "2"]], "tables": {"Tiers": tiers, "Stages": rounds}}
     display.summary(event, "/logs", "/out.log")
     shown = display.out.file.getvalue().splitlines()
     assert shown[4:10] == [
