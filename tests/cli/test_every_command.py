@@ -149,8 +149,8 @@ def test_bad_input_is_exit_code_2_and_a_sentence(run, words):
 
 
 @pytest.mark.parametrize("words", [words for words in every() if words])
-def test_an_option_that_does_not_exist_is_exit_code_2(run, words):
-    code, _, err = run(f"{words} --no-such-option")
+def test_an_option_that_does_not_exist_is_exit_code_2(call, words):
+    code, _, err = call(*words.split(), "--no-such-option")
     assert code == 2 and "--no-such-option" in err
 
 
