@@ -48,6 +48,7 @@ setup(
     extras_require={
         "parquet": ["pyarrow>=15"],
         "audio": ["librosa>=0.10.2"],
+        "wandb": ["wandb>=0.16"],
         "privacy": ["dp-accounting>=0.6,<0.7"],
         "test": [
             "pytest>=8.0",

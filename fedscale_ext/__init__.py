@@ -1,24 +1,32 @@
 """Federated learning in which clients train different models, as an extension of FedScale."""
 
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedscale_ext.result import Result
 
 __version__ = "0.1.0"
 
 
-def run(conf: str | Path, **overrides: Any) -> dict[str, Any]:
-    """Run a job in this process and return its summary: the same result as ``fedscale driver start``.
+def run(conf: str | Path, *, processes: bool = False, progress: bool = True, **overrides: Any) -> "Result":
+    """Run a job and return its :class:`~fedscale_ext.result.Result`: the same result as ``fedscale driver start``.
 
-    ``conf`` is a YAML file or the name of a shipped configuration; ``overrides`` are job_conf keys,
-    such as ``rounds=20`` (a dotted key goes in as ``**{"fedtrans.beta": 0.01}``); paths are relative to
-    the working directory. The summary's ``log_dir`` names the folder of results; to resume a run, give its
-    ``time_stamp`` and ``resume=True``. Raises ``fedscale_ext.errors.UserError`` with one sentence for bad input.
+    ``conf`` is a YAML file or the name of a shipped configuration; ``overrides`` are keys of it, such as
+    ``rounds=20`` (a dotted one goes in as ``**{"fedtrans.beta": 0.01}``); paths are relative to the working directory.
+    The job trains in this process; with ``processes`` in those that ``worker_ips`` asks for, one per core for
+    ``localhost``, which is faster, and ``fedscale driver status`` shows it. ``progress`` is shown on standard error,
+    in a notebook below the cell. An interrupt (Ctrl-C, or a notebook's stop) ends the job, and KeyboardInterrupt is
+    raised; ``resume=True`` continues its last run. Raises ``fedscale_ext.errors.UserError`` with one sentence for bad
+    input and for a job that failed.
     """
-    from fedscale_ext.config import load_config, with_values
-    from fedscale_ext.runtime.in_process import run_in_process
+    from fedscale_ext.running import run as run_job
 
-    config = with_values(load_config(conf), **overrides)
-    if "time_stamp" not in config.given:
-        config = with_values(config, time_stamp=f"{datetime.now():%m%d_%H%M%S}")
-    return run_in_process(config)
+    return run_job(conf, overrides, processes=processes, progress=progress)
+
+
+def load(job: str | Path) -> "Result":
+    """The :class:`~fedscale_ext.result.Result` of a job, finished or under way: its log folder or its job_name."""
+    from fedscale_ext.result import load as load_result
+
+    return load_result(job)

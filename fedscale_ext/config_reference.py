@@ -25,6 +25,8 @@ their names, meanings and defaults, with these differences:
 - `worker_ips: localhost`, or no `worker_ips`, starts as many executors as this process may use cores, each with
   one thread; with `use_cuda: True`, one. Slots win: `localhost:[4]` starts four, `localhost:[2,2]` two on each of
   two GPUs (FedScale's own driver needs slots). On a CPU, results do not depend on the number of executors.
+- `wandb_token` may be `login` for a machine that knows its key
+  ([what is shown](running.md#tensorboard-and-weights--biases)).
 - `ps_port: 0` lets `fedscale driver start` pick a free port.
 - `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only; other values
   are refused in one sentence.

@@ -47,6 +47,7 @@ class Reader:
     def follow(self, page: Path) -> None:
         """Every block of the page."""
         models.registry._families.cache_clear()
+        names = {"__name__": "__main__"}
         try:
             for language, content in blocks(page):
                 named = _FILE.match(content)
@@ -59,7 +60,7 @@ class Reader:
                         self._do(shlex.split(line, comments=True), line)
                 elif language == "python":
                     with redirect_stdout(out := StringIO()):
-                        exec(compile(content, f"{page.name}", "exec"), {"__name__": "__main__"})
+                        exec(compile(content, f"{page.name}", "exec"), names)
                     self.said += out.getvalue()
         finally:
             for name in set(sys.modules) - self._loaded:  # of the page's own packages

@@ -47,7 +47,7 @@ def _in_process(job: Path, keys: dict[str, Any]) -> None:
     from fedscale_ext.errors import UserError
 
     try:
-        fedscale_ext.run(job, **keys)
+        fedscale_ext.run(job, progress=False, **keys)
     except UserError as error:
         raise Failed(str(error)) from None
 

@@ -10,9 +10,9 @@ from fedscale_ext.cli import dataset, dataset_download, driver_commands, leaderb
 app = typer.Typer(
     name="fedscale",
     help="Federated learning in which clients train different models, on FedScale's runtime.\n\n"
+    "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.\n\n"
     "Example: fedscale driver start quickstart",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

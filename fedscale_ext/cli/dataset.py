@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedscale_ext.cli import complete
 from fedscale_ext.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -70,7 +71,12 @@ ClientMap = Annotated[
 Test = Annotated[
     Tests, typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own.")
 ]
-DataSet = Annotated[str, typer.Option("--data-set", help="Kind of data, a name from `fedscale dataset list`.")]
+DataSet = Annotated[
+    str,
+    typer.Option(
+        "--data-set", help="Kind of data, a name from `fedscale dataset list`.", autocompletion=complete.data_sets
+    ),
+]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
 Name = Annotated[str | None, typer.Option(help="Name of this very data set in results.", show_default="its kind")]
 TestFraction = Annotated[float, typer.Option(help="Share of each client's samples kept for testing.")]
@@ -90,6 +96,8 @@ def list_(
     from fedscale_ext.data.layout import DESCRIPTION, read_description
     from fedscale_ext.data.registry import KNOWN
 
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; name the folder that your data folders are in")
     out = console()
     known = [
         (entry.name, str(entry.classes), _shape(entry.shape), "natural" if entry.natural_clients else "by partition",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedscale_ext.cli import complete
 from fedscale_ext.cli import dataset as options
 from fedscale_ext.cli.dataset import Tests, import_and_tell, progress_bar, spread_over
 from fedscale_ext.errors import UserError
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 def download(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Data set to get; without it, all that there are.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Data set to get; without it, all that there are.",
+            autocompletion=complete.downloads,
+        ),
     ] = None,
     out: options.Out = None,
     own_name: Annotated[

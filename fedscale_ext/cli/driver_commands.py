@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedscale_ext.cli import complete
+
 if TYPE_CHECKING:
     from fedscale_ext.cli.jobs import Job
 
@@ -15,10 +17,22 @@ app = typer.Typer(
 )
 _FOLLOW_S = 0.2  # between two looks at a log that is followed
 
-Conf = Annotated[str, typer.Argument(metavar="CONF", help="Path of a YAML file, or name of a shipped configuration.")]
+Conf = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONF",
+        help="Path of a YAML file, or name of a shipped configuration.",
+        autocompletion=complete.configurations,
+    ),
+]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration; may be given again."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the configuration; may be given again.",
+        autocompletion=complete.settings,
+    ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the job's last run from its last checkpoint.")]
 ResumeFrom = Annotated[
@@ -31,14 +45,23 @@ Seeds = Annotated[
 ]
 Grid = Annotated[
     list[str] | None,
-    typer.Option("--grid", metavar="KEY=A,B", help="A job for each of these values; may be given again."),
+    typer.Option(
+        "--grid",
+        metavar="KEY=A,B",
+        help="A job for each of these values; may be given again.",
+        autocompletion=complete.settings,
+    ),
 ]
 AtOnce = Annotated[
     int | None,
     typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
 ]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="The configuration's job_name.")]
-OptionalJobName = Annotated[str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.")]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="The configuration's job_name.", autocompletion=complete.jobs)
+]
+OptionalJobName = Annotated[
+    str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.", autocompletion=complete.jobs)
+]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedscale_ext.cli import complete
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,7 +17,11 @@ _FOLDER = Path("leaderboard")
 
 Jobs = Annotated[
     list[str],
-    typer.Argument(metavar="JOB...", help="Five jobs, the arm of a sweep that has them, or their log folders."),
+    typer.Argument(
+        metavar="JOB...",
+        help="Five jobs, the arm of a sweep that has them, or their log folders.",
+        autocompletion=complete.jobs_and_arms,
+    ),
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the entry.")]
 TunedOption = Annotated[

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedscale_ext.cli import complete
+
 app = typer.Typer()
 
 
@@ -26,7 +28,12 @@ def methods(context: typer.Context) -> None:
 
 @app.command()
 def show(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The configuration's job_name, or a job's log folder.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="The configuration's job_name, or a job's log folder.", autocompletion=complete.jobs
+        ),
+    ],
 ) -> None:
     """Show the models of a finished job: parent, what made each from it, round, MACs, parameters, clients served.
 

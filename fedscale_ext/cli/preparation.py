@@ -23,6 +23,7 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Said
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.names import NEEDS_WANDB
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
 
 # what runtime/events.py and runtime/parent_pipe.py read: importing them would load torch into the driver
@@ -70,6 +71,8 @@ def check_inputs(config: JobConfig) -> None:
             raise UserError(f"{key} names the file {model}, which does not exist")
     if config.job.dp_noise_multiplier is not None and find_spec("dp_accounting") is None:
         raise UserError(NEEDS_ACCOUNTING)
+    if config.fedscale.wandb_token and find_spec("wandb") is None:
+        raise UserError(NEEDS_WANDB)
 
 
 def port(config: JobConfig) -> int:
@@ -92,18 +95,18 @@ def place(config: JobConfig, last: Job | None, resume: bool) -> tuple[str, str]:
     if resume:
         if last is None:
             raise UserError(f"job {config.fedscale.job_name} has no earlier run to resume; start it without --resume")
-        return last.log_path, _run_to_resume(last)
+        # its own last start may have failed at once, without a checkpoint
+        return last.log_path, newest_checkpoint(last.log_dir.parent) or last.time_stamp
     stamp = config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
     return str(Path(config.fedscale.log_path).absolute()), stamp
 
 
-def _run_to_resume(last: Job) -> str:
-    """The job's run whose checkpoint is the newest: a later start that failed at once has none."""
+def newest_checkpoint(runs: Path) -> str | None:
+    """Name of the folder below ``runs``, a job's, whose checkpoint is the newest; None where none has one."""
     found = [
-        (path.stat().st_mtime, path.parents[1].name)
-        for path in last.log_dir.parent.glob("*/checkpoints/checkpoint-*.safetensors")
+        (path.stat().st_mtime, path.parents[1].name) for path in runs.glob("*/checkpoints/checkpoint-*.safetensors")
     ]
-    return max(found)[1] if found else last.time_stamp
+    return max(found)[1] if found else None
 
 
 # Each training step allocates and frees the same large tensors. By default glibc hands such memory back to

@@ -2,17 +2,16 @@
 
 import shlex
 import time
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedscale_ext.cli.tables import print_table
+from fedscale_ext.cli.screen import Screen
+from fedscale_ext.cli.tables import print_figures, print_table
 
 _EVERY = 10  # rounds between two plain lines where nothing is tested
 
@@ -33,31 +32,16 @@ def counted(number: Any, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-class Display:
-    """Shows a job's events. Progress and results go to ``out``, notices and errors to ``err``."""
+class Display(Screen):
+    """Shows a job's events."""
 
     def __init__(self, out: Console, err: Console):
-        self.out = out
-        self.err = err
-        self._live: Live | None = None
+        super().__init__(out, err, per_second=4)
         self._status = "starting"
         self._accuracy: float | None = None
         self._round: dict[str, Any] = {}
         self._doing = ""  # within the round that is under way
         self._ends: list[tuple[int, float]] = []  # of the round before the first one seen, and of that one: when
-
-    def __enter__(self) -> "Display":
-        if self.out.is_terminal and not self.out.is_dumb_terminal:
-            self._live = Live(get_renderable=self._picture, console=self.out, refresh_per_second=4, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._live.stop()
-            self._live = None
 
     def event(self, event: dict[str, Any]) -> None:
         """Show one event of the aggregator; kinds that are not known are passed over."""
@@ -67,27 +51,29 @@ class Display:
             show(event)
         elif event["event"] == "notice":
             self.notice(str(event.get("message")))
+        self.refresh()
 
     def _ready(self, event: dict[str, Any]) -> None:
         self._status = "training"
-        self._line(f"data        {event.get('data')}, {counted(event.get('clients'), 'client')}")
-        self._line(f"population  {event.get('population')}")
+        self.line(f"data        {event.get('data')}, {counted(event.get('clients'), 'client')}")
+        self.line(f"population  {event.get('population')}")
         size = f"{counted(event.get('rounds'), 'round')}, {counted(event.get('executors'), 'executor')}"
-        self._line(f"model       {event.get('model')}, {size}")
-        self._line(f"results     {event.get('log_dir')}")
+        self.line(f"model       {event.get('model')}, {size}")
+        self.line(f"results     {event.get('log_dir')}")
+        self.line(f"watch       {_tensorboard(event.get('log_dir'))}")
 
     def _waiting(self, event: dict[str, Any]) -> None:
         self._status = f"waiting for {event.get('for')}"
         if not self._live:
-            self._line(self._status)
+            self.line(self._status)
 
     def _transform(self, event: dict[str, Any]) -> None:
-        self._line(f"round {event.get('round')}: {event.get('child')} from {event.get('parent')}, {event.get('what')}")
+        self.line(f"round {event.get('round')}: {event.get('child')} from {event.get('parent')}, {event.get('what')}")
 
     def _progress(self, event: dict[str, Any]) -> None:
         self._doing = str(event.get("what"))
         if not self._live:
-            self._line(f"round {event.get('round')}: {self._doing}")
+            self.line(f"round {event.get('round')}: {self._doing}")
 
     def _show_round(self, event: dict[str, Any]) -> None:
         now = time.monotonic()
@@ -98,7 +84,7 @@ class Display:
         self._accuracy = event["accuracy"] if tested else self._accuracy
         self._round, self._doing = event, ""
         if tested or (not self._live and (number % _EVERY == 0 or number == rounds)):
-            self._line(", ".join([f"round {number}/{rounds}", *self._facts(tested), *self._eta()]))
+            self.line(", ".join([f"round {number}/{rounds}", *self._facts(tested), *self._eta()]))
 
     def _facts(self, with_accuracy: bool) -> list[str]:
         event = self._round
@@ -121,7 +107,8 @@ class Display:
         before, since = self._ends[number > self._ends[1][0]]
         return [f"ETA {span((time.monotonic() - since) / (number - before) * (rounds - number))}"]
 
-    def _picture(self) -> Group | Text:
+    def picture(self) -> Group | Text:
+        """How far the job is."""
         if not self._round:
             return Text(f"{self._status} ...")
         number, rounds = self._round["round"], self._round["rounds"]
@@ -131,14 +118,9 @@ class Display:
         doing = [Text(self._doing)] if self._doing else []
         return Group(head, Text(", ".join(self._facts(True))), *doing)
 
-    def _line(self, text: str) -> None:
-        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
-
     def notice(self, message: str) -> None:
         """Something to know that does not end the job."""
-        # while the display is live, it must be the one to write to the terminal
-        console = self.out if self._live else self.err
-        console.print(f"[yellow]note:[/] {escape(message)}", highlight=False, soft_wrap=True)
+        self.aside(f"[yellow]note:[/] {escape(message)}")
 
     def error(self, sentence: str) -> None:
         """Why the job ended early, in one sentence."""
@@ -153,12 +135,19 @@ class Display:
         rows = [[str(name), str(value)] for name, value in event.get("table", [])]
         self.out.print()
         print_table(self.out, ["result", ""], rows)
+        for name, (titles, cells) in event.get("tables", {}).items():
+            self.out.print()
+            print_figures(self.out, str(name), titles, cells)
         self.out.print()
         files = {str(name): str(path) for name, path in event.get("files", {}).items()}
         places = {"log_dir": log_dir, **files, "output": output_log}
         width = max(map(len, [*places, "tensorboard"])) + 2
         for name, path in places.items():
             if name != "tensorboard":
-                self._line(f"{name:<{width}}{path}")
-        logdir = shlex.quote(files.get("tensorboard", log_dir))
-        self._line(f"{'tensorboard':<{width}}tensorboard --logdir {logdir}")
+                self.line(f"{name:<{width}}{path}")
+        self.line(f"{'tensorboard':<{width}}{_tensorboard(files.get('tensorboard', log_dir))}")
+
+
+def _tensorboard(log_dir: Any) -> str:
+    """The command that shows a job's figures."""
+    return f"tensorboard --logdir {shlex.quote(str(log_dir))}"

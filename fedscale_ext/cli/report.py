@@ -5,8 +5,15 @@ from typing import Annotated
 
 import typer
 
+from fedscale_ext.cli import complete
+
 Jobs = Annotated[
-    list[str], typer.Argument(metavar="JOB...", help="Names of jobs or sweeps, or jobs' log folders; finished or not.")
+    list[str],
+    typer.Argument(
+        metavar="JOB...",
+        help="Names of jobs or sweeps, or jobs' log folders; finished or not.",
+        autocompletion=complete.jobs_and_arms,
+    ),
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the report.")]
 

@@ -4,16 +4,15 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from fedscale_ext.cli.progress import counted, span
+from fedscale_ext.cli.screen import Screen
 from fedscale_ext.cli.sweeps import Sweep
 from fedscale_ext.cli.tables import print_table
 
@@ -33,32 +32,13 @@ class State:
     reason: str = ""
 
 
-class SweepDisplay:
-    """Shows a sweep's jobs; progress goes to ``out``, failures to ``err``."""
+class SweepDisplay(Screen):
+    """Shows a sweep's jobs."""
 
     def __init__(self, out: Console, err: Console, states: Mapping[str, State], slots: int):
-        self.out = out
-        self.err = err
+        super().__init__(out, err, per_second=2)
         self._states = states
         self._slots = slots
-        self._live: Live | None = None
-
-    def __enter__(self) -> "SweepDisplay":
-        if self.out.is_terminal and not self.out.is_dumb_terminal:
-            self._live = Live(get_renderable=self._picture, console=self.out, refresh_per_second=2, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._live.stop()
-            self._live = None
-
-    def line(self, text: str) -> None:
-        """Something that happened, to stay."""
-        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def started(self, name: str, again: bool) -> None:
         """A job begins; in a terminal the table shows it."""
@@ -73,9 +53,7 @@ class SweepDisplay:
             took = [] if state.took is None else [span(state.took)]
             self.line(", ".join([f"{name}: finished", *told, *took, self._count()]))
         else:
-            console = self.out if self._live else self.err
-            console.print(f"[red]{escape(name)}: {state.status}[/] {escape(state.reason)}".rstrip(), highlight=False,
-                          soft_wrap=True)  # fmt: skip
+            self.aside(f"[red]{escape(name)}: {state.status}[/] {escape(state.reason)}".rstrip())
 
     def _count(self) -> str:
         ended = sum(state.status in ("finished", "failed", "stopped") for state in self._states.values())
@@ -93,7 +71,8 @@ class SweepDisplay:
         left_s = statistics.mean(took) * (left + sum(1 - s.round / max(1, s.rounds) for s in running)) / self._slots
         return f", ETA {span(left_s)}"
 
-    def _picture(self) -> Group:
+    def picture(self) -> Group:
+        """The jobs that run, and how far they are."""
         table = Table.grid(padding=(0, 1))
         for name, state in self._states.items():
             if state.status == "running":

@@ -27,3 +27,11 @@ def print_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str
     for row in [titles, *rows]:
         line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_figures(out: Console, name: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A method's own table. One of many figures of a few things, such as tiers, has a column for each thing."""
+    out.print(name, markup=False, highlight=False)
+    if len(titles) > len(rows) + 1:
+        titles, *rows = zip(titles, *rows, strict=True)
+    print_table(out, titles, rows)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.cost import Spent, spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
@@ -13,24 +15,31 @@ from fedscale_ext.metrics.jsonable import line, plain
 from fedscale_ext.metrics.lines import GrowingFile, Mark, cut
 from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
 from fedscale_ext.metrics.records import read_records, record_to_json
+from fedscale_ext.metrics.tags import round_figures
 from fedscale_ext.metrics.tensorboard import write_round
 from fedscale_ext.runtime.work import RoundRecord
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
+    from fedscale_ext.metrics.wandb_run import WandbRun
+
 
 class Recorder:
     """Appends one JSON line per round to ``log_dir/metrics.jsonl``, flushed, so that a killed job keeps it.
 
     ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) says what the job is and becomes
-    header.json. ``internals`` tells whether internals.jsonl is written. A new job calls
+    header.json. ``internals`` tells whether internals.jsonl is written, ``capacity`` [clients] what devices afford,
+    for figures of tiers of them. A new job calls
     ``return_to({})``, a resumed one ``return_to(what reached() said at the checkpoint)``; without either,
     rounds are appended to what the folder holds, and a round that it already holds is a ValueError.
     """
 
-    def __init__(self, log_dir: Path, *, header: dict[str, Any], internals: bool) -> None:
+    def __init__(
+        self, log_dir: Path, *, header: dict[str, Any], internals: bool, capacity: np.ndarray | None = None
+    ) -> None:
         self.log_dir = log_dir
+        self._capacity = capacity
         self._internals = internals
         self._files: dict[str, GrowingFile] = {}
         self._known = False  # whether the two below tell what the folder holds
@@ -58,9 +67,12 @@ class Recorder:
         if self._internals and values:
             self._append(INTERNALS, {"round": round, **values} | {"round": round})
 
-    def tensorboard(self, writer: "SummaryWriter", record: RoundRecord) -> None:
-        """Show the round that was written last on TensorBoard."""
-        write_round(writer, record, self.spent)
+    def show(self, record: RoundRecord, writer: "SummaryWriter", run: "WandbRun | None" = None) -> None:
+        """Show the round that was written last on TensorBoard, and on Weights & Biases where a run is open."""
+        figures = round_figures(record, self.spent, self._capacity)
+        write_round(writer, record, figures)
+        if run is not None:
+            run.round(record, figures)
 
     def reached(self) -> dict[str, Mark]:
         """How far each file of lines has got, all of it on the disk, for :meth:`return_to` after a resume."""
@@ -87,7 +99,7 @@ class Recorder:
             total = Spent()
             for record in records:
                 total = total.plus(record)
-                write_round(writer, record, total)
+                write_round(writer, record, round_figures(record, total, self._capacity))
         return records
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedscale_ext.metrics.tiers import group_means, tier_of
 from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.loading import LoadedJob
 
@@ -24,11 +25,8 @@ def class_means(arm: Arm) -> np.ndarray | None:
     for job in arm.jobs:
         if job.clients is None or not len(job.client_accuracy):
             return None
-        place = _ranked(job.clients.capacity, len(_CLASSES))
-        tested = ~np.isnan(job.client_accuracy)
-        counts = np.bincount(place[tested], minlength=len(_CLASSES))
-        sums = np.bincount(place[tested], job.client_accuracy[tested], len(_CLASSES))
-        means.append(np.divide(sums, counts, out=np.full(len(_CLASSES), np.nan), where=counts > 0))
+        place = tier_of(job.clients.capacity, len(_CLASSES))
+        means.append(group_means(job.client_accuracy, place, len(_CLASSES)))
     return np.mean(means, axis=0)
 
 
@@ -52,16 +50,9 @@ def assignment(job: LoadedJob) -> Assignment | None:
     keys += [key for key in dict.fromkeys(serve) if key not in keys]
     keys = [key for key in keys if key in set(serve)]
     bins = max(1, min(_BINS, len(capacity) // 3))
-    place = _ranked(capacity, bins)
+    place = tier_of(capacity, bins)
     at = {key: index for index, key in enumerate(keys)}
     served = np.fromiter((at[key] for key in serve), np.int64, len(serve))
     counts = np.bincount(served * bins + place, minlength=len(keys) * bins).reshape(len(keys), bins)
     edges = np.append([capacity[place == index].min() for index in range(bins)], capacity.max())
     return Assignment(keys, edges, counts / counts.sum(axis=0))
-
-
-def _ranked(capacity: np.ndarray, classes: int) -> np.ndarray:
-    """int64[clients]: the class of each client, of as many classes of equal size, by capacity (ties: by number)."""
-    rank = np.empty(len(capacity), dtype=np.int64)
-    rank[np.argsort(capacity, kind="stable")] = np.arange(len(capacity))
-    return rank * classes // max(1, len(capacity))

@@ -20,14 +20,14 @@ def lineage_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     total = max(1, sum(model["serves"] for model in summary["models"]))
     rows = []
     for model in summary["models"]:
-        origin = _origin(model)
+        made = origin(model)
         cost, serves = model["cost"], model["serves"]
         rows.append(
             [
                 model["key"],
-                origin.get("parent") or "–",
-                str(origin["birth"]) if "birth" in origin else "–",
-                ", ".join(origin.get("steps", ())) or "–",
+                made.get("parent") or "–",
+                str(made["birth"]) if "birth" in made else "–",
+                ", ".join(made.get("steps", ())) or "–",
                 quantity(cost["forward_macs"]),
                 quantity(cost["parameters"]),
                 f"{cost['bytes'] / 1e6:.3f}",
@@ -72,7 +72,7 @@ def draw_growth(summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> "
 
 def grew(summary: Mapping[str, Any]) -> bool:
     """Whether models were born while the job ran."""
-    return any(_origin(model).get("birth", 0) for model in summary["models"])
+    return any(origin(model).get("birth", 0) for model in summary["models"])
 
 
 def lives(summary: Mapping[str, Any]) -> list[tuple[str, int, float, str, str]]:
@@ -80,9 +80,9 @@ def lives(summary: Mapping[str, Any]) -> list[tuple[str, int, float, str, str]]:
     return [
         (
             model["key"],
-            int(_origin(model).get("birth", 0)),
+            int(origin(model).get("birth", 0)),
             float(model["cost"]["forward_macs"]),
-            ", ".join(_origin(model).get("steps", ())) or "initial model",
+            ", ".join(origin(model).get("steps", ())) or "initial model",
             f"{quantity(model['cost']['forward_macs'])}MACs, {quantity(model['cost']['parameters'])} parameters, "
             f"serves {model['serves']:,}",
         )
@@ -90,5 +90,6 @@ def lives(summary: Mapping[str, Any]) -> list[tuple[str, int, float, str, str]]:
     ]
 
 
-def _origin(model: Mapping[str, Any]) -> Mapping[str, Any]:
+def origin(model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Parent, birth and steps of a model of a summary, as far as its method tells them."""
     return model["lineage"] if isinstance(model["lineage"], dict) else {}

@@ -45,7 +45,7 @@ def page(
     sections = [
         ("figures", "Figures", _table(arms, rows)),
         ("accuracy", "Accuracy", _plots([plot for plot in compared if plot.name.startswith("accuracy")])),
-        ("clients", "Clients", _plots([plot for plot in compared if plot.name.startswith(("clients", "devices"))])),
+        ("clients", "Clients", _clients(compared, jobs)),
         ("cost", "Cost", _plots([plot for plot in compared if plot.name.startswith("cost")])),
         ("settings", "Settings that differ", _settings(arms)),
         ("jobs", "Each job", "".join(_job(job, own[job.name], len(jobs) == 1) for job in jobs)),
@@ -119,6 +119,15 @@ def _plain_table(head: str, body: Sequence[str]) -> str:
 
 def _plots(plots: Sequence[Plot]) -> str:
     return f'<div class="plots">{"".join(map(_plot, plots))}</div>' if plots else ""
+
+
+def _clients(compared: Sequence[Plot], jobs: Sequence[LoadedJob]) -> str:
+    """The plots about clients, and which jobs cannot be in that of devices."""
+    plots = _plots([plot for plot in compared if plot.name.startswith(("clients", "devices"))])
+    unknown = [job.name for job in jobs if job.clients is None]
+    why = f"{', '.join(unknown)}: what devices afford was not recorded by the version that ran this, so there is no " \
+          "picture by device." if unknown else ""  # fmt: skip
+    return plots + (f'<p class="quiet">{escape(why)}</p>' if why else "")
 
 
 def _plot(plot: Plot) -> str:

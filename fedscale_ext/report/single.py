@@ -8,7 +8,7 @@ from matplotlib.ticker import PercentFormatter
 
 from fedscale_ext.report import panels
 from fedscale_ext.report.comparison import WIDTH, figure_of
-from fedscale_ext.report.devices import assignment
+from fedscale_ext.report.devices import Assignment, assignment
 from fedscale_ext.report.lineage import grew, lives
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.tables import quantity
@@ -20,12 +20,14 @@ WIDE = 9.4
 
 
 def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
-    """Name -> (title, figure) of what a job alone shows; no picture of models that never changed."""
+    """Name -> (title, figure) of what a job alone shows; no picture of models that never changed, nor of capacities
+    that were not recorded."""
     made = {}
     if grew(job.summary):
         made["models"] = ("Models over time", _models(job))
     made["participants"] = ("Participants per model", _participants(job))
-    made["assignment"] = ("Models by capacity of the device", _assignment(job))
+    if (found := assignment(job)) is not None:
+        made["assignment"] = ("Models by capacity of the device", _assignment(found))
     return made
 
 
@@ -42,14 +44,10 @@ def _participants(job: LoadedJob) -> "Figure":
     return figure
 
 
-def _assignment(job: LoadedJob) -> "Figure":
+def _assignment(found: Assignment) -> "Figure":
     """The share of clients that each model is served to, from the weakest tenth of the devices to the strongest."""
     figure, axis = figure_of(WIDTH, 3.1)
     panels.prepare(axis, "Models by capacity of the device", "capacity of the device, MACs per sample")
-    found = assignment(job)
-    if found is None:
-        panels.nothing(axis, "capacities were not recorded\nby the version that ran this")
-        return figure
     bottom = np.zeros(found.share.shape[1])
     for place, (key, share) in enumerate(zip(found.models, found.share, strict=True)):
         color = panels.MODELS[place % len(panels.MODELS)]

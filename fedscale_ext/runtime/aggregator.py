@@ -48,6 +48,8 @@ class MultiModelAggregator(MethodHooks):
             for kept in self.handed.values():
                 kept.files.drop_after(done)
             self.emit(self._ready())
+            if self.wandb is not None:
+                self.notice(f"Weights & Biases has this job at {self.wandb.where}")
             stopped = None
             if self.privacy is not None:
                 self.notice(self.privacy.announcement(self.args.rounds))
@@ -59,7 +61,7 @@ class MultiModelAggregator(MethodHooks):
             self.emit({"event": "trained"})  # from here on, an executor that ends is no loss
             self.board.close()  # executors end while the results are written
             return self.records.finish(stopped)
-        except SystemExit:
+        except (SystemExit, KeyboardInterrupt):
             self.farewell_s = 0.0  # told to stop now: so are the executors
             raise
         finally:

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from overrides import overrides
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError, one_line
+from fedscale_ext.metrics.wandb_run import open_run, without_token
 from fedscale_ext.runtime import endpoint, events, wire
 from fedscale_ext.runtime.board import Board, BoardTimeout
 from fedscale_ext.runtime.leases import Displaced, Leases, Taken, Unknown, Worker
@@ -63,7 +65,8 @@ class Coordinator(NoPickle, Aggregator):
     round: int
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
-        super().__init__(config.fedscale)
+        super().__init__(without_token(config.fedscale))
+        self.wandb = open_run(config)
         self.config = config
         self.emit = emit
         self.pool = ModelPool()
@@ -278,3 +281,5 @@ class Coordinator(NoPickle, Aggregator):
         if self.grpc_server is not None:
             self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
         self.log_writer.close()
+        if self.wandb is not None:
+            self.wandb.finish(failed=sys.exc_info()[0] is not None)

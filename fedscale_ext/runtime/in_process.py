@@ -1,5 +1,6 @@
 """A whole job in this process: the same classes over a channel that encodes and decodes the same bytes."""
 
+import ctypes
 import logging
 import threading
 from collections.abc import Callable
@@ -64,7 +65,8 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
     """Run a job with one executor in a thread of this process; returns the summary.
 
     The result does not depend on the number of executors, so one is enough, and models that draw
-    from torch's global generator stay undisturbed. Raises UserError for bad input.
+    from torch's global generator stay undisturbed. Raises UserError for bad input; after an interrupt, the executor's
+    thread has ended when KeyboardInterrupt is raised.
     """
     config = with_values(config, num_executors=1, this_rank=0)
     prepare_process(config)
@@ -93,9 +95,18 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
         if failure:
             raise failure[0] from None
         raise
+    except KeyboardInterrupt:
+        _end(worker)
+        raise
     finally:
         worker.join()
         torch.set_num_threads(threads)
+
+
+def _end(worker: threading.Thread) -> None:
+    """Have a thread leave what it trains, which may take minutes, before its next step of Python."""
+    if worker.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(SystemExit))
 
 
 def _log_to_file_only() -> None:

@@ -14,7 +14,7 @@ from fedscale_ext.metrics.restarts import count_restarts
 from fedscale_ext.metrics.summary import job_header, summarise, write_summary
 from fedscale_ext.report.lineage import plot_growth
 from fedscale_ext.report.plots import plot_job
-from fedscale_ext.report.tables import summary_table, write_markdown
+from fedscale_ext.report.tables import heading, method_tables, summary_table, table_cells, write_markdown
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.resume import FOLDER
 from fedscale_ext.runtime.work import RoundRecord, State
@@ -41,7 +41,9 @@ class JobRecords:
             population=job.population.source,
             num_clients=job.task.num_clients,
         )
-        self.recorder = Recorder(job.log_dir, header=self.header, internals=config.job.record_internals)
+        self.recorder = Recorder(
+            job.log_dir, header=self.header, internals=config.job.record_internals, capacity=job.capacity
+        )
         write_clients(job.log_dir, job.capacity, job.population, job.task.train_sizes)
 
     def begin(self, after_round: int, marks: Mapping[str, Mark]) -> list[RoundRecord]:
@@ -57,7 +59,7 @@ class JobRecords:
         self.recorder.internals(record.round, internals)
         if states:
             write_states(self._job.log_dir, record.round, states, self._job.config.job.checkpoint_keep)
-        self.recorder.tensorboard(self._job.log_writer, record)
+        self.recorder.show(record, self._job.log_writer, self._job.wandb)
         self._job.emit(
             {
                 "event": "round",
@@ -104,6 +106,7 @@ class JobRecords:
                     "personalised": _without(summary["personalised"], "per_client"),
                 },
                 "table": summary_table(summary),
+                "tables": {heading(name): table_cells(rows) for name, rows in method_tables(summary).items()},
                 "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
             }
         )

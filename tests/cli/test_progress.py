@@ -75,8 +75,30 @@ def test_what_goes_on_within_a_round_is_shown(display):
     display.event({"event": "progress", "round": 11, "what": "search of tier 1 of 4"})
     assert display.out.file.getvalue().splitlines()[-1] == "round 11: search of tier 1 of 4"
     screen = Console(file=io.StringIO(), width=80)
-    screen.print(display._picture())
+    screen.print(display.picture())
     display.event(a_round(11))
     assert screen.file.getvalue().splitlines()[-1].strip() == "search of tier 1 of 4"
-    screen.print(display._picture())
+    screen.print(display.picture())
     assert screen.file.getvalue().count("search of tier") == 1, "over with the round"
+
+
+def test_a_methods_own_tables_follow_the_result(display):
+    tiers = [["tier", "clients", "accuracy", "loss"], [["1", "30", "0.5", "1.2"], ["2", "20", "0.6", "1.1"]]]
+    rounds = [["stage", "rounds"], [["search", "3"], ["training", "40"]]]
+    event = {"table": [["rounds", "2"]], "tables": {"Tiers": tiers, "Stages": rounds}}
+    display.summary(event, "/logs", "/out.log")
+    shown = display.out.file.getvalue().splitlines()
+    assert shown[4:10] == [
+        "Tiers",
+        "tier      1    2",
+        "clients   30   20",
+        "accuracy  0.5  0.6",
+        "loss      1.2  1.1",
+        "",
+    ]
+    assert shown[10:13] == ["Stages", "stage     rounds", "search    3"]
+
+
+def test_the_command_that_shows_figures_is_told_at_once(display):
+    display.event({"event": "ready", "log_dir": "/a b"})
+    assert "watch       tensorboard --logdir '/a b'" in display.out.file.getvalue().splitlines()

@@ -17,8 +17,8 @@ from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.tensorboard import drop_events
 
 
-def recorder(path: Path, internals: bool = True) -> Recorder:
-    return Recorder(path, header=header(), internals=internals)
+def recorder(path: Path, internals: bool = True, capacity: np.ndarray | None = None) -> Recorder:
+    return Recorder(path, header=header(), internals=internals, capacity=capacity)
 
 
 def lines(path: Path) -> list[dict]:
@@ -190,10 +190,10 @@ def tags_of(path: Path) -> EventAccumulator:
 
 
 def test_tensorboard_has_fedscales_tags_and_ours(tmp_path: Path):
-    job, writer = recorder(tmp_path), SummaryWriter(str(tmp_path))
+    job, writer = recorder(tmp_path, capacity=np.arange(62.0)), SummaryWriter(str(tmp_path))
     for item in records(6, every=3):
         job.round(item)
-        job.tensorboard(writer, item)
+        job.show(item, writer)
     writer.close()
     events = tags_of(tmp_path)
     assert events.Tags()["histograms"] == ["Train/client_duration (min)"]
@@ -210,6 +210,8 @@ def test_tensorboard_has_fedscales_tags_and_ours(tmp_path: Path):
         "Test/client_accuracy_worst",
         "Test/named/largest",
         "Train/models",
+        *(f"Model/{key}/{figure}" for key in ("m0", "m1") for figure in ("accuracy", "clients")),
+        *(f"Tier/{tier}/accuracy" for tier in ("1_weakest", "2_second", "3_third", "4_strongest")),
         "Train/participants/m0",
         "Train/participants/m1",
         "Train/participants/m2",
@@ -232,7 +234,7 @@ def test_a_resumed_job_shows_each_round_once(tmp_path: Path):
     job, writer = recorder(tmp_path), SummaryWriter(str(tmp_path))
     for item in every[:5]:
         job.round(item)
-        job.tensorboard(writer, item)
+        job.show(item, writer)
         if item.round == 4:
             marks = job.reached()
     writer.close()
@@ -241,7 +243,7 @@ def test_a_resumed_job_shows_each_round_once(tmp_path: Path):
     job.return_to(marks, writer)
     for item in every[4:]:
         job.round(item)
-        job.tensorboard(writer, item)
+        job.show(item, writer)
     writer.close()
     events = tags_of(tmp_path)
     assert [event.step for event in events.Scalars("Train/models")] == [1, 2, 3, 4, 5, 6]
@@ -252,7 +254,7 @@ def test_a_round_in_which_nobody_trained(tmp_path: Path):
     job, writer = recorder(tmp_path), SummaryWriter(str(tmp_path))
     item = replace(record(1), client_durations_s=[], participants=[], assignments={}, train_loss=float("nan"))
     job.round(item)
-    job.tensorboard(writer, item)
+    job.show(item, writer)
     writer.close()
     events = tags_of(tmp_path)
     assert "Train/round_to_loss" not in events.Tags()["scalars"]

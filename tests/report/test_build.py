@@ -49,10 +49,23 @@ def test_a_report_is_a_page_plots_and_figures(report: Path):
     names = {path.relative_to(report.parent).as_posix() for path in report.parent.rglob("*") if path.is_file()}
     shared = ["accuracy_rounds", "accuracy_time", "accuracy_macs", "clients_box", "clients_cdf", "devices",
               "cost_macs", "cost_network", "cost_suite", "cost_served"]  # fmt: skip
-    own = [f"{job}/{name}" for job in ("ft-s0", "ft-s1", "hfl", "early") for name in ("participants", "assignment")]
-    own += [f"{job}/models" for job in ("ft-s0", "ft-s1", "hfl")]
+    own = [f"{job}/{name}" for job in ("ft-s0", "ft-s1", "hfl") for name in ("participants", "assignment", "models")]
+    own.append("early/participants")
     plots = {f"plots/{name}.{kind}" for name in shared + own for kind in ("svg", "png")}
     assert names == plots | {"report.html", "figures.csv"}
+
+
+def test_a_job_without_capacities_has_a_sentence_for_a_picture(page: Page):
+    assert "early: what devices afford was not recorded by the version that ran this" in page.text
+    assert page.text.count("was not recorded") == 1
+
+
+def test_no_empty_picture_where_no_job_has_capacities(tmp_path: Path):
+    job = write_job(tmp_path / "old", clients=False)
+    page, _ = build([job], tmp_path / "out")
+    names = {path.stem for path in page.parent.rglob("*.svg")}
+    assert "participants" in names and not names & {"devices", "assignment"}
+    assert "old: what devices afford was not recorded" in Page(page.read_text(encoding="utf-8")).text
 
 
 def test_the_page_needs_nothing_beside_it_and_is_small(report: Path, page: Page):
@@ -120,4 +133,4 @@ def test_a_job_that_really_ran_is_reported_whole(job_file: Path, tmp_path: Path)
     job = load_job(Path(done["log_dir"]))
     assert job.clients is not None and len(job.clients.capacity) == job.header["num_clients"] == 7
     assert job.clients.capacity.min() == job.summary["models"][0]["cost"]["forward_macs"]  # rule `deadline`
-    assert "were not recorded" not in Page(text).text and "fedavg on tiny generated" in text
+    assert "was not recorded" not in Page(text).text and "fedavg on tiny generated" in text

@@ -98,6 +98,8 @@ def test_percent():
 
 def test_a_methods_own_figures_are_tables():
     rows = [{"tier": 1, "loss_of_it": 0.123456, "bytes": 1200, "path": ["a"], "twin": None}, {"tier": 2}]
-    text = markdown({**summary(), "results": {"tiers": rows, "other": {"not": "rows"}, "none": []}})
-    assert "## Tiers\n\n| tier | loss of it | bytes | twin |\n|---|---|---|---|\n| 1 | 0.1235 | 1,200 | – |\n" in text
+    text = markdown({**summary(), "results": {"all_tiers": rows, "other": {"not": "rows"}, "none": []}})
+    assert (
+        "## All tiers\n\n| tier | loss of it | bytes | twin |\n|---|---|---|---|\n| 1 | 0.1235 | 1,200 | – |\n" in text
+    )
     assert "| 2 | – | – | – |" in text and "Other" not in text and "None" not in text

@@ -1,0 +1,66 @@
+"""What may stand where the cursor is, for the shell's completion; no word of it may fail."""
+
+from collections.abc import Callable, Iterable
+
+
+def _completing(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Those of ``words()`` that go on as typed; none where they cannot be told: the shell then completes files."""
+
+    def complete(incomplete: str) -> list[str]:
+        try:
+            return sorted({word for word in words() if word.startswith(incomplete)})
+        except Exception:
+            return []
+
+    return complete
+
+
+@_completing
+def configurations() -> Iterable[str]:
+    """Names of the shipped configurations."""
+    from fedscale_ext.config import shipped_configs
+
+    return shipped_configs()
+
+
+@_completing
+def settings() -> Iterable[str]:
+    """Keys of a configuration, each with its equals sign."""
+    from fedscale_ext.config import ClusterKeys
+    from fedscale_ext.config_arguments import fedscale_actions
+    from fedscale_ext.config_keys import JobKeys
+
+    return [f"{key}=" for key in (*JobKeys.model_fields, *fedscale_actions(), *ClusterKeys.model_fields)]
+
+
+@_completing
+def jobs() -> Iterable[str]:
+    """Names of jobs and sweeps that were started here."""
+    from fedscale_ext.cli import jobs, sweeps
+
+    return [*jobs.names(), *sweeps.names()]
+
+
+@_completing
+def jobs_and_arms() -> Iterable[str]:
+    """Those, and the arms of sweeps, of which several jobs are meant."""
+    from fedscale_ext.cli import jobs, sweeps
+
+    found = [sweep for name in sweeps.names() if (sweep := sweeps.read(name))]
+    return [*jobs.names(), *(name for sweep in found for name in (sweep.name, *sweep.arms))]
+
+
+@_completing
+def data_sets() -> Iterable[str]:
+    """Names of the data sets that are known."""
+    from fedscale_ext.data.registry import KNOWN
+
+    return [entry.name for entry in KNOWN]
+
+
+@_completing
+def downloads() -> Iterable[str]:
+    """Names of the data sets that come over the network."""
+    from fedscale_ext.data.download.catalogue import catalogue
+
+    return catalogue()

@@ -1,0 +1,59 @@
+"""A job's figures as rows of plain values: by round, by client, by model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.report.lineage import origin
+from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.runtime.work import RoundRecord
+
+
+def round_row(record: RoundRecord) -> dict[str, Any]:
+    """A round; figures of a test are None for a round without one."""
+    reached = accuracy(record.evaluation) if record.evaluation else None
+    tested = ("mean", "sample_weighted", "iqr", "worst", "loss")
+    names = ("accuracy", "accuracy_over_samples", "accuracy_iqr", "accuracy_worst", "test_loss")
+    return {
+        "round": record.round,
+        **{name: getattr(reached, of, None) for name, of in zip(names, tested, strict=True)},
+        "train_loss": record.train_loss,
+        "participants": len(record.participants),
+        "models": record.models,
+        "virtual_s": record.virtual_clock_s,
+        "wall_s": record.wall_s,
+        "training_macs": record.training_macs,
+        "download_bytes": record.download_bytes,
+        "upload_bytes": record.upload_bytes,
+    }
+
+
+def client_rows(job: LoadedJob) -> list[dict[str, Any]]:
+    """Clients, from 1 on, with as much as the job has of them."""
+    columns: dict[str, Any] = {"client": np.arange(1, job.header["num_clients"] + 1).tolist()}
+    if job.evaluation is not None:
+        columns["accuracy"] = job.client_accuracy.tolist()
+        columns["model"] = list(job.evaluation.serve)
+        columns["test_samples"] = np.asarray(job.evaluation.count).tolist()
+    if job.clients is not None:
+        columns |= {name: getattr(job.clients, name).tolist()
+                    for name in ("train_samples", "capacity", "computation_ms", "communication_kbps")}  # fmt: skip
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def model_row(model: Mapping[str, Any]) -> dict[str, Any]:
+    """A model of a summary."""
+    made, cost = origin(model), model["cost"]
+    return {
+        "model": model["key"],
+        "parent": made.get("parent"),
+        "birth": made.get("birth"),
+        "steps": ", ".join(made.get("steps", ())),
+        "family": model["spec"]["family"],
+        "macs": cost["forward_macs"],
+        "parameters": cost["parameters"],
+        "bytes": cost["bytes"],
+        "clients": model["serves"],
+    }

@@ -1,0 +1,97 @@
+"""``fedscale_ext.run``: a job from Python, within this process or as `fedscale driver start` does it."""
+
+import json
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedscale_ext.cli import driver, jobs, preparation
+from fedscale_ext.cli.progress import Display
+from fedscale_ext.cli.screen import in_notebook
+from fedscale_ext.config import JobConfig, load_config, with_values
+from fedscale_ext.errors import UserError
+from fedscale_ext.result import Result, load
+
+
+class _Progress(Display):
+    """Shows how far a job is, beside what the caller prints; keeps the sentence of a failure for its exception."""
+
+    sentence = "the job failed"
+
+    def __init__(self, shown: bool):
+        # a notebook paints standard error red, and passes for a terminal; elsewhere standard error keeps clear of what
+        # a script prints
+        console = Console(
+            stderr=not in_notebook(),
+            quiet=not shown,
+            force_jupyter=False,
+            force_terminal=False if in_notebook() else None,
+        )
+        super().__init__(console, console)
+
+    def error(self, sentence: str) -> None:
+        """Why the job ended early."""
+        self.sentence = sentence
+
+    def summary(self, event: dict[str, Any], log_dir: str, output_log: str) -> None:
+        """Nothing: the caller gets it."""
+
+
+def run(conf: str | Path, overrides: Mapping[str, Any], *, processes: bool, progress: bool) -> Result:
+    """See :func:`fedscale_ext.run`."""
+    words = [f"{key}={json.dumps(value, default=str)}" for key, value in overrides.items()]
+    config = load_config(conf, words)
+    display = _Progress(progress)
+    if processes:
+        return _as_the_command(str(conf), words, config, display)
+    return _in_process(config, display)
+
+
+def _in_process(config: JobConfig, display: _Progress) -> Result:
+    from fedscale_ext.runtime.in_process import run_in_process
+
+    preparation.check_inputs(config)
+    if "time_stamp" not in config.given:
+        config = with_values(config, time_stamp=_run_to_resume(config) or f"{datetime.now():%m%d_%H%M%S}")
+    try:
+        with display:
+            summary = run_in_process(config, display.event)
+    except KeyboardInterrupt:
+        again = f"resume=True, time_stamp={config.fedscale.time_stamp!r} among its arguments"
+        display.notice(f"job {config.fedscale.job_name} was stopped; {again} continues it from its last checkpoint")
+        raise
+    return load(summary["log_dir"])
+
+
+def _run_to_resume(config: JobConfig) -> str | None:
+    """The run that a resumed job continues, where no ``time_stamp`` names it; None for a new job."""
+    if not config.job.resumes:
+        return None
+    runs = Path(config.fedscale.log_path, "logs", config.fedscale.job_name)
+    found = preparation.newest_checkpoint(runs)
+    if found is None:
+        raise UserError(f"job {config.fedscale.job_name} has no checkpoint below {runs}; start it without resume")
+    return found
+
+
+def _as_the_command(conf: str, words: list[str], config: JobConfig, display: _Progress) -> Result:
+    if threading.current_thread() is not threading.main_thread():
+        raise UserError("processes=True needs the main thread, which an interrupt reaches; leave it out in others")
+    code = driver.start(
+        conf,
+        [word for word in words if word.partition("=")[0] not in ("resume", "resume_from")],
+        display,
+        resume=config.job.resume,
+        resume_from=config.job.resume_from,
+        supervise=False,
+    )
+    if code == 130:
+        display.notice(display.sentence)
+        raise KeyboardInterrupt
+    if code != 0:
+        raise UserError(display.sentence)
+    return load(jobs.find(config.fedscale.job_name).log_dir)
