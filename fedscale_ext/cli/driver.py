@@ -201,10 +201,6 @@ class Run:
     def _has_checkpoint(self) -> bool:
         return has_checkpoint(self.job.log_dir)
 
-    def _place(self) -> str:
-        """Where the results are."""
-        return str(self.job.log_dir)
-
     def _restart_due(self) -> None:
         """Start again what is due; an aggregator also calls for the executors that it had sent away."""
         for name in self.restarts.take() if self.restarts else ():
@@ -298,7 +294,7 @@ class Run:
     def _conclude(self, outcome: Outcome) -> None:
         log = jobs.output_log(self.job.name)
         if outcome.status == "finished" and self.summary:
-            self.display.summary(self.summary, self._place(), str(log))
+            self.display.summary(self.summary, str(self.job.log_dir), str(log))
         elif outcome.status == "stopped":
             kept = self._has_checkpoint()
             how = (

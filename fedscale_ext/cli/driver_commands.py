@@ -1,5 +1,6 @@
 """``fedscale driver``: start, stop, look at jobs."""
 
+import sys
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from fedscale_ext.cli.jobs import Job
 
 app = typer.Typer(
-    help="Run jobs on this machine and look after them.\n\nExample: fedscale driver start quickstart",
+    help="Run jobs, on this machine or several, and look after them.\n\nExample: fedscale driver start quickstart",
     no_args_is_help=True,
 )
 _FOLLOW_S = 0.2  # between two looks at a log that is followed
@@ -81,8 +82,28 @@ def start(
 
 
 @app.command()
+def submit(
+    conf: Conf, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
+) -> None:  # fmt: skip
+    """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
+
+    Host keys must be known and a key must open every host without a password; all hosts are checked for
+    the same code, versions and data before anything starts. Results are brought here. Exit codes are start's.
+
+    Example: fedscale driver submit job.yml --set ps_ip=10.0.0.1 --set 'worker_ips=["10.0.0.2:[4,4]"]'
+    """
+    from fedscale_ext.cli.progress import Display
+    from fedscale_ext.cli.tables import console
+    from fedscale_ext.cluster import submit as cluster
+
+    display = Display(console(), console(stderr=True))
+    code = cluster.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise)
+    raise typer.Exit(code)
+
+
+@app.command()
 def stop(job: JobName) -> None:
-    """Stop a running job, or sweep, and wait until all of its processes are gone.
+    """Stop a running job, or sweep, and wait until all of its processes are gone, on all of its hosts.
 
     Example: fedscale driver stop quickstart
     """
@@ -92,7 +113,14 @@ def stop(job: JobName) -> None:
         print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
         return
     record = jobs.find(job)
-    if jobs.stop(record):
+    stopped = jobs.stop(record)
+    if record.cluster is not None:
+        from fedscale_ext.cluster.submit import leftovers
+
+        for host, left in leftovers(record, end=True).items():
+            for process in left:
+                print(f"note: on {host}, {process}", file=sys.stderr)
+    if stopped:
         print(f"job {job} is stopped")
     else:
         print(f"job {job} is not running; it {record.state()} {_when(record.ended)}".rstrip())
@@ -112,7 +140,7 @@ def forget(job: JobName) -> None:
 
 @app.command()
 def status(job: OptionalJobName = None) -> None:
-    """List the jobs started on this machine, or tell what is known of one, or of a sweep's.
+    """List the jobs started on this machine, or tell what is known of one, with its hosts, or of a sweep's.
 
     Example: fedscale driver status quickstart
     """
@@ -143,9 +171,14 @@ def status(job: OptionalJobName = None) -> None:
         "restarted": ", ".join(f"{name} {times}x" for name, times in count_restarts(record.log_dir).items()),
         "processes": ", ".join(f"{child.name} {child.pid}" for child in record.children if child.running()),
     }
+    if record.cluster is not None:
+        from fedscale_ext.cluster.submit import leftovers
+
+        facts["processes"] = ""
+        facts |= {host: ", ".join(running) or "nothing runs" for host, running in leftovers(record).items()}
     for title, value in facts.items():
         if value:
-            print(f"{title:<15}{value}")
+            print(f"{title:<14} {value}")
 
 
 def _row(name: str) -> list[str]:

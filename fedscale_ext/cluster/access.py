@@ -70,9 +70,7 @@ class Access:
         """What the configuration's ``auth`` and ``python`` say; UserError for what ssh must not be given."""
         auth, python = config.cluster.auth, config.cluster.python or sys.executable
         if auth.ssh_user and not re.fullmatch(_USER, auth.ssh_user):
-            raise UserError(
-                f"auth.ssh_user {auth.ssh_user!r} is not a user's name: write letters, digits, '_', '.', '-'"
-            )
+            raise UserError(f"auth.ssh_user {auth.ssh_user!r} is no user's name: write letters, digits, '_', '.', '-'")
         if python[0] in "-~" or "$" in python or not python.isprintable():
             raise UserError(
                 f"python {python!r} is not the path of an interpreter: write an absolute one, or one that begins in "

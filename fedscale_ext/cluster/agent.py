@@ -27,6 +27,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.sources import digest, package_files
 from fedscale_ext.token import write_token
 
+_STDIN = 0  # the descriptor itself: nothing is to be left in a buffer
 _DRIVER = "driver"  # whose orders are heard like what a process says
 _SILENT_S = 90.0  # the driver writes every 10 s
 _LEAVE_S = 12.0  # for ending all processes once the connection is gone
@@ -151,8 +152,8 @@ class Agent:
         """Turn the driver's lines into messages; its end, or its silence, into an interrupt."""
         rest = b""
         with suppress(OSError, ValueError):
-            while select.select([0], [], [], _SILENT_S)[0]:
-                read = os.read(0, 65536)
+            while select.select([_STDIN], [], [], _SILENT_S)[0]:
+                read = os.read(_STDIN, 65536)
                 if not read:
                     break
                 *lines, rest = (rest + read).split(b"\n")

@@ -18,7 +18,7 @@ _TRAINS = "executors"
 
 @dataclass(frozen=True)
 class Report:
-    """What a host told: ``data`` is the digest of its samples where it trains, ``skew_s`` how far its clock is ahead."""
+    """What a host told: ``data`` is its samples' digest where it trains, ``skew_s`` how far its clock is ahead."""
 
     python: str
     torch: str
@@ -32,9 +32,9 @@ class Report:
 
     @classmethod
     def read(cls, event: Mapping[str, Any]) -> "Report":
-        """The report in a host's event, heard now."""
-        values = {key: event.get(key) for key in cls.__dataclass_fields__ if key != "skew_s"}
-        return cls(**values, skew_s=float(event["time"]) - time.time())
+        """The report in a host's event; ``heard`` is when the driver heard it."""
+        values: dict[str, Any] = {key: event.get(key) for key in cls.__dataclass_fields__ if key != "skew_s"}
+        return cls(**values, skew_s=float(event["time"]) - event["heard"])
 
 
 def roles(host: str, places: Mapping[str, str]) -> str:
@@ -51,8 +51,8 @@ def compare(reports: Mapping[str, Report], places: Mapping[str, str], config: Jo
         for what in ("torch", "numpy"):
             if getattr(its, what) != getattr(theirs, what):
                 raise UserError(
-                    f"{host} has {what} {getattr(its, what)} and {first} {getattr(theirs, what)}: install the same version "
-                    "on both, since results depend on it"
+                    f"{host} has {what} {getattr(its, what)} and {first} {getattr(theirs, what)}: install the same "
+                    "version on both, since results depend on it"
                 )
         if its.code != theirs.code:
             raise UserError(
@@ -62,16 +62,16 @@ def compare(reports: Mapping[str, Report], places: Mapping[str, str], config: Jo
         off = abs(its.skew_s - theirs.skew_s)
         if off > config.job.message_window_s / 2:
             raise UserError(
-                f"the clocks of {host} and {first} differ by {off:.0f} s, so that their messages would be refused as old: "
-                "set the clocks, or raise message_window_s"
+                f"the clocks of {host} and {first} differ by {off:.0f} s, so that their messages would be refused as "
+                "old: set the clocks, or raise message_window_s"
             )
     _compare_data(reports, config)
     if config.fedscale.use_cuda:
         for host, gpu in executor_slots(config):
             if gpu >= reports[host].gpus:
                 raise UserError(
-                    f"worker_ips asks for GPU {gpu} of {host}, where torch finds {reports[host].gpus}: correct worker_ips, "
-                    "or set use_cuda: False"
+                    f"worker_ips asks for GPU {gpu} of {host}, where torch finds {reports[host].gpus}: correct "
+                    "worker_ips, or set use_cuda: False"
                 )
 
 
@@ -81,7 +81,8 @@ def _compare_data(reports: Mapping[str, Report], config: JobConfig) -> None:
     for host, digest in training.items():
         if digest != training[first]:
             raise UserError(
-                f"data_dir {config.fedscale.data_dir} holds other samples on {host} than on {first}: copy the folder anew"
+                f"data_dir {config.fedscale.data_dir} holds other samples on {host} than on {first}: copy the folder "
+                "anew"
             )
 
 

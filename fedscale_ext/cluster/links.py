@@ -47,7 +47,8 @@ class Links:
         for host, its in self._hear_all(hosts, "hello", _HELLO_S).items():
             if its["version"] != mine["version"]:
                 raise UserError(
-                    f"{host} has fedscale_ext {its['version']}, this machine {mine['version']}: install the same on both"
+                    f"{host} has fedscale_ext {its['version']}, this machine {mine['version']}: install the same "
+                    "on both"
                 )
             if its["sources"] != mine["sources"]:
                 raise UserError(

@@ -5,6 +5,7 @@ import os
 import secrets
 import shlex
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,16 +20,18 @@ from fedscale_ext.cli.supervision import Restarts
 from fedscale_ext.cluster import access, check, results
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.links import Links
-from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.config import JobConfig, load_config, to_argv
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.restarts import drop_restarts
 from fedscale_ext.token import BYTES, read_token
+
+_AT_ONCE = 16  # hosts that are asked side by side
 
 
 def submit(
     conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool
 ) -> int:
-    """Run the job of a configuration on the hosts that it names, to its end; arguments and exit code as driver.start."""
+    """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
     config = load_config(conf, overrides)
     name = config.fedscale.job_name
     way, places = Access.of(config), access.places(config)
@@ -56,20 +59,25 @@ def submit(
 
 
 def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
-    """Processes of a submitted job on each of its hosts, ended first with ``end``; of a host that does not answer, why."""
+    """Processes of a submitted job on each of its hosts, ended first with ``end``; of a silent host, why."""
     assert job.cluster is not None
-    found: dict[str, list[str]] = {}
-    for host in dict.fromkeys(job.cluster["places"].values()):
+    places: dict[str, str] = job.cluster["places"]
+    way = Access(**job.cluster["access"])
+
+    def ask(host: str) -> list[str]:
         with open(os.devnull, "w") as log:
-            links = Links(log, Access(**job.cluster["access"]), job.cluster["places"])
+            links = Links(log, way, places)
             try:
                 links.connect([host])
-                found |= links.leftovers(job.name, end)
+                return links.leftovers(job.name, end)[host]
             except UserError as error:
-                found[host] = [f"unknown: {error}"]
+                return [f"unknown: {error}"]
             finally:
                 links.stop()
-    return found
+
+    hosts = list(dict.fromkeys(places.values()))
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return dict(zip(hosts, threads.map(ask, hosts), strict=True))
 
 
 class ClusterRun(Run):
@@ -93,8 +101,8 @@ class ClusterRun(Run):
         plain, shell = plain_commands(self.config.cluster.setup_commands or ())
         if shell:
             self.display.notice(
-                f"these setup_commands need a shell and are not run: {'; '.join(shell)}; set python to the interpreter of "
-                "the environment on the hosts"
+                f"these setup_commands need a shell and are not run: {'; '.join(shell)}; set python to the "
+                "interpreter of the environment on the hosts"
             )
         return self.run(plain, {})
 
@@ -120,11 +128,9 @@ class ClusterRun(Run):
     def _check(self) -> dict[str, check.Report]:
         executors = len(self.places) - 1
         self.display.notice(
-            f"checking {counted(len(self.hosts), 'host')} for {counted(executors, 'executor')}; a host that has not seen "
-            "the data yet reads it now"
+            f"checking {counted(len(self.hosts), 'host')} for {counted(executors, 'executor')}; a host that has not "
+            "seen the data yet reads it now"
         )
-        from fedscale_ext.config import to_argv
-
         keys = {host: {"log_path": self._log_path(host)} for host in self.hosts}
         orders = {
             host: {
@@ -139,7 +145,7 @@ class ClusterRun(Run):
             raise UserError(
                 f"{missing[0]} could not be checked: `fedscale driver logs {self.job.name}` tells what it said"
             )
-        reports = {host: check.Report.read(event) for host, event in said.items()}
+        reports = {host: check.Report.read(said[host]) for host in self.hosts}
         check.compare(reports, self.places, self.config)
         note = check.pythons(reports)
         if note:
@@ -191,7 +197,7 @@ class ClusterRun(Run):
                 more = f": {tail[-1]}" if tail and "message" not in said.get(host, {}) else ""
                 raise UserError(f"{host}: {why}{more}")
             if isinstance(message, Said):
-                said[host] = message.event
+                said[host] = {**message.event, "heard": time.time()}
         return said
 
     # ---- while it runs ----
@@ -239,7 +245,16 @@ class ClusterRun(Run):
         done = self.job.round["round"] if self.job.round else 0
         return bool(done >= self.config.job.checkpoint_interval)
 
-    def _place(self) -> str:
+    def _conclude(self, outcome: Outcome) -> None:
+        if outcome.status == "finished" and self.summary:
+            place = self._fetched()
+            self.summary["files"] = {
+                what: str(path).replace(self._there(), place, 1) for what, path in self.summary["files"].items()
+            }
+        super()._conclude(outcome)
+
+    def _fetched(self) -> str:
+        """Where the results are, after they were brought here from the aggregator's host."""
         host, there, here = self.places[AGGREGATOR], self._there(), self.job.log_dir
         if access.is_here(host) or (here / "checkpoints").is_dir():  # the same folder, by whatever file system
             return str(here)
