@@ -1,14 +1,18 @@
 """Three "hosts" on this machine: addresses of their own in 127.0.0.0/8, homes of their own, a stand-in for ssh."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import yaml
 from tiny_job import tiny_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,8 +20,18 @@ HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 Fedscale = Callable[..., "subprocess.Popen[str]"]
 
 
+def wait_for(true: Callable[[], object], within_s: float = 120) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
 class Cluster:
     """The hosts' homes in ``folder``, and the command on the machine that submits."""
+
+    addresses: tuple[str, ...] = HOSTS
+    prefix: tuple[str, ...] = ()  # of commands on the machine that submits
 
     def __init__(self, folder: Path, data: Path) -> None:
         self.folder, self.data = folder, data
@@ -45,8 +59,8 @@ class Cluster:
     def conf(self, **cluster: object) -> Path:
         """A tiny job on all hosts: the aggregator and an executor on the first, an executor on each other one."""
         keys = {
-            "ps_ip": HOSTS[0],
-            "worker_ips": [f"{host}:[1]" for host in HOSTS],
+            "ps_ip": self.addresses[0],
+            "worker_ips": [f"{host}:[1]" for host in self.addresses],
             "work_dir": "work",
             "python": sys.executable,
             **cluster,
@@ -57,20 +71,26 @@ class Cluster:
                 "batch_size": 5, "eval_interval": 100, "filter_less": 0, "overcommitment": 1.0, "unit_size": 1,
                 "cohort_size": 1, "use_cuda": False, "ps_port": 0}  # fmt: skip
         flat |= keys.pop("job_conf", {})  # type: ignore[call-overload]
-        import yaml
-
         path = self.home / "conf.yml"
         path.write_text(yaml.safe_dump({**keys, "job_conf": [{key: value} for key, value in flat.items()]}))
         return path
 
     def fedscale(self, *words: object) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [sys.executable, "-m", "fedscale_ext.cli", *map(str, words)],
+            [*self.prefix, sys.executable, "-m", "fedscale_ext.cli", *map(str, words)],
             cwd=self.home, env=self.env, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.started.append(process)
         return process
+
+    def record(self) -> dict[str, Any]:
+        """What the driver remembers of the job; empty before it began."""
+        path = self.home / "state/jobs/tiny/job.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def output(self) -> str:
+        return (self.home / "state/jobs/tiny/output.log").read_text()
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs on a host of this cluster, by its home."""
