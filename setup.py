@@ -48,6 +48,7 @@ setup(
     extras_require={
         "parquet": ["pyarrow>=15"],
         "audio": ["librosa>=0.10.2"],
+        "slurm": ["submitit>=1.5"],
         "privacy": ["dp-accounting>=0.6,<0.7"],
         "test": [
             "pytest>=8.0",
@@ -55,6 +56,8 @@ setup(
             "pyarrow>=15",
             "librosa>=0.10.2",
             "dp-accounting>=0.6,<0.7",
+            "submitit>=1.5",
+            "kubernetes-validate>=1.29",
             "ruff>=0.6",
             "mypy>=1.10",
             "types-PyYAML",

@@ -220,9 +220,14 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
 
     A host without slots runs one executor per core that this process may use, or one on its first GPU.
     """
-    if sum(sum(counts) for _, counts in _workers(config)) > _MAX_EXECUTORS:
+    if sum(sum(counts) for _, counts in slots_by_worker(config)) > _MAX_EXECUTORS:
         raise UserError(f"worker_ips asks for more than {_MAX_EXECUTORS:,} executors; give fewer slots")
-    slots = [(host, gpu) for host, counts in _workers(config) for gpu, count in enumerate(counts) for _ in range(count)]
+    slots = [
+        (host, gpu)
+        for host, counts in slots_by_worker(config)
+        for gpu, count in enumerate(counts)
+        for _ in range(count)
+    ]
     if not slots:
         raise UserError("worker_ips asks for no executor: give at least one slot, as in localhost:[1]")
     return slots
@@ -230,10 +235,10 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
 
 def executor_configs(config: JobConfig) -> str:
     """FedScale's ``--executor_configs`` argument."""
-    return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in _workers(config))
+    return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in slots_by_worker(config))
 
 
-def _workers(config: JobConfig) -> list[tuple[str, list[int]]]:
+def slots_by_worker(config: JobConfig) -> list[tuple[str, list[int]]]:
     """Each entry of worker_ips as its host and the number of executors on each GPU."""
     workers = []
     for worker in config.cluster.worker_ips:

@@ -38,6 +38,14 @@ AtOnce = Annotated[
     int | None,
     typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
 ]
+Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm, by submitit.")]
+Hours = Annotated[
+    float | None, typer.Option("--hours", min=0.02, help="Longest time under --slurm.", show_default="24")
+]
+SlurmOption = Annotated[
+    list[str] | None,
+    typer.Option("--slurm-option", metavar="KEY=VALUE", help="An option of sbatch, as partition=gpu."),
+]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The configuration's job_name.")]
 OptionalJobName = Annotated[str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
@@ -84,21 +92,56 @@ def start(
 @app.command()
 def submit(
     conf: Conf, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
+    slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
 ) -> None:  # fmt: skip
     """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
 
     Host keys must be known and a key must open every host without a password; all hosts are checked for
     the same code, versions and data before anything starts. Results are brought here. Exit codes are start's.
 
+    With --slurm, queue it instead: each entry of worker_ips stands for a node of Slurm's choice.
+
     Example: fedscale driver submit job.yml --set ps_ip=10.0.0.1 --set 'worker_ips=["10.0.0.2:[4,4]"]'
+
+    Example: fedscale driver submit job.yml --slurm --hours 8 --slurm-option partition=gpu
     """
     from fedscale_ext.cli.progress import Display
     from fedscale_ext.cli.tables import console
-    from fedscale_ext.cluster import submit as cluster
+    from fedscale_ext.errors import UserError
 
     display = Display(console(), console(stderr=True))
+    if slurm:
+        from fedscale_ext.cluster import slurm as queue
+
+        if supervise:
+            raise UserError("--supervise starts processes again by ssh; under --slurm, set a node aside or --resume")
+        code = queue.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from,
+                            hours=24.0 if hours is None else hours, options=slurm_option or [])  # fmt: skip
+        raise typer.Exit(code)
+    if hours is not None or slurm_option:
+        raise UserError("--hours and --slurm-option are for Slurm: give --slurm too")
+    from fedscale_ext.cluster import submit as cluster
+
     code = cluster.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise)
     raise typer.Exit(code)
+
+
+@app.command()
+def render(
+    conf: Conf,
+    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image with fedscale_ext.")],
+    claim: Annotated[str, typer.Option("--claim", metavar="NAME", help="Volume claim with data, for results.")],
+    k8s: Annotated[bool, typer.Option("--k8s", help="Kubernetes manifests, the only kind there is.")] = True,
+    set_: Set = None,
+) -> None:
+    """Print manifests that run a job on Kubernetes: a Job per process, and a Service. The first lines say how.
+
+    Example: fedscale driver render --k8s job.yml --image registry/fedscale_ext:0.1 --claim data > job-k8s.yml
+    """
+    from fedscale_ext.cluster.kubernetes import render as manifests
+    from fedscale_ext.config import load_config
+
+    print(manifests(load_config(conf, set_ or []), image, claim), end="")
 
 
 @app.command()
@@ -113,6 +156,12 @@ def stop(job: JobName) -> None:
         print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
         return
     record = jobs.find(job)
+    if record.cluster is not None and "slurm" in record.cluster:
+        from fedscale_ext.cluster import slurm
+
+        slurm.cancel(record)
+        print(f"job {job} is taken out of Slurm's queue")
+        return
     stopped = jobs.stop(record)
     if record.cluster is not None:
         from fedscale_ext.cluster.submit import leftovers
@@ -171,7 +220,11 @@ def status(job: OptionalJobName = None) -> None:
         "restarted": ", ".join(f"{name} {times}x" for name, times in count_restarts(record.log_dir).items()),
         "processes": ", ".join(f"{child.name} {child.pid}" for child in record.children if child.running()),
     }
-    if record.cluster is not None:
+    if record.cluster is not None and "slurm" in record.cluster:
+        from fedscale_ext.cluster import slurm
+
+        facts |= {"status": slurm.state(record), "slurm": record.cluster["slurm"], "output": record.cluster["folder"]}
+    elif record.cluster is not None:
         from fedscale_ext.cluster.submit import leftovers
 
         facts["processes"] = ""
@@ -214,7 +267,13 @@ def logs(job: JobName, follow: Follow = False) -> None:
     """
     from fedscale_ext.cli import jobs
 
-    jobs.find(job)
+    record = jobs.find(job)
+    if record.cluster is not None and "slurm" in record.cluster:
+        from fedscale_ext.errors import UserError
+
+        raise UserError(
+            f"job {job} runs under Slurm: its processes write to {record.cluster['folder']}/*_log.out and .err"
+        )
     with jobs.output_log(job).open(encoding="utf-8", errors="replace") as log:
         while True:
             ended = jobs.find(job).state() != "running"

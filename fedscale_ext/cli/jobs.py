@@ -18,6 +18,7 @@ from fedscale_ext.cli.processes import Proc, signal_group
 from fedscale_ext.errors import UserError, did_you_mean
 
 _STOP_DRIVER_S = 8.0  # a driver stops its processes within 5 s
+_STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
 _STOP_CHILD_S = 3.0
 _LOOK_S = 0.05
 _LISTED = 5  # most jobs that a message names
@@ -178,7 +179,7 @@ def stop(job: Job) -> bool:
     driver = job.driver.running()
     if driver:
         driver.terminate()
-        if left_after(_STOP_DRIVER_S, [job.driver]):
+        if left_after(_STOP_DRIVER_S if job.cluster is None else _STOP_CLUSTER_S, [job.driver]):
             driver.kill()
     left = kill_children(read(job.name) or job)
     return driver is not None or left
