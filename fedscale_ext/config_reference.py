@@ -25,6 +25,9 @@ their names, meanings and defaults, with these differences:
 - `worker_ips: localhost`, or no `worker_ips`, starts as many executors as this process may use cores, each with
   one thread; with `use_cuda: True`, one. Slots win: `localhost:[4]` starts four, `localhost:[2,2]` two on each of
   two GPUs (FedScale's own driver needs slots). On a CPU, results do not depend on the number of executors.
+- `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`; `python`, `work_dir` and
+  `auth.ssh_config` are keys of this package for it ([several machines](cluster.md)). `auth` takes no other keys but
+  FedScale's `ssh_user` and `ssh_private_key`. Of `setup_commands`, those are run that need no shell.
 - `ps_port: 0` lets `fedscale driver start` pick a free port.
 - `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only; other values
   are refused in one sentence.

@@ -20,7 +20,7 @@ HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 Fedscale = Callable[..., "subprocess.Popen[str]"]
 
 
-def wait_for(true: Callable[[], object], within_s: float = 120) -> None:
+def wait_for(true: Callable[[], object], within_s: float = 400) -> None:
     deadline = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < deadline, "waited in vain"

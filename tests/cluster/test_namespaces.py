@@ -74,9 +74,7 @@ class Namespaces(Cluster):
         run("ip", "-n", first, "address", "add", f"{NETWORK}.1/24", "dev", "bridge")
         run("ip", "-n", first, "link", "set", "bridge", "up")
         for port, (name, address) in enumerate(zip(self.names[1:], self.addresses, strict=True)):
-            run(
-                "ip", "-n", first, "link", "add", f"port{port}", "type", "veth", "peer", "name", "eth0", "netns", name
-            )
+            run("ip", "-n", first, "link", "add", f"port{port}", "type", "veth", "peer", "name", "eth0", "netns", name)
             run("ip", "-n", first, "link", "set", f"port{port}", "master", "bridge", "up")
             run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
