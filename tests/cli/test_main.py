@@ -12,7 +12,8 @@ import fedscale_ext
 from .conftest import ROOT
 
 COMMANDS = [
-    ["driver", "start"], ["driver", "submit"], ["driver", "render"], ["driver", "stop"], ["driver", "status"], ["driver", "logs"],
+    ["driver", "start"], ["driver", "submit"], ["driver", "render"], ["driver", "stop"],
+    ["driver", "status"], ["driver", "logs"],
     ["dataset", "list"], ["dataset", "import"], ["dataset", "synthesize"], ["dataset", "verify"], ["methods"],
     ["methods", "show"], ["methods", "new"], ["driver"], ["dataset"], ["report"], ["leaderboard"],
     ["leaderboard", "submit"], [],
