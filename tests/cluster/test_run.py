@@ -61,7 +61,6 @@ def test_a_partial_start_is_none(run):
     code, err, links = run(Said(AGGREGATOR, {"event": "waiting", "for": "executors"}), Exit("executor 2", 3))
     assert code == 1 and links.stopped
     assert "last words" in err
-    said = " ".join(err.split())
     assert "executor 2 on c ended with exit code 3 before the job began; all hosts were cleared" in " ".join(
         err.split()
     )
