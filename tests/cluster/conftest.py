@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,8 @@ def cluster(tmp_path: Path, cluster_data: Path) -> Iterator[Cluster]:
     made = Cluster(tmp_path, cluster_data)
     yield made
     made.close()
+    with suppress(AssertionError):
+        wait_for(lambda: not made.processes(), 60)
     left = made.processes()
     for process in left:
         process.kill()

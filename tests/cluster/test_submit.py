@@ -21,7 +21,7 @@ def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Clu
     for host, names in zip(HOSTS, ["aggregator", "executor 2", "executor 3"], strict=True):
         assert f"{host}      agent " in running and names in running
     assert f"{HOSTS[0]} aggregator | " in cluster.output()
-    assert not cluster.processes()
+    wait_for(lambda: not cluster.processes(), 60)
     # no secret in what other users of a machine see, and no word of the YAML outside its quotes
     calls = (cluster.hosts / "calls").read_text()
     assert "token" not in calls and "log_path" not in calls
@@ -41,7 +41,7 @@ def test_stop_leaves_nothing_on_any_host(cluster: Cluster) -> None:
     out, err = cluster.fedscale("driver", "stop", "tiny").communicate(timeout=60)
     assert (out, err) == ("job tiny is stopped\n", "")
     assert process.wait(10) == 130
-    assert not cluster.processes()
+    wait_for(lambda: not cluster.processes(), 60)
     assert not list(cluster.hosts.rglob("token"))
     assert cluster.record()["status"] == "stopped"
 
@@ -76,7 +76,7 @@ def test_a_host_that_cannot_take_part_is_named_and_nothing_begins(cluster: Clust
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
     assert err.startswith(f"fedscale: {sentence}") and err.count("\n") == 1
-    assert not cluster.processes()
+    wait_for(lambda: not cluster.processes(), 60)
 
 
 def test_a_host_with_other_data_is_named_and_nothing_begins(cluster: Cluster) -> None:
@@ -93,4 +93,4 @@ def test_a_host_with_other_data_is_named_and_nothing_begins(cluster: Cluster) ->
     assert err.splitlines()[-1] == (
         "fedscale: data_dir data holds other samples on 127.0.0.3 than on 127.0.0.2: copy the folder anew"
     )
-    assert not cluster.processes()
+    wait_for(lambda: not cluster.processes(), 60)
