@@ -49,6 +49,7 @@ setup(
         "parquet": ["pyarrow>=15"],
         "audio": ["librosa>=0.10.2"],
         "wandb": ["wandb>=0.16"],
+        "slurm": ["submitit>=1.5"],
         "privacy": ["dp-accounting>=0.6,<0.7"],
         "test": [
             "pytest>=8.0",
@@ -56,6 +57,8 @@ setup(
             "pyarrow>=15",
             "librosa>=0.10.2",
             "dp-accounting>=0.6,<0.7",
+            "submitit>=1.5",
+            "kubernetes-validate>=1.29",
             "ruff>=0.6",
             "mypy>=1.10",
             "types-PyYAML",

@@ -33,6 +33,16 @@ _NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_r
                   "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
 
 
+class AuthKeys(BaseModel):
+    """Keys below ``auth``: how ssh logs in; empty ones leave it to ssh's own configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ssh_user: str | None = None
+    ssh_private_key: str | None = None
+    ssh_config: str | None = None
+
+
 class ClusterKeys(BaseModel):
     """Top-level keys of a YAML: where processes run and which files are their entries."""
 
@@ -43,8 +53,10 @@ class ClusterKeys(BaseModel):
     exp_path: str = "fedscale_ext"
     aggregator_entry: str = "methods/fedavg.py"
     executor_entry: str = "methods/fedavg.py"
-    auth: dict[str, Any] = {}
+    auth: AuthKeys = AuthKeys()
     setup_commands: tuple[str, ...] | None = None
+    python: str | None = None
+    work_dir: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,12 +94,17 @@ class JobConfig:
         return self._entry(self.cluster.aggregator_entry), self._entry(self.cluster.executor_entry)
 
     def _entry(self, entry: str) -> Path:
-        exp_path = Path(expanded("exp_path", self.cluster.exp_path))
-        package_parent = Path(__file__).resolve().parents[1]
-        for root in (exp_path, package_parent / exp_path):
-            if (root / entry).is_file():
-                return (root / entry).resolve()
-        raise UserError(f"entry {entry!r} is not below exp_path {exp_path}; set exp_path to the folder it lies in")
+        return entry_path(self.cluster.exp_path, entry)
+
+
+def entry_path(exp_path: str, entry: str) -> Path:
+    """The file of an entry on this machine: below ``exp_path``, else below this package; UserError where it is not."""
+    root = Path(expanded("exp_path", exp_path))
+    package_parent = Path(__file__).resolve().parents[1]
+    for folder in (root, package_parent / root):
+        if (folder / entry).is_file():
+            return (folder / entry).resolve()
+    raise UserError(f"entry {entry!r} is not below exp_path {root}; set exp_path to the folder it lies in")
 
 
 def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,9 +220,14 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
 
     A host without slots runs one executor per core that this process may use, or one on its first GPU.
     """
-    if sum(sum(counts) for _, counts in _workers(config)) > _MAX_EXECUTORS:
+    if sum(sum(counts) for _, counts in slots_by_worker(config)) > _MAX_EXECUTORS:
         raise UserError(f"worker_ips asks for more than {_MAX_EXECUTORS:,} executors; give fewer slots")
-    slots = [(host, gpu) for host, counts in _workers(config) for gpu, count in enumerate(counts) for _ in range(count)]
+    slots = [
+        (host, gpu)
+        for host, counts in slots_by_worker(config)
+        for gpu, count in enumerate(counts)
+        for _ in range(count)
+    ]
     if not slots:
         raise UserError("worker_ips asks for no executor: give at least one slot, as in localhost:[1]")
     return slots
@@ -213,10 +235,10 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
 
 def executor_configs(config: JobConfig) -> str:
     """FedScale's ``--executor_configs`` argument."""
-    return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in _workers(config))
+    return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in slots_by_worker(config))
 
 
-def _workers(config: JobConfig) -> list[tuple[str, list[int]]]:
+def slots_by_worker(config: JobConfig) -> list[tuple[str, list[int]]]:
     """Each entry of worker_ips as its host and the number of executors on each GPU."""
     workers = []
     for worker in config.cluster.worker_ips:

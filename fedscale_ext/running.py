@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def _in_process(config: JobConfig, display: _Progress) -> Result:
 
     preparation.check_inputs(config)
     if "time_stamp" not in config.given:
-        config = with_values(config, time_stamp=_run_to_resume(config) or f"{datetime.now():%m%d_%H%M%S}")
+        config = with_values(config, time_stamp=_run_to_resume(config) or preparation.new_stamp(config))
     try:
         with display:
             summary = run_in_process(config, display.event)

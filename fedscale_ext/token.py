@@ -13,11 +13,16 @@ BYTES = 32
 
 def new_token(path: Path) -> Path:
     """Write a fresh token to ``path``, in place of what was there, readable by this user alone; returns ``path``."""
+    return write_token(path, secrets.token_hex(BYTES))
+
+
+def write_token(path: Path, digits: str) -> Path:
+    """Write a token's hexadecimal digits as :func:`new_token` does."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()  # a new file has no reader yet, whatever the old one's mode was
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(file, "w", encoding="ascii") as writer:
-        writer.write(secrets.token_hex(BYTES) + "\n")
+        writer.write(digits + "\n")
     return path
 
 

@@ -22,6 +22,12 @@ def test_adding_a_model(reader: Reader) -> None:
     assert len(lines["fedavg"].split(",")) == 1 and len(lines["heterofl"].split(",")) == 5
 
 
+def test_several_machines(reader: Reader) -> None:
+    reader.follow(ROOT / "docs" / "cluster.md")
+    assert reader.said.count("kind: Job") == 11  # an aggregator and ten executors
+    assert "kubectl create secret generic cluster --from-file" in reader.said
+
+
 def test_adding_a_data_set(reader: Reader) -> None:
     reader.follow(ROOT / "docs" / "adding-a-dataset.md")
     reached = float(reader.said.split("accuracy of a client: ")[1].split()[0])

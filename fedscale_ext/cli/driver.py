@@ -3,17 +3,19 @@
 import os
 import shlex
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Protocol
 
 from fedscale_ext.cli import jobs, preparation
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
-from fedscale_ext.cli.setup_commands import plain_commands
+from fedscale_ext.cli.setup_commands import check_program, plain_commands
 from fedscale_ext.cli.supervision import Restarts, has_checkpoint, resuming
-from fedscale_ext.config import load_config
+from fedscale_ext.config import JobConfig, load_config
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.token import new_token, read_token
 
@@ -43,30 +45,25 @@ def start(
     name = config.fedscale.job_name
     preparation.check_hosts(config)
     plain, shell = plain_commands(config.cluster.setup_commands or ())
+    for argv in plain:
+        check_program(argv)
     if not plain:  # a setup command may be what fetches them
         preparation.check_inputs(config)
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
-        if resume and last and last.complete(config.fedscale.rounds):
-            display.notice(
-                f"job {name} has finished its {config.fedscale.rounds} rounds, results are in {last.log_dir}; "
-                "raise rounds to go on"
-            )
+        if resume and has_finished(config, last, display):
             return 0
         log_path, time_stamp = preparation.place(config, last, again)
         if last:
             jobs.kill_children(last)
         keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
+        keys |= resume_keys(resume, resume_from)
         token = jobs.folder(name) / "token"
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
         else:
             read_token(config.job.token_file)  # a bad one is better named before processes start
-        if resume_from is not None:
-            keys["resume_from"] = resume_from
-        elif resume:
-            keys["resume"] = True
         ranks = preparation.commands(config, **keys)
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
@@ -76,20 +73,52 @@ def start(
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
         try:
             with jobs.open_log(name, "a" if again else "w") as log:
-                return _Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
+                return Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
         finally:
             token.unlink(missing_ok=True)
 
 
-class _Run:
+def has_finished(config: JobConfig, last: jobs.Job | None, display: Display) -> bool:
+    """Whether the last run has all the rounds that are asked for, which is then told."""
+    rounds = config.fedscale.rounds
+    if last is None or not last.complete(rounds):
+        return False
+    display.notice(
+        f"job {last.name} has finished its {rounds} rounds, results are in {last.log_dir}; raise rounds to go on"
+    )
+    return True
+
+
+def resume_keys(resume: bool, resume_from: int | None) -> dict[str, Any]:
+    """The aggregator's keys for where it begins."""
+    if resume_from is not None:
+        return {"resume_from": resume_from}
+    return {"resume": True} if resume else {}
+
+
+class _Running(Protocol):
+    """What a job's processes are heard and ended by: Processes on this machine, cluster.links.Links on many."""
+
+    inbox: "SimpleQueue[Exit | Said | Interrupt]"
+    tails: dict[str, deque[str]]
+
+    def running(self) -> list[str]: ...
+    def next(self, deadline: float | None) -> Exit | Said | Interrupt | None: ...
+    def stop(self) -> None: ...
+
+
+class Run:
     """One job; everything that happens to it arrives in ``processes.next``."""
 
-    def __init__(self, job: jobs.Job, processes: Processes, display: Display, restarts: Restarts | None):
+    again = "fedscale driver start"  # and the configuration: what --resume is given to
+
+    def __init__(self, job: jobs.Job, processes: _Running, display: Display, restarts: Restarts | None):
         self.job = job
         self.processes = processes
         self.display = display
         self.restarts = restarts  # None: processes that end are not started again
         self.ranks: dict[str, list[str]] = {}
+        self.begun: set[str] = set()  # names of processes that were started before
         self.trained = False  # all rounds are done: executors leave
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
@@ -98,6 +127,7 @@ class _Run:
         self.deadline: float | None = None
 
     def run(self, setup: list[list[str]], ranks: dict[str, list[str]]) -> int:
+        """Run the job with the argument lists of its processes by their names; the command's exit code."""
         self.ranks = ranks
         outcome = Outcome("failed", 1, "the driver itself failed")
         jobs.write(self.job)
@@ -117,7 +147,7 @@ class _Run:
     def _prepare(self, setup: list[list[str]]) -> Outcome | None:
         """Run the setup commands one after another; None when all went well."""
         for argv in setup:
-            self._start(f"setup command {shlex.join(argv)}", argv, dict(os.environ))
+            self._start(f"setup command {shlex.join(argv)}", argv)
             while self.processes.running():
                 message = self.processes.next(None)
                 if isinstance(message, Interrupt):
@@ -128,7 +158,7 @@ class _Run:
 
     def _train(self) -> Outcome:
         for name, argv in self.ranks.items():
-            self._start(name, argv, preparation.environment())
+            self._start(name, argv)
         while self.processes.running() or (self.restarts and self.restarts.planned()):
             message = self.processes.next(self._next_look())
             if isinstance(message, Interrupt):
@@ -153,10 +183,23 @@ class _Run:
         times = (self.deadline, self.restarts.next() if self.restarts else None)
         return min((moment for moment in times if moment is not None), default=None)
 
-    def _start(self, name: str, argv: list[str], env: dict[str, str]) -> None:
+    def _start(self, name: str, argv: list[str]) -> None:
+        """Start a process of this job; again, if it ran before."""
+        assert isinstance(self.processes, Processes)
         self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
+        if name == AGGREGATOR and name in self.begun:
+            argv = resuming(argv, self.job.log_dir)
+        self.begun.add(name)
+        env = preparation.environment() if name in self.ranks else dict(os.environ)
         self.job.children.append(self.processes.start(name, argv, env))
         self._remember()
+
+    def _called(self, name: str) -> str:
+        """What a person hears of as a process's name."""
+        return name
+
+    def _has_checkpoint(self) -> bool:
+        return has_checkpoint(self.job.log_dir)
 
     def _restart_due(self) -> None:
         """Start again what is due; an aggregator also calls for the executors that it had sent away."""
@@ -167,12 +210,7 @@ class _Run:
                 there = [*self.processes.running(), *(self.restarts.planned() if self.restarts else ())]
                 again += [other for other in self.ranks if other not in (name, *there)]
             for other in again:
-                argv = self.ranks[other]
-                self._start(
-                    other,
-                    resuming(argv, self.job.log_dir) if other == AGGREGATOR else argv,
-                    preparation.environment(),
-                )
+                self._start(other, self.ranks[other])
 
     def _remember(self) -> None:
         """Write the job's record; a disk that takes no more must not end the driver, whose job will say it."""
@@ -250,14 +288,15 @@ class _Run:
     def _died(self, gone: Exit) -> Outcome:
         how = gone.how if gone.code else "ended without a summary" if gone.name == AGGREGATOR else "left too early"
         why = f" ({self.said[gone.name]})" if gone.name in self.said else ""
-        return Outcome("failed", 1, f"{gone.name} {how}{why}", tuple(self.processes.tails[gone.name]))
+        reason = f"{self._called(gone.name)} {how}{why}"
+        return Outcome("failed", 1, reason, tuple(self.processes.tails[gone.name]))
 
     def _conclude(self, outcome: Outcome) -> None:
         log = jobs.output_log(self.job.name)
         if outcome.status == "finished" and self.summary:
             self.display.summary(self.summary, str(self.job.log_dir), str(log))
         elif outcome.status == "stopped":
-            kept = has_checkpoint(self.job.log_dir)
+            kept = self._has_checkpoint()
             how = (
                 "--resume continues it from its last checkpoint" if kept else "it has no checkpoint yet: start it anew"
             )
@@ -266,6 +305,6 @@ class _Run:
             for line in outcome.tail:
                 self.display.log_line(line)
             more = "" if outcome.code == 2 else f"; all output is in {log}"
-            if more and has_checkpoint(self.job.log_dir):
-                more += f"; continue the job with `fedscale driver start {self.job.conf} --resume`"
+            if more and self._has_checkpoint():
+                more += f"; continue the job with `{self.again} {self.job.conf} --resume`"
             self.display.error(f"{outcome.reason}{more}")

@@ -1,5 +1,6 @@
 """``fedscale driver``: start, stop, look at jobs."""
 
+import sys
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from fedscale_ext.cli.jobs import Job
 
 app = typer.Typer(
-    help="Run jobs on this machine and look after them.\n\nExample: fedscale driver start quickstart",
+    help="Run jobs, on this machine or several, and look after them.\n\nExample: fedscale driver start quickstart",
     no_args_is_help=True,
 )
 _FOLLOW_S = 0.2  # between two looks at a log that is followed
@@ -55,6 +56,14 @@ Grid = Annotated[
 AtOnce = Annotated[
     int | None,
     typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
+]
+Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm, by submitit.")]
+Hours = Annotated[
+    float | None, typer.Option("--hours", min=0.02, help="Longest time under --slurm.", show_default="24")
+]
+SlurmOption = Annotated[
+    list[str] | None,
+    typer.Option("--slurm-option", metavar="KEY=VALUE", help="An option of sbatch, as partition=gpu."),
 ]
 JobName = Annotated[
     str, typer.Argument(metavar="JOB", help="The configuration's job_name.", autocompletion=complete.jobs)
@@ -104,8 +113,63 @@ def start(
 
 
 @app.command()
+def submit(
+    conf: Conf, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
+    slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
+) -> None:  # fmt: skip
+    """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
+
+    Host keys must be known and a key must open every host without a password; all hosts are checked for
+    the same code, versions and data before anything starts. Results are brought here. Exit codes are start's.
+
+    With --slurm, queue it instead: each entry of worker_ips stands for a node of Slurm's choice.
+
+    Example: fedscale driver submit job.yml --set ps_ip=10.0.0.1 --set 'worker_ips=["10.0.0.2:[4,4]"]'
+
+    Example: fedscale driver submit job.yml --slurm --hours 8 --slurm-option partition=gpu
+    """
+    from fedscale_ext.cli.progress import Display
+    from fedscale_ext.cli.tables import console
+    from fedscale_ext.errors import UserError
+
+    display = Display(console(), console(stderr=True))
+    if slurm:
+        from fedscale_ext.cluster import slurm as queue
+
+        if supervise:
+            raise UserError("--supervise starts processes again by ssh; under --slurm, set a node aside or --resume")
+        code = queue.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from,
+                            hours=24.0 if hours is None else hours, options=slurm_option or [])  # fmt: skip
+        raise typer.Exit(code)
+    if hours is not None or slurm_option:
+        raise UserError("--hours and --slurm-option are for Slurm: give --slurm too")
+    from fedscale_ext.cluster import submit as cluster
+
+    code = cluster.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise)
+    raise typer.Exit(code)
+
+
+@app.command()
+def render(
+    conf: Conf,
+    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image with fedscale_ext.")],
+    claim: Annotated[str, typer.Option("--claim", metavar="NAME", help="Volume claim with data, for results.")],
+    k8s: Annotated[bool, typer.Option("--k8s", help="Kubernetes manifests, the only kind there is.")] = True,
+    set_: Set = None,
+) -> None:
+    """Print manifests that run a job on Kubernetes: a Job per process, and a Service. The first lines say how.
+
+    Example: fedscale driver render --k8s job.yml --image registry/fedscale_ext:0.1 --claim data > job-k8s.yml
+    """
+    from fedscale_ext.cluster.kubernetes import render as manifests
+    from fedscale_ext.config import load_config
+
+    print(manifests(load_config(conf, set_ or []), image, claim), end="")
+
+
+@app.command()
 def stop(job: JobName) -> None:
-    """Stop a running job, or sweep, and wait until all of its processes are gone.
+    """Stop a running job, or sweep, and wait until all of its processes are gone, on all of its hosts.
 
     Example: fedscale driver stop quickstart
     """
@@ -115,7 +179,20 @@ def stop(job: JobName) -> None:
         print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
         return
     record = jobs.find(job)
-    if jobs.stop(record):
+    if record.cluster is not None and "slurm" in record.cluster:
+        from fedscale_ext.cluster import slurm
+
+        slurm.cancel(record)
+        print(f"job {job} is taken out of Slurm's queue")
+        return
+    stopped = jobs.stop(record)
+    if record.cluster is not None:
+        from fedscale_ext.cluster.submit import leftovers
+
+        for host, left in leftovers(record, end=True).items():
+            for process in left:
+                print(f"note: on {host}, {process}", file=sys.stderr)
+    if stopped:
         print(f"job {job} is stopped")
     else:
         print(f"job {job} is not running; it {record.state()} {_when(record.ended)}".rstrip())
@@ -135,7 +212,7 @@ def forget(job: JobName) -> None:
 
 @app.command()
 def status(job: OptionalJobName = None) -> None:
-    """List the jobs started on this machine, or tell what is known of one, or of a sweep's.
+    """List the jobs started on this machine, or tell what is known of one, with its hosts, or of a sweep's.
 
     Example: fedscale driver status quickstart
     """
@@ -166,9 +243,18 @@ def status(job: OptionalJobName = None) -> None:
         "restarted": ", ".join(f"{name} {times}x" for name, times in count_restarts(record.log_dir).items()),
         "processes": ", ".join(f"{child.name} {child.pid}" for child in record.children if child.running()),
     }
+    if record.cluster is not None and "slurm" in record.cluster:
+        from fedscale_ext.cluster import slurm
+
+        facts |= {"status": slurm.state(record), "slurm": record.cluster["slurm"], "output": record.cluster["folder"]}
+    elif record.cluster is not None:
+        from fedscale_ext.cluster.submit import leftovers
+
+        facts["processes"] = ""
+        facts |= {host: ", ".join(running) or "nothing runs" for host, running in leftovers(record).items()}
     for title, value in facts.items():
         if value:
-            print(f"{title:<15}{value}")
+            print(f"{title:<14} {value}")
 
 
 def _row(name: str) -> list[str]:
@@ -204,7 +290,13 @@ def logs(job: JobName, follow: Follow = False) -> None:
     """
     from fedscale_ext.cli import jobs
 
-    jobs.find(job)
+    record = jobs.find(job)
+    if record.cluster is not None and "slurm" in record.cluster:
+        from fedscale_ext.errors import UserError
+
+        raise UserError(
+            f"job {job} runs under Slurm: its processes write to {record.cluster['folder']}/*_log.out and .err"
+        )
     with jobs.output_log(job).open(encoding="utf-8", errors="replace") as log:
         while True:
             ended = jobs.find(job).state() != "running"

@@ -18,6 +18,7 @@ from fedscale_ext.cli.processes import Proc, signal_group
 from fedscale_ext.errors import UserError, did_you_mean
 
 _STOP_DRIVER_S = 8.0  # a driver stops its processes within 5 s
+_STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
 _STOP_CHILD_S = 3.0
 _LOOK_S = 0.05
 _LISTED = 5  # most jobs that a message names
@@ -41,6 +42,7 @@ class Job:
     round: dict[str, Any] | None = None  # the last round's event
     accuracy: float | None = None  # of the last round that was tested
     reason: str | None = None  # why it failed
+    cluster: dict[str, Any] | None = None  # cluster.job.Places of a job that was submitted to other machines
 
     @property
     def log_dir(self) -> Path:
@@ -143,16 +145,27 @@ def write(job: Job) -> None:
 @contextmanager
 def claim(name: str) -> Iterator[None]:
     """Hold the name for the life of a driver; the system lets go of it even when the driver is killed."""
-    with (folder(name) / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise UserError(
-                f"job {name} is running; stop it with `fedscale driver stop {name}`, or set another job_name"
-            ) from None
+    try:
+        claimed = lock(folder(name))
+    except BlockingIOError:
+        raise UserError(
+            f"job {name} is running; stop it with `fedscale driver stop {name}`, or set another job_name"
+        ) from None
+    with claimed:
         yield
+
+
+def lock(place: Path) -> IO[str]:
+    """The lock of a folder, held until it is closed or this process ends; BlockingIOError where another has it."""
+    file = (place / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if error.errno == errno.EACCES:  # what some systems say for a lock that is held
+            raise BlockingIOError from None
+        raise
+    return file
 
 
 def stop(job: Job) -> bool:
@@ -166,7 +179,7 @@ def stop(job: Job) -> bool:
     driver = job.driver.running()
     if driver:
         driver.terminate()
-        if left_after(_STOP_DRIVER_S, [job.driver]):
+        if left_after(_STOP_DRIVER_S if job.cluster is None else _STOP_CLUSTER_S, [job.driver]):
             driver.kill()
     left = kill_children(read(job.name) or job)
     return driver is not None or left
@@ -183,7 +196,12 @@ def forget(name: str) -> Path:
 
 def kill_children(job: Job) -> bool:
     """End the job's recorded processes that outlived their driver; whether there were any."""
-    children = left_after(0, job.children)
+    return end_all(job.children)
+
+
+def end_all(processes: list[Proc]) -> bool:
+    """End those of the processes that run, each with its group; whether there were any."""
+    children = left_after(0, processes)
     left = children
     for number in (signal.SIGTERM, signal.SIGKILL):
         for child in left:

@@ -34,17 +34,21 @@ AGGREGATOR = "aggregator"
 
 def commands(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
     """The argument list of each process by its name: the aggregator's first, then one executor per slot."""
-    aggregator, executor = config.entry_paths()
+    aggregator, executor = map(str, config.entry_paths())
+    return {
+        name: [sys.executable, aggregator if name == AGGREGATOR else executor, *words]
+        for name, words in arguments(config, **shared).items()
+    }
+
+
+def arguments(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
+    """What :func:`commands` gives each entry as arguments."""
     slots = configuration.executor_slots(config)
     shared |= {"num_executors": len(slots), "executor_configs": configuration.executor_configs(config)}
-    result = {AGGREGATOR: _argv(config, aggregator, **shared, this_rank=0)}
+    result = {AGGREGATOR: configuration.to_argv(config, **shared, this_rank=0)}
     for rank, (_, gpu) in enumerate(slots, start=1):
-        result[f"executor {rank}"] = _argv(config, executor, **shared, this_rank=rank, cuda_device=f"cuda:{gpu}")
+        result[f"executor {rank}"] = configuration.to_argv(config, **shared, this_rank=rank, cuda_device=f"cuda:{gpu}")
     return result
-
-
-def _argv(config: JobConfig, entry: Path, **extra: Any) -> list[str]:
-    return [sys.executable, str(entry), *configuration.to_argv(config, **extra)]
 
 
 def check_hosts(config: JobConfig) -> None:
@@ -53,14 +57,16 @@ def check_hosts(config: JobConfig) -> None:
     for host, _ in configuration.executor_slots(config):
         if host not in local:
             raise UserError(
-                f"worker_ips names {host}, but this command starts executors on this machine only; "
-                "write localhost, or use FedScale's own `docker/driver.py submit`"
+                f"worker_ips names {host}, but `driver start` starts executors on this machine only; "
+                "write localhost, or start the job with `fedscale driver submit`"
             )
 
 
-def check_inputs(config: JobConfig) -> None:
-    """UserError for a data folder or a model's file that is not there, or a package that is needed and lacks."""
-    data_folder(config.fedscale.data_dir)
+def check_inputs(config: JobConfig, data: bool = True) -> None:
+    """UserError for a data folder (but with ``data`` false) or a model's file that is not there, or a package that is
+    needed and lacks."""
+    if data:
+        data_folder(config.fedscale.data_dir)
     if config.job.public_dir is not None:
         try:
             data_folder(config.job.public_dir)
@@ -97,8 +103,12 @@ def place(config: JobConfig, last: Job | None, resume: bool) -> tuple[str, str]:
             raise UserError(f"job {config.fedscale.job_name} has no earlier run to resume; start it without --resume")
         # its own last start may have failed at once, without a checkpoint
         return last.log_path, newest_checkpoint(last.log_dir.parent) or last.time_stamp
-    stamp = config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
-    return str(Path(config.fedscale.log_path).absolute()), stamp
+    return str(Path(config.fedscale.log_path).absolute()), new_stamp(config)
+
+
+def new_stamp(config: JobConfig) -> str:
+    """``time_stamp`` of a run that begins now, unless the configuration names one."""
+    return config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
 
 
 def newest_checkpoint(runs: Path) -> str | None:

@@ -56,14 +56,20 @@ def signal_group(pid: int, number: int) -> None:
 
 @dataclass(frozen=True)
 class Exit:
-    """A process has ended; a negative code is the number of the signal that ended it."""
+    """A process has ended; a negative code is the number of the signal that ended it.
+
+    ``why`` tells what the code does not, for a process whose host is gone.
+    """
 
     name: str
     code: int
+    why: str | None = None
 
     @property
     def how(self) -> str:
         """The exit code in words."""
+        if self.why is not None:
+            return self.why
         if self.code < 0:
             with suppress(ValueError):
                 return f"was ended by {signal.Signals(-self.code).name}"
@@ -98,6 +104,7 @@ class Processes:
         self.tails: dict[str, deque[str]] = {}
         self._log = log
         self._log_lock = threading.Lock()
+        self._send_lock = threading.Lock()
         self._running: dict[str, subprocess.Popen[str]] = {}
 
     def start(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> Proc:
@@ -126,6 +133,14 @@ class Processes:
             reader.start()
         threading.Thread(target=self._wait, args=(name, process, readers), daemon=True).start()
         return Proc.of(name, process.pid)
+
+    def send(self, name: str, line: str) -> None:
+        """Write a line to a process's standard input; one that is gone gets nothing."""
+        process = self._running.get(name)
+        if process is not None and process.stdin is not None:
+            with self._send_lock, suppress(OSError, ValueError):  # ValueError: closed already
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
 
     def running(self) -> list[str]:
         """Names of the processes whose Exit was not taken from the inbox yet."""
@@ -158,11 +173,14 @@ class Processes:
             if event is not None:
                 self.inbox.put(Said(name, event))
                 continue
-            with self._log_lock:
-                self.tails[name].append(line.rstrip("\n"))
-                with suppress(OSError):  # full disk: whoever stopped reading would stop the process as well
-                    self._log.write(f"{name} | {line.rstrip()}\n")
-                    self._log.flush()
+            self.tails[name].append(line.rstrip("\n"))
+            self.write(name, line)
+
+    def write(self, name: str, line: str) -> None:
+        """Put a line of output into the log, after the name of who said it."""
+        with self._log_lock, suppress(OSError):  # full disk: whoever stopped reading would stop the process as well
+            self._log.write(f"{name} | {line.rstrip()}\n")
+            self._log.flush()
 
     def _wait(self, name: str, process: "subprocess.Popen[str]", readers: Sequence[threading.Thread]) -> None:
         code = process.wait()

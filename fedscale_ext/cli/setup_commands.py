@@ -14,22 +14,23 @@ _SHELL_WORDS = {
 
 
 def plain_commands(commands: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """Argument lists of the commands that need no shell, and the texts of those that do.
-
-    Raises UserError for a plain command whose program is not installed.
-    """
+    """Argument lists of the commands that need no shell, and the texts of those that do."""
     plain, shell = [], []
     for command in commands:
         argv = _plain(command)
         if argv is None:
             shell.append(command)
         elif argv:
-            if shutil.which(argv[0]) is None:
-                raise UserError(
-                    f"setup command {command!r}: the program {argv[0]!r} is not found; install or remove it"
-                )
             plain.append(argv)
     return plain, shell
+
+
+def check_program(argv: Sequence[str]) -> None:
+    """UserError for a command whose program is not installed on this machine."""
+    if shutil.which(argv[0]) is None:
+        raise UserError(
+            f"setup command {shlex.join(argv)!r}: the program {argv[0]!r} is not found; install or remove it"
+        )
 
 
 def _plain(command: str) -> list[str] | None:

@@ -18,17 +18,17 @@ from fedscale_ext.runtime.parent_pipe import exit_with_parent
 
 def run_aggregator() -> None:
     """Run this process as the job's aggregator; exits 0 only when the job finished."""
-    _main(_aggregator)
+    run_process(_aggregator)
 
 
 def run_executor() -> None:
     """Run this process as one of the job's executors."""
-    _main(_executor)
+    run_process(_executor)
 
 
 def run_rank() -> None:
     """Run this process as aggregator (``--this_rank=0``) or executor, for a method of one file."""
-    _main(lambda config: _aggregator(config) if config.fedscale.this_rank == 0 else _executor(config))
+    run_process(lambda config: _aggregator(config) if config.fedscale.this_rank == 0 else _executor(config))
 
 
 def prepare_process(config: JobConfig) -> None:
@@ -53,7 +53,8 @@ def _run(role: Any, config: JobConfig) -> None:
     role(config).run()
 
 
-def _main(role: Callable[[JobConfig], Any]) -> None:
+def run_process(role: Callable[[JobConfig], Any]) -> None:
+    """Run a role with the job of the command line, as a driver starts it; how it ends is this process's exit code."""
     # a script's folder comes first in sys.path, where the names of its neighbours would shadow packages
     package = Path(__file__).resolve().parents[1]
     sys.path[:] = [place for place in sys.path if not Path(place or ".").resolve().is_relative_to(package)]

@@ -21,6 +21,7 @@ TRACES = Path(__file__).resolve().parents[2] / "device_traces"
 GOOD = {
     "report": "own -o report",
     "driver start": "conf.yml",
+    "driver render": "conf.yml --image fedscale_ext:0.1 --claim data",
     "driver status": "j-s0",
     "driver logs": "j-s0",
     "driver stop": "own",
@@ -39,9 +40,12 @@ GOOD = {
     "traces convert": f"{TRACES}/sample_capacity.csv capacity.npz",
     "traces synthesize": "20 -o traces",
 }
+WITH_HOSTS = {"driver submit"}  # tests/cluster makes some
 BAD = {
     "report": ("none", "there is no job 'none'"),
     "driver start": ("none.yml", "no configuration 'none.yml'"),
+    "driver submit": ("none.yml", "no configuration 'none.yml'"),
+    "driver render": ("none.yml --image a --claim b", "no configuration 'none.yml'"),
     "driver status": ("none", "there is no job 'none'"),
     "driver logs": ("none", "there is no job 'none'"),
     "driver stop": ("none", "there is no job 'none'"),
@@ -118,7 +122,7 @@ def run(world, monkeypatch, capfd):
 
 def test_every_command_is_tried():
     doing = {words for words, does in every().items() if does}
-    assert set(GOOD) == doing, "give the command an entry in GOOD, or take it out"
+    assert set(GOOD) | WITH_HOSTS == doing, "give the command an entry in GOOD, or take it out"
     assert set(BAD) == doing, "give the command an entry in BAD, or take it out"
 
 

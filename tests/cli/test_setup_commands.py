@@ -1,6 +1,6 @@
 import pytest
 
-from fedscale_ext.cli.setup_commands import plain_commands
+from fedscale_ext.cli.setup_commands import check_program, plain_commands
 from fedscale_ext.errors import UserError
 
 
@@ -19,4 +19,5 @@ def test_plain_commands_become_argument_lists():
 
 def test_program_that_is_missing():
     with pytest.raises(UserError, match="the program 'no-such-program' is not found"):
-        plain_commands(["no-such-program x"])
+        check_program(["no-such-program", "x"])
+    check_program(["env"])

@@ -1,0 +1,131 @@
+"""What a host must have in common with the others, told by the host and compared before anything of a job starts."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.cli import preparation
+from fedscale_ext.config import JobConfig, executor_slots
+from fedscale_ext.errors import UserError
+
+EVENT = "checked"
+_PORT = "aggregator"  # the roles of a host, as the module's first argument has them
+_TRAINS = "executors"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a host told: ``data`` is its samples' digest where it trains, ``skew_s`` how far its clock is ahead."""
+
+    python: str
+    torch: str
+    numpy: str
+    code: str
+    gpus: int
+    data: str | None = None
+    port: int | None = None
+    newest: str | None = None
+    skew_s: float = 0.0
+
+    @classmethod
+    def read(cls, event: Mapping[str, Any]) -> "Report":
+        """The report in a host's event; ``heard`` is when the driver heard it."""
+        values: dict[str, Any] = {key: event.get(key) for key in cls.__dataclass_fields__ if key != "skew_s"}
+        return cls(**values, skew_s=float(event["time"]) - event["heard"])
+
+
+def roles(host: str, places: Mapping[str, str]) -> str:
+    """What a host does in a job, as the module's first argument."""
+    found = {_PORT if name == preparation.AGGREGATOR else _TRAINS for name, place in places.items() if place == host}
+    return "+".join(sorted(found))
+
+
+def compare(reports: Mapping[str, Report], places: Mapping[str, str], config: JobConfig) -> None:
+    """UserError, naming a host, where hosts would not train alike; the aggregator's is what others are held to."""
+    first = places[preparation.AGGREGATOR]
+    for host, its in reports.items():
+        theirs = reports[first]
+        for what in ("torch", "numpy"):
+            if getattr(its, what) != getattr(theirs, what):
+                raise UserError(
+                    f"{host} has {what} {getattr(its, what)} and {first} {getattr(theirs, what)}: install the same "
+                    "version on both, since results depend on it"
+                )
+        if its.code != theirs.code:
+            raise UserError(
+                f"{host} has other code of method {config.job.method} than {first}: install the same version of its "
+                "package on both"
+            )
+        off = abs(its.skew_s - theirs.skew_s)
+        if off > config.job.message_window_s / 2:
+            raise UserError(
+                f"the clocks of {host} and {first} differ by {off:.0f} s, so that their messages would be refused as "
+                "old: set the clocks, or raise message_window_s"
+            )
+    _compare_data(reports, config)
+    if config.fedscale.use_cuda:
+        for host, gpu in executor_slots(config):
+            if gpu >= reports[host].gpus:
+                raise UserError(
+                    f"worker_ips asks for GPU {gpu} of {host}, where torch finds {reports[host].gpus}: correct "
+                    "worker_ips, or set use_cuda: False"
+                )
+
+
+def _compare_data(reports: Mapping[str, Report], config: JobConfig) -> None:
+    training = {host: report.data for host, report in reports.items() if report.data is not None}
+    first = next(iter(training))
+    for host, digest in training.items():
+        if digest != training[first]:
+            raise UserError(
+                f"data_dir {config.fedscale.data_dir} holds other samples on {host} than on {first}: copy the folder "
+                "anew"
+            )
+
+
+def pythons(reports: Mapping[str, Report]) -> str | None:
+    """A note where hosts have different Pythons; results do not depend on them."""
+    found = {report.python: host for host, report in reports.items()}
+    return None if len(found) < 2 else ", ".join(f"Python {python} on {host}" for python, host in found.items())
+
+
+def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
+    import numpy as np
+    import torch
+
+    from fedscale_ext.methods import method_class
+    from fedscale_ext.runtime.code_digest import code_digest
+    from fedscale_ext.runtime.job_data import open_job_data
+
+    preparation.check_inputs(config, data=_TRAINS in role)
+    report: dict[str, Any] = {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "code": code_digest(method_class(config.job.method)),
+        "gpus": torch.cuda.device_count() if config.fedscale.use_cuda else 0,
+    }
+    if _PORT in role:
+        report["port"] = preparation.port(config)
+        report["newest"] = preparation.newest_checkpoint(
+            Path(config.fedscale.log_path, "logs", config.fedscale.job_name)
+        )
+    if _TRAINS in role:
+        report["data"] = open_job_data(config).digest
+    return {**report, "time": time.time()}
+
+
+def main() -> None:
+    """Check this host for the job whose arguments follow the host's roles."""
+    from fedscale_ext.runtime.events import print_event
+    from fedscale_ext.runtime.launch import run_process
+
+    role = sys.argv.pop(1).split("+")
+    run_process(lambda config: print_event({"event": EVENT, **_report(config, role)}))
+
+
+if __name__ == "__main__":
+    main()

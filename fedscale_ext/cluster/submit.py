@@ -1,0 +1,272 @@
+"""Runs a job on several machines: agents on all hosts, checks, processes, progress, results brought here."""
+
+import contextlib
+import os
+import secrets
+import shlex
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fedscale_ext.cli import jobs, preparation
+from fedscale_ext.cli.driver import Outcome, Run, has_finished, resume_keys
+from fedscale_ext.cli.preparation import AGGREGATOR
+from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Said
+from fedscale_ext.cli.progress import Display, counted
+from fedscale_ext.cli.setup_commands import plain_commands
+from fedscale_ext.cli.supervision import Restarts
+from fedscale_ext.cluster import access, check, results
+from fedscale_ext.cluster.access import Access
+from fedscale_ext.cluster.links import Links
+from fedscale_ext.config import JobConfig, load_config, to_argv
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.restarts import drop_restarts
+from fedscale_ext.token import BYTES, read_token
+
+_AT_ONCE = 16  # hosts that are asked side by side
+
+
+def submit(
+    conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool
+) -> int:
+    """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
+    config = load_config(conf, overrides)
+    name = config.fedscale.job_name
+    way, places = Access.of(config), access.places(config)
+    with jobs.claim(name):
+        last = jobs.read(name)
+        again = resume or resume_from is not None
+        if resume and has_finished(config, last, display):
+            return 0
+        if again and last is None:
+            raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
+        if last:
+            jobs.kill_children(last)
+        stamp = last.time_stamp if again and last else preparation.new_stamp(config)
+        source = str(config.source.absolute()) if config.source else conf
+        job = jobs.Job(
+            name, source, str(Path(config.fedscale.log_path).absolute()), stamp, [], Proc.of("driver", os.getpid()),
+            cluster={"access": way.to_json(), "places": places, "there": None},
+        )  # fmt: skip
+        if not again:
+            drop_restarts(job.log_dir)
+        with jobs.open_log(name, "a" if again else "w") as log:
+            links = Links(log, way, places)
+            run = ClusterRun(config, job, links, display, Restarts() if supervise else None)
+            return run.submit(way, resume_keys(resume, resume_from))
+
+
+def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
+    """Processes of a submitted job on each of its hosts, ended first with ``end``; of a silent host, why."""
+    assert job.cluster is not None
+    places: dict[str, str] = job.cluster["places"]
+    way = Access(**job.cluster["access"])
+
+    def ask(host: str) -> list[str]:
+        with open(os.devnull, "w") as log:
+            links = Links(log, way, places)
+            try:
+                links.connect([host])
+                return links.leftovers(job.name, end)[host]
+            except UserError as error:
+                return [f"unknown: {error}"]
+            finally:
+                links.stop()
+
+    hosts = list(dict.fromkeys(places.values()))
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return dict(zip(hosts, threads.map(ask, hosts), strict=True))
+
+
+class ClusterRun(Run):
+    """A job whose processes run on several machines; none is left when one of them cannot begin."""
+
+    again = "fedscale driver submit"
+
+    def __init__(
+        self, config: JobConfig, job: jobs.Job, links: Links, display: Display, restarts: Restarts | None
+    ) -> None:
+        super().__init__(job, links, display, restarts)
+        self.config, self.links = config, links
+        self.places = dict(links.hosts)
+        self.hosts = list(dict.fromkeys(self.places.values()))
+        self.keys: dict[str, Any] = {}
+        self.ready = False  # all executors have registered
+
+    def submit(self, way: Access, keys: dict[str, Any]) -> int:
+        """Run the job, with more ``keys`` for its aggregator; the command's exit code."""
+        self.way, self.keys = way, keys
+        plain, shell = plain_commands(self.config.cluster.setup_commands or ())
+        if shell:
+            self.display.notice(
+                f"these setup_commands need a shell and are not run: {'; '.join(shell)}; set python to the "
+                "interpreter of the environment on the hosts"
+            )
+        return self.run(plain, {})
+
+    # ---- before the first process ----
+
+    def _prepare(self, setup: list[list[str]]) -> Outcome | None:
+        try:
+            self.job.children = self.links.connect(self.hosts)
+            self._remember()
+            given = self.config.job.token_file
+            token = secrets.token_hex(BYTES) if given is None else read_token(given).hex()
+            self.links.begin(self.job.name, self.config.cluster.work_dir or os.getcwd(), token)
+            for argv in setup:
+                command = f"setup command {shlex.join(argv)}"
+                self._on_each(command, {host: {"argv": argv} for host in self.hosts})
+            self._settle(self._check())
+        except UserError as error:
+            return Outcome("failed", 2, str(error))
+        except KeyboardInterrupt:
+            return Outcome("stopped", 130)
+        return None
+
+    def _check(self) -> dict[str, check.Report]:
+        executors = len(self.places) - 1
+        self.display.notice(
+            f"checking {counted(len(self.hosts), 'host')} for {counted(executors, 'executor')}; a host that has not "
+            "seen the data yet reads it now"
+        )
+        keys = {host: {"log_path": self._log_path(host)} for host in self.hosts}
+        orders = {
+            host: {
+                "argv": [check.roles(host, self.places), *to_argv(self.config, **keys[host])],
+                "module": check.__name__,
+            }
+            for host in self.hosts
+        }
+        said = self._on_each("check", orders, self.config.job.register_timeout_s)
+        missing = [host for host in self.hosts if host not in said]
+        if missing:
+            raise UserError(
+                f"{missing[0]} could not be checked: `fedscale driver logs {self.job.name}` tells what it said"
+            )
+        reports = {host: check.Report.read(said[host]) for host in self.hosts}
+        check.compare(reports, self.places, self.config)
+        note = check.pythons(reports)
+        if note:
+            self.display.notice(f"hosts have different Pythons, on which results do not depend: {note}")
+        return reports
+
+    def _settle(self, reports: dict[str, check.Report]) -> None:
+        """Where the job listens and writes, and with it every process's arguments."""
+        place = self.places[AGGREGATOR]
+        if self.keys and reports[place].newest:
+            self.job.time_stamp = str(reports[place].newest)
+        there = self._log_path(place)
+        assert self.job.cluster is not None
+        self.job.cluster["there"] = there
+        shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[place].port}
+        self.ranks = preparation.arguments(self.config, **shared, **self.keys)
+        self.job.argv = self.ranks[AGGREGATOR]
+        self._remember()
+
+    def _log_path(self, host: str) -> str:
+        """``log_path`` on a host, absolute; ~ and variables are that host's own."""
+        given = str(self.config.given.get("log_path", self.config.fedscale.log_path))
+        if given[:1] in "~$":
+            return given
+        return str(PurePosixPath(self.links.folders[host]) / given)
+
+    def _on_each(self, what: str, orders: dict[str, dict[str, Any]], within_s: float | None = None) -> dict[str, Any]:
+        """Run a process on each host to its end; what it said at last. UserError for the first that fails."""
+        said: dict[str, Any] = {}
+        names = {f"{what} ({host})": host for host in orders}
+        self.links.hosts.update(names)
+        for name, host in names.items():
+            self.links.start(name, **orders[host])
+        deadline = None if within_s is None else time.monotonic() + within_s
+        while self.links.running():
+            message = self.links.next(deadline)
+            if message is None:
+                host = names[self.links.running()[0]]
+                raise UserError(
+                    f"{host} has not finished its check within register_timeout_s={within_s:g} s: raise it, or run "
+                    "`fedscale dataset verify` there first, which reads the data"
+                )
+            if isinstance(message, Interrupt):
+                raise KeyboardInterrupt
+            host = names[message.name]
+            if isinstance(message, Exit) and message.code != 0:
+                tail = self.links.tails[message.name]
+                why = said[host]["message"] if "message" in said.get(host, {}) else f"{what} {message.how}"
+                more = f": {tail[-1]}" if tail and "message" not in said.get(host, {}) else ""
+                raise UserError(f"{host}: {why}{more}")
+            if isinstance(message, Said):
+                said[host] = {**message.event, "heard": time.time()}
+        return said
+
+    # ---- while it runs ----
+
+    def _start(self, name: str, argv: list[str]) -> None:
+        keys = self.config.cluster
+        again = name == AGGREGATOR and name in self.begun
+        self.begun.add(name)
+        self.links.start(
+            name,
+            argv,
+            entry=keys.aggregator_entry if name == AGGREGATOR else keys.executor_entry,
+            exp_path=keys.exp_path,
+            log_dir=self._there() if again else None,
+        )
+
+    def _hear(self, said: Said) -> None:
+        if said.name == AGGREGATOR and said.event["event"] == "ready":
+            self.ready = True
+        super()._hear(said)
+
+    def _hear_error(self, said: Said) -> None:
+        if said.event.get("exit_code") == 2:
+            where = f"{self.places[said.name]}: {said.event.get('message')}"
+            said = replace(said, event={**said.event, "message": where})
+        super()._hear_error(said)
+
+    def _lose(self, gone: Exit, outcome: Outcome) -> None:
+        if not self.ready and self.restarts is None:  # a partial start is none
+            outcome = replace(outcome, reason=f"{outcome.reason} before the job began; all hosts were cleared")
+            self._fail(gone.name, outcome)
+        else:
+            super()._lose(gone, outcome)
+
+    def _called(self, name: str) -> str:
+        return f"{name} on {self.places[name]}" if name in self.places else name
+
+    # ---- results ----
+
+    def _there(self) -> str:
+        assert self.job.cluster is not None
+        return str(PurePosixPath(self.job.cluster["there"]) / "logs" / self.job.name / self.job.time_stamp)
+
+    def _has_checkpoint(self) -> bool:
+        done = self.job.round["round"] if self.job.round else 0
+        return bool(done >= self.config.job.checkpoint_interval)
+
+    def _conclude(self, outcome: Outcome) -> None:
+        if outcome.status == "finished" and self.summary:
+            place = self._fetched()
+            self.summary["files"] = {
+                what: str(path).replace(self._there(), place, 1) for what, path in self.summary["files"].items()
+            }
+        super()._conclude(outcome)
+
+    def _fetched(self) -> str:
+        """Where the results are, after they were brought here from the aggregator's host."""
+        host, there, here = self.places[AGGREGATOR], self._there(), self.job.log_dir
+        if access.is_here(host) or (here / "checkpoints").is_dir():  # the same folder, by whatever file system
+            return str(here)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                here.rename(
+                    here.with_name(f"{here.name}.until-{time.time_ns()}")
+                )  # of the run that this one went on from
+            results.fetch(self.way, host, there, here)
+        except (UserError, OSError) as error:
+            self.display.notice(
+                f"the results stay in {there} on {host}, because they could not be brought here: {error}"
+            )
+            return f"{host}:{there}"
+        return str(here)

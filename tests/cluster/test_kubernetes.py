@@ -1,0 +1,96 @@
+"""The manifests are what Kubernetes takes, by its own schemas, and run what the configuration says."""
+
+import shlex
+
+import pytest
+import yaml
+
+from fedscale_ext.cli.preparation import AGGREGATOR
+from fedscale_ext.cluster.kubernetes import render
+from fedscale_ext.config import from_argv, make_config
+from fedscale_ext.errors import UserError
+
+validate = pytest.importorskip("kubernetes_validate")
+
+
+def config(name="My_job", **flat):
+    return make_config({"ps_ip": "10.0.0.1", "worker_ips": ["a:[1,1]", "b:[1]"]}, {"job_name": name, **flat})
+
+
+@pytest.fixture(autouse=True)
+def a_variable(monkeypatch):
+    monkeypatch.setenv("DATA", "/d")
+
+
+def documents(**flat):
+    return list(yaml.safe_load_all(render(config(**flat), "registry.local:5000/fed@sha256:ab", "data")))
+
+
+def test_they_are_valid_by_kubernetes_own_schemas():
+    found = documents(data_dir="$DATA/a", use_cuda=True)
+    assert [document["kind"] for document in found] == ["Service", "Job", "Job", "Job", "Job"]
+    for document in found:
+        for version in ("1.29", validate.latest_version()):
+            validate.validate(document, version, strict=True)
+    broken = documents()[1]
+    broken["spec"]["template"]["spec"]["containers"][0]["image"] = 5
+    with pytest.raises(validate.ValidationError):
+        validate.validate(broken, "1.29", strict=True)
+
+
+def test_each_process_gets_its_arguments():
+    service, aggregator, *executors = documents(data_dir="$DATA/a", use_cuda=True, rounds=7)
+    for rank, job in enumerate([aggregator, *executors]):
+        spec = job["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        seen = [word.replace("$(POD_IP)", "10.1.2.3").replace("$$", "$") for word in container["args"]]
+        assert "--data_dir=$DATA/a" in seen
+        read = from_argv([word for word in seen if not word.startswith("--data_dir")])
+        assert read.fedscale.this_rank == rank and read.fedscale.num_executors == 3 and read.fedscale.rounds == 7
+        assert read.fedscale.ps_ip == (
+            "10.1.2.3" if rank == 0 else service["metadata"]["name"] == "my-job" and "my-job"
+        )
+        assert read.job.token_file == "/run/fedscale/token/token"
+        assert read.fedscale.ps_port == str(service["spec"]["ports"][0]["port"])
+        if rank:
+            assert container["resources"]["limits"] == {"nvidia.com/gpu": 1} and read.fedscale.cuda_device == "cuda:0"
+        labels = job["spec"]["template"]["metadata"]["labels"]
+        assert (service["spec"]["selector"].items() <= labels.items()) == (rank == 0)
+        secret = spec["volumes"][1]["secret"]
+        assert secret == {"secretName": "my-job", "defaultMode": 0o400}
+    assert aggregator["metadata"]["labels"]["fedscale-process"] == AGGREGATOR
+
+
+def test_no_token_is_printed_and_the_first_lines_say_how_to_make_one():
+    head = render(config(), "image", "data").splitlines()[:3]
+    assert all(line.startswith("#") for line in head)
+    assert "kubectl create secret generic my-job --from-file=token=/dev/stdin" in head[1]
+
+
+@pytest.mark.parametrize(("name", "image", "claim"), [("1st", "i", "c"), ("x" * 43, "i", "c"), ("a", "a b", "c"),
+                                                      ("a", "i", "-c")])  # fmt: skip
+def test_names_that_kubernetes_does_not_take(name, image, claim):
+    with pytest.raises(UserError):
+        render(config(name), image, claim)
+
+
+def test_the_command_prints_them(tmp_path, monkeypatch, capsys):
+    from fedscale_ext.cli import main
+
+    command = "fedscale driver render --k8s quickstart --image i --claim data --set job_name=other"
+    monkeypatch.setattr("sys.argv", shlex.split(command))
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert {d["metadata"]["labels"]["fedscale-job"] for d in yaml.safe_load_all(capsys.readouterr().out)} == {"other"}
+
+
+def test_an_entry_is_found_where_its_machine_has_it(tmp_path):
+    import subprocess
+    import sys
+
+    (tmp_path / "run.py").write_text("import sys; print(sys.argv[1:])")
+    argv = [sys.executable, "-m", "fedscale_ext.cluster.entry", str(tmp_path)]
+    assert subprocess.run([*argv, "run.py", "--a=b c"], capture_output=True, text=True).stdout == "['--a=b c']\n"
+    done = subprocess.run([*argv, "gone.py"], capture_output=True, text=True)
+    assert done.returncode == 2 and "error: entry 'gone.py' is not below exp_path" in done.stderr

@@ -1,0 +1,107 @@
+"""Jobs under Slurm: submitit's script for a queue that is not there, and a real job on its local executor."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cluster.conftest import wait_for
+from fedscale_ext.cli import jobs
+from fedscale_ext.cli.progress import Display
+from fedscale_ext.cluster import slurm
+from fedscale_ext.config import load_config, make_config
+from fedscale_ext.errors import UserError
+
+pytest.importorskip("submitit")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return tmp_path
+
+
+def queue(job_file: Path, *overrides: str, executor: str = "slurm", **more) -> int:
+    display = Display(Console(), Console(stderr=True))
+    keys = {"resume": False, "resume_from": None, "hours": 2.0, "options": ["partition=gpu"], **more}
+    return slurm.submit(str(job_file), list(overrides), display, executor=executor, **keys)
+
+
+def fake_queue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sbatch and its kin, which take a script and run nothing."""
+    for program in ("sbatch", "srun", "squeue", "sacct", "scancel"):
+        path = folder / program
+        path.write_text(f'#!/bin/sh\necho {program} "$@" >> {folder}/calls\necho Submitted batch job 12\n')
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_the_script_asks_for_what_the_configuration_says(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    workers = 'worker_ips=["a:[2]", "b:[2]", "c:[2]"]'
+    assert queue(job_file, workers, f"log_path={here}/out") == 0
+    job = jobs.find("tiny")
+    assert job.status == "queued" and job.cluster["slurm"] == "12"
+    folder = Path(job.cluster["folder"])
+    (script,) = folder.glob("*_submission.sh")
+    lines = set(script.read_text().splitlines())
+    assert {"#SBATCH --nodes=3", "#SBATCH --ntasks-per-node=2", "#SBATCH --time=120", "#SBATCH --partition=gpu",
+            "#SBATCH --cpus-per-task=2", "#SBATCH --job-name=tiny"} <= lines  # fmt: skip
+    assert not any("gpus" in line for line in lines)
+    assert stat.S_IMODE((folder / "token").stat().st_mode) == 0o600
+    assert (folder / "token").read_text().strip() not in script.read_text() + (folder / "plan.json").read_text()
+    words = json.loads((folder / "plan.json").read_text())["words"]
+    assert len(words) == 7 and f"--token_file={folder}/token" in words["executor 6"]
+    slurm.cancel(job)
+    assert "scancel" in (here / "bin/calls").read_text()
+
+
+def said(job: jobs.Job) -> str:
+    return "".join(path.read_text() for path in Path(job.cluster["folder"]).glob("*_log.*"))
+
+
+def test_a_job_runs_on_submitits_local_executor(here, job_file):
+    assert queue(job_file, f"log_path={here}/out", executor="local") == 0
+    job = jobs.find("tiny")
+    results = [Path(job.cluster["folder"], f"{job.cluster['slurm']}_{rank}_result.pkl") for rank in (0, 1)]
+    wait_for(lambda: all(path.exists() for path in results))  # what submitit writes at a task's end
+    assert slurm.state(job) == "finished", said(job)
+    summary = json.loads((job.log_dir / "summary.json").read_text())
+    assert summary["rounds"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "workers", "sentence"),
+    [
+        (["partition"], ["a:[1]"], "write it as sbatch has it, key=value"),
+        (["a=b\n#SBATCH --uid=0"], ["a:[1]"], "write it as sbatch has it"),
+        (["a b=c"], ["a:[1]"], "write it as sbatch has it"),
+        ([], ["a:[1]", "b:[2]"], "all nodes run the same number of executors"),
+    ],
+)
+def test_what_slurm_cannot_do_is_refused(here, job_file, options, workers, sentence):
+    with pytest.raises(UserError) as error:
+        queue(job_file, f"worker_ips={json.dumps(workers)}", options=options)
+    assert sentence in str(error.value)
+
+
+def test_no_slurm_is_one_sentence(here, job_file, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="there is no sbatch here: run this command on a login node"):
+        queue(job_file)
+
+
+def test_later_tasks_wait_for_the_first_ones_address(here, job_file, monkeypatch):
+    monkeypatch.setattr(slurm, "_ADDRESS_S", 0.0)
+    slurm.write_plan(load_config(job_file), here / "plan")
+    with pytest.raises(RuntimeError, match="has not written"):
+        slurm.run_rank(here / "plan", 1)
+
+
+def test_gpus_are_those_of_one_node():
+    config = make_config({"worker_ips": ["a:[1,1]", "b:[1,1]"]}, {"use_cuda": True})
+    assert slurm._shape(config) == (2, [1, 1])

@@ -1,0 +1,96 @@
+"""Jobs on three "hosts" of this machine, where all but OpenSSH itself is what a cluster runs (see fake_ssh.py)."""
+
+import json
+
+import pytest
+
+import fedscale_ext
+from cluster.conftest import HOSTS, Cluster, wait_for
+
+
+def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Cluster) -> None:
+    conf = cluster.conf(rounds=30)
+    process = cluster.fedscale("driver", "submit", conf)
+    wait_for(lambda: cluster.record().get("round") or process.poll() is not None)
+    running = cluster.fedscale("driver", "status", "tiny").communicate(timeout=60)[0]
+    cluster.kill(HOSTS[2])
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    assert f"note: executor 3 on {HOSTS[2]} was lost with its host (" in err
+    assert "; the job goes on without it" in err
+    for host, names in zip(HOSTS, ["aggregator", "executor 2", "executor 3"], strict=True):
+        assert f"{host}      agent " in running and names in running
+    assert f"{HOSTS[0]} aggregator | " in cluster.output()
+    wait_for(lambda: not cluster.processes(), 60)
+    # no secret in what other users of a machine see, and no word of the YAML outside its quotes
+    calls = (cluster.hosts / "calls").read_text()
+    assert "token" not in calls and "log_path" not in calls
+    # the results were brought here, and are those of one machine
+    (place,) = (cluster.home / "results/logs/tiny").iterdir()
+    assert f"log_dir      {place}\n" in out and f"{place}/plot.png\n" in out
+    assert not (place / "checkpoints").exists() and (cluster.hosts / HOSTS[0] / "work/results").is_dir()
+    found = json.loads((place / "summary.json").read_text())
+    alone = fedscale_ext.run(conf, log_path=str(cluster.folder / "alone"), rounds=30)
+    assert found["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
+    assert found["loss"] == alone["loss"]
+
+
+def test_stop_leaves_nothing_on_any_host(cluster: Cluster) -> None:
+    process = cluster.fedscale("driver", "submit", cluster.conf(rounds=10000))
+    wait_for(lambda: cluster.record().get("round") or process.poll() is not None)
+    out, err = cluster.fedscale("driver", "stop", "tiny").communicate(timeout=60)
+    assert (out, err) == ("job tiny is stopped\n", "")
+    assert process.wait(10) == 130
+    wait_for(lambda: not cluster.processes(), 60)
+    assert not list(cluster.hosts.rglob("token"))
+    assert cluster.record()["status"] == "stopped"
+
+
+def test_a_driver_that_is_killed_leaves_nothing_either(cluster: Cluster) -> None:
+    process = cluster.fedscale("driver", "submit", cluster.conf())
+    wait_for(lambda: len(list(cluster.hosts.rglob("token"))) == 3 or process.poll() is not None)
+    process.kill()
+    wait_for(lambda: not cluster.processes(), 30)
+    assert not list(cluster.hosts.rglob("token"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("unknown key", "the host key of 127.0.0.3 is not known: connect once by hand with `ssh 127.0.0.3`"),
+        ("no package", "127.0.0.3 has no fedscale_ext"),
+        ("older", "127.0.0.3 has fedscale_ext 0.0.1, this machine 0.1.0: install the same on both"),
+    ],
+)
+def test_a_host_that_cannot_take_part_is_named_and_nothing_begins(cluster: Cluster, fault: str, sentence: str) -> None:
+    if fault == "older":
+        old = cluster.folder / "old/fedscale_ext/cluster"
+        old.mkdir(parents=True)
+        (old.parent / "__init__.py").touch()
+        (old / "__init__.py").touch()
+        hello = {"event": "hello", "version": "0.0.1", "sources": ""}
+        (old / "agent.py").write_text(f"print({json.dumps(hello)!r}, flush=True); import sys; sys.stdin.read()")
+        fault = f"PYTHONPATH={cluster.folder}/old"
+    cluster.fault(HOSTS[1], fault)
+    process = cluster.fedscale("driver", "submit", cluster.conf())
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith(f"fedscale: {sentence}") and err.count("\n") == 1
+    wait_for(lambda: not cluster.processes(), 60)
+
+
+def test_a_host_with_other_data_is_named_and_nothing_begins(cluster: Cluster) -> None:
+    from shutil import copytree
+
+    for host in HOSTS[:2]:
+        copytree(cluster.data, cluster.hosts / host / "work/data")
+    table = cluster.hosts / HOSTS[1] / "work/data/client_data_mapping/train.csv"
+    table.write_text("\n".join(table.read_text().splitlines()[:-1]) + "\n")
+    conf = cluster.conf(worker_ips=[f"{host}:[1]" for host in HOSTS[:2]], job_conf={"data_dir": "data"})
+    process = cluster.fedscale("driver", "submit", conf)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert err.splitlines()[-1] == (
+        "fedscale: data_dir data holds other samples on 127.0.0.3 than on 127.0.0.2: copy the folder anew"
+    )
+    wait_for(lambda: not cluster.processes(), 60)
