@@ -43,7 +43,8 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     head = (
         f"# Job {config.fedscale.job_name}. The token that signs its messages comes first, and is in no file:\n"
         f"#   openssl rand -hex 32 | kubectl create secret generic {name} --from-file=token=/dev/stdin\n"
-        f"# Data and results are on the volume of the claim {claim}, where relative paths of the configuration begin.\n"
+        f"# Data and results are on the volume of the claim {claim},\n"
+        "# where relative paths of the configuration begin.\n"
     )
     return head + yaml.safe_dump_all(documents, sort_keys=False, width=120)
 
