@@ -21,6 +21,7 @@ from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator,
 from fedscale_ext.methods.distillation.fitting import Fit
 from fedscale_ext.methods.distillation.losses import soft_cross_entropy
 from fedscale_ext.methods.distillation.params import at_least_one, positive
+from fedscale_ext.methods.distillation.public_models import SERVER
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class DSFLAggregator(LogitsExchangeAggregator):
         p = self.params
         target = entropy_reduced(logits, p.temperature)
         how = Fit(lr=p.lr, batch_size=p.batch_size, epochs=p.epochs)
-        self.train_server(round, self.public.x[rows], lambda output, at: soft_cross_entropy(output, target[at]), how)
+        x, state = self.public.x[rows], self.pool[SERVER].state
+        self.train_server(round, state, x, lambda output, at: soft_cross_entropy(output, target[at]), how)
         return target
 
 

@@ -9,6 +9,7 @@ loss (there: by accuracy on a labelled validation set), and ends when that has n
 teacher answers without augmentation, once for all steps.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -69,7 +70,9 @@ class FedDFAggregator(EnsembleAggregator):
             )
         self.held_out = torch.randperm(count, generator=torch_stream(self.seed, "feddf", "held out"))[:held]
 
-    def distilled(self, round: int, means: dict[str, State], logits: Tensor, updates: list[Update]) -> dict[str, State]:
+    def distilled(
+        self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
+    ) -> dict[str, State]:
         """Algorithm 3, lines 9-13, for each type."""
         p, teacher = self.params, mean_logits(logits)
         how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps, optimizer="adam", cosine=True, patience=p.patience)

@@ -11,26 +11,25 @@ differs are the disagreeing ones, with the same weights. Then each type gets the
 Code of the authors is not public: this follows the paper, with values of a third party's class where it names none.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import variance_weights, weighted
 from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
-from fedscale_ext.methods.distillation.exchange import SERVER, add_server_model
-from fedscale_ext.methods.distillation.fitting import Fit, fit
+from fedscale_ext.methods.distillation.fitting import Fit
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.distillation.params import at_least_one, not_negative, positive
+from fedscale_ext.methods.distillation.public_models import SERVER
 from fedscale_ext.models.headed import HEAD, headed
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
-from fedscale_ext.streams import torch_stream
-from fedscale_ext.submodels import CountMean
+from fedscale_ext.runtime.work import State, Task, Update
+from fedscale_ext.submodels import count_mean
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,7 @@ class FedETAggregator(EnsembleAggregator):
     """Small models of several architectures teach a large one on the server and share its head (Fed-ET)."""
 
     Params: ClassVar[type] = FedETParams
+    has_server_model: ClassVar[bool] = True
 
     def type_specs(self) -> dict[str, ModelSpec]:
         """With heads that are alike."""
@@ -82,46 +82,32 @@ class FedETAggregator(EnsembleAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Models that begin with one head."""
         super().init_state(population, task)
-        add_server_model(self)
-        head = self._head()
+        head = head_of(self.pool[SERVER].state)
         for key in self.keys:
             self.pool.update(key, {**self.pool[key].state, **head})
 
-    def _head(self) -> State:
-        state = self.pool[SERVER].state
-        return {name: state[name] for name in HEAD}
-
-    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains the model of its type."""
-        self._heads = CountMean(self._head())
-        return super().assign(round, participants)
-
-    def collect(self, round: int, update: Update, state: State) -> None:
-        """A client's model, its head and its logits."""
-        super().collect(round, update, state)
-        self._heads.add({name: state[name] for name in HEAD}, None, self.weight(update.item))
-
-    def distilled(self, round: int, means: dict[str, State], logits: Tensor, updates: list[Update]) -> dict[str, State]:
+    def distilled(
+        self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
+    ) -> dict[str, State]:
         """Weighted consensus with diversity regularisation, and the head back to all types that took part."""
-        p, server = self.params, self.pool[SERVER]
+        p, server = self.params, self.pool[SERVER].state
         classes, others, anybody = ensemble(logits)
 
         def loss(output: Tensor, at: Tensor) -> Tensor:
             pulled = torch.where(anybody[at], divergence(output, others[at]), 0.0)
             return hard_cross_entropy(output, classes[at]) + p.diversity * pulled
 
-        start = {**server.state, **self._heads.result()}
+        weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
+        heads = count_mean(head_of(server), [(head_of(means[key]), None, weights[key]) for key in means])
         how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps)
-        made = fit(server.spec, start, self.public.x, loss, how, torch_stream(self.seed, round, "fedet"))
-        self.record("server_loss", made.loss)
+        made = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
         self.record("disagreed", float(anybody.double().mean()))
-        head = {name: made.state[name] for name in HEAD}
-        return {SERVER: made.state, **{key: {**state, **head} for key, state in means.items()}}
+        return {key: {**state, **head_of(made.state)} for key, state in means.items()}
 
-    def evaluation_plan(self) -> EvaluationPlan:
-        """Every client on the model of its type; these and the server's on everybody's samples."""
-        plan = super().evaluation_plan()
-        return EvaluationPlan(plan.serve, {**plan.named, SERVER: SERVER})
+
+def head_of(state: State) -> State:
+    """The tensors that all models share."""
+    return {name: state[name] for name in HEAD}
 
 
 if __name__ == "__main__":

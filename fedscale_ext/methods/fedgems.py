@@ -21,10 +21,11 @@ from torch import Tensor
 
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import entropy_weights, right, weighted
-from fedscale_ext.methods.distillation.exchange import SERVER, LogitsExchangeAggregator, Phase
+from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
 from fedscale_ext.methods.distillation.fitting import Fit, logits_of
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.distillation.params import at_least_one, positive, share
+from fedscale_ext.methods.distillation.public_models import SERVER
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,9 @@ class FedGEMSAggregator(LogitsExchangeAggregator):
             pulled = torch.where(taught[at], divergence(output, teacher[at]), 0.0)
             return p.epsilon * hard_cross_entropy(output, labels[at]) + (1.0 - p.epsilon) * pulled
 
-        self.train_server(
-            round, x, loss, Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, epochs=p.server_epochs)
-        )
-        server = self.pool[SERVER]
-        return logits_of(server.spec, server.state, x)
+        how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, epochs=p.server_epochs)
+        made = self.train_server(round, server.state, x, loss, how)
+        return logits_of(server.spec, made.state, x)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Clients that keep their models to themselves and exchange logits of public samples (FedMD, DS-FL, FedGEMS).
+"""Clients whose models say logits of public samples; they may keep their models to themselves (FedMD, DS-FL, FedGEMS).
 
 A client goes through the public samples first, with what everybody was told of them, then through its own, and then
 says what its model makes of public samples: in the papers' rounds the first comes last; here it opens the next round,
@@ -9,7 +9,7 @@ samples ``x`` [n, C, H, W], their ``labels`` [n] where they have the clients' cl
 [m, classes] what everybody was told, and ``asked`` [a], the rows whose logits are wanted. ``conf.public`` says how it
 learns of them: phases of a ``loss``, ``epochs``, a ``batch_size`` and whether these are the ``told`` rows or all. A
 client that fine-tunes what it is served (``personalise_epochs``) has no ``conf.shared``: its own samples are all that
-it trains.
+it trains. Where a method's clients keep no models, ``conf.own`` is None, and they train what they are handed.
 """
 
 from argparse import Namespace
@@ -113,7 +113,7 @@ class LogitsClient(MultiModelClient):
         told: list[dict[str, Any] | Exception] = []
         for row, (one, conf) in enumerate(zip(results, confs, strict=True)):
             one = failed.get(row, one)
-            if not isinstance(one, Exception) and conf.own is not None:
+            if not isinstance(one, Exception) and conf.shared is not None:
                 model = self._bench.module(conf.model_key)
                 enter(model, {name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
                 one = self._told(one, model, conf)
@@ -121,22 +121,21 @@ class LogitsClient(MultiModelClient):
         return told
 
     def _phases(self, conf: Namespace) -> Iterator[PublicPhase]:
-        if conf.shared is None or conf.own is None:
-            return
-        for phase in conf.public:
+        for phase in () if conf.shared is None else getattr(conf, "public", ()):
             if not phase["told"] or "rows" in conf.shared:
                 yield PublicPhase(conf, phase, conf.shared)
 
     def _told(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        if conf.own is None:  # only to measure how such clients train
-            return result
-        own = {name: tensor.detach().clone() for name, tensor in kept(model.state_dict()).items()}
+        """The result with what the client keeps and says; neither where it is only measured, or fine-tunes."""
         if conf.shared is None:
-            return {**result, "own": own}
-        logits = predicted(model.eval(), conf.shared["x"][conf.shared["asked"]], conf.test_bsz)
-        if not torch.isfinite(logits).all():
+            return result
+        told = dict(result)
+        if conf.own is not None:
+            told["own"] = {name: tensor.detach().clone() for name, tensor in kept(model.state_dict()).items()}
+        told["returned"] = {LOGITS: predicted(model.eval(), conf.shared["x"][conf.shared["asked"]], conf.test_bsz)}
+        if not torch.isfinite(told["returned"][LOGITS]).all():
             raise FloatingPointError("its logits are not finite")
-        return {**result, "own": own, "returned": {LOGITS: logits}}
+        return told
 
 
 def kept(state: State) -> State:

@@ -11,77 +11,42 @@ type as it began, which all of that type share.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedscale_ext import models
-from fedscale_ext.data.public import PublicData
-from fedscale_ext.errors import UserError
-from fedscale_ext.methods.device_types import DeviceTypesAggregator
-from fedscale_ext.methods.distillation.client import LOGITS, LogitsExecutor, kept
-from fedscale_ext.methods.distillation.fitting import Fit, LossOf, fit
+from fedscale_ext.methods.distillation.client import kept
+from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
 from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors, Returned, Shared
+from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem, own_version
-from fedscale_ext.streams import stream, torch_stream
-
-SERVER = "server"  # key of the server's own model, where a method has one
+from fedscale_ext.streams import stream
 
 Phase = Mapping[str, Any]  # of a client's work: see ``client.py``
 
 
-class Logits(Returned):
-    """What the round's clients say, ``of`` each: float32 [asked, classes]."""
-
-    def __init__(self, folder: Path, clients: int, classes: int) -> None:
-        super().__init__(folder / self.kind, clients)
-        self.asked, self._classes = 0, classes
-        self.of: dict[int, Tensor] = {}
-
-    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
-        self.of.clear()
-
-    def template(self, key: str) -> State:  # noqa: D102
-        return {LOGITS: torch.zeros(self.asked, self._classes)}
-
-    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
-        self.of[item.client] = new[LOGITS]
-
-
-class LogitsExchangeAggregator(DeviceTypesAggregator):
+class LogitsExchangeAggregator(PublicModelsAggregator):
     """Base of such methods. They say what clients do with public samples (:meth:`phases`), on which of them the round's
     clients shall agree (:meth:`asked`), and what everybody is told of them (:meth:`told`).
     """
 
-    Executor: ClassVar[type] = LogitsExecutor
     own_start: ClassVar[str] = "trains models that its clients keep"
-    unshielded: ClassVar[str] = "hands in clients' logits"
-    needs_labels: ClassVar[bool] = False  # whether public data must have the clients' classes
-    has_server_model: ClassVar[bool] = False  # that of the configuration's ``model``
 
     def init_state(self, population: Population, task: Task) -> None:
-        """A model for each type; the public data; where there is one, the server's model."""
+        """Models and public data; nobody has been told anything."""
         super().init_state(population, task)
-        self.public = public_of(self, self.needs_labels)
-        if self.has_server_model:
-            add_server_model(self)
         self.downloaded = torch.zeros(task.num_clients, dtype=torch.bool)  # who has the public samples
         self.rows = torch.zeros(0, dtype=torch.int64)  # of what everybody is told next
         self.target = torch.zeros(0, task.num_classes)
 
     def client_tensors(self) -> list[ClientTensors]:
-        """The clients' models, what they are told, and what they say."""
-        clients = self.task.num_clients
+        """The clients' models."""
         templates = {key: kept(self.pool[key].state) for key in self.keys}
-        self.shared = Shared(self.log_dir, clients)
-        self.said = Logits(self.log_dir, clients, self.task.num_classes)
-        return [*super().client_tensors(), OwnTensors(self.log_dir, clients, templates), self.shared, self.said]
+        return [*super().client_tensors(), OwnTensors(self.log_dir, self.task.num_clients, templates)]
 
     # ---- what a method says ----
 
@@ -106,17 +71,11 @@ class LogitsExchangeAggregator(DeviceTypesAggregator):
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody learns what was told, trains the model that it keeps, and says its logits."""
         rows = self.asked(round)
-        self._place(rows)
-        return [self._item(client, rows, first=not self.downloaded[client - 1]) for client in participants.tolist()]
-
-    def _place(self, rows: Tensor) -> None:
-        public = {"x": self.public.x, "asked": rows}
-        if self.public.labels is not None:
-            public["labels"] = self.public.labels
+        more = {} if self.public.labels is None else {"labels": self.public.labels}
         if len(self.rows):
-            public |= {"rows": self.rows, "target": self.target}
-        self.shared.place(public)
-        self.said.asked = len(rows)
+            more |= {"rows": self.rows, "target": self.target}
+        self.ask(rows, **more)
+        return [self._item(client, rows, first=not self.downloaded[client - 1]) for client in participants.tolist()]
 
     def _item(self, client: int, rows: Tensor, *, first: bool) -> WorkItem:
         phases, own = self.phases(first), self.objective(first)
@@ -137,7 +96,7 @@ class LogitsExchangeAggregator(DeviceTypesAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """What the clients said becomes what everybody will be told; means of models that never met play no part."""
         rows = self.asked(round)
-        logits = torch.stack([self.said.of[update.client] for update in updates])
+        logits = self.answers(updates)
         self.rows, self.target = rows, self.told(round, rows, logits).contiguous()
         self.record("agreed", float((logits.argmax(-1) == self.target.argmax(-1)).double().mean()))
         for update in updates:
@@ -148,13 +107,6 @@ class LogitsExchangeAggregator(DeviceTypesAggregator):
         count = len(self.public.x)
         rows = stream(self.seed, round, "public samples").permutation(count)[: min(most, count)]
         return torch.from_numpy(np.sort(rows))
-
-    def train_server(self, round: int, x: Tensor, loss: LossOf, how: Fit) -> None:
-        """The server's model learns of public samples x."""
-        model = self.pool[SERVER]
-        made = fit(model.spec, model.state, x, loss, how, torch_stream(self.seed, round, "server"))
-        self.pool.update(SERVER, made.state)
-        self.record("server_loss", made.loss)
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Every client is served the model that it keeps; the server's is tested beside, on everybody's samples."""
@@ -173,23 +125,3 @@ class LogitsExchangeAggregator(DeviceTypesAggregator):
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
         """Take it back."""
         self.downloaded, self.rows, self.target = (tensors[name] for name in ("downloaded", "rows", "target"))
-
-
-def public_of(job: DeviceTypesAggregator, needs_labels: bool) -> PublicData:
-    """The job's public data, which it tells people; UserError where they lack the labels that the method needs."""
-    found = job.public_data()
-    if needs_labels and found.labels is None:
-        raise UserError(
-            f"method {job.config.job.method} needs labels of public data, and they are {found.says}: give public data "
-            "of the clients' classes"
-        )
-    job.notice(f"the public data are {found.says}")
-    return found
-
-
-def add_server_model(job: DeviceTypesAggregator) -> None:
-    """The configuration's ``model`` as the server's own."""
-    if SERVER in job.keys:
-        raise UserError(f"a type is called {SERVER!r}, which is the server's own model; rename its spec file")
-    spec = job.initial_spec()
-    job.pool.add(SERVER, spec, models.initial_state(spec, torch_stream(job.seed, SERVER)))
