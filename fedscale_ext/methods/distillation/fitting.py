@@ -82,9 +82,8 @@ def fit(
     held_out: Tensor | None = None,
 ) -> Fitted:
     """Train a model in ``state`` on samples x [n, C, H, W], but for those at rows ``held_out``, which judge it."""
-    student = _Student(spec, state)
+    student = _Student(spec, state, how)
     learnt = torch.arange(len(x)) if held_out is None else _others(len(x), held_out)
-    running = how.begin(student.parameters)
     judged = held_out if how.patience is not None else None
     best, best_loss, best_step = student.copied(), math.inf, 0
     if judged is not None:
@@ -92,9 +91,8 @@ def fit(
     losses: list[float] = []
     for step, places in enumerate(_drawn(len(learnt), how, generator), start=1):
         rows = learnt[places]
-        if how.cosine:
-            _set_rate(running, how.lr * (1 + math.cos(math.pi * (step - 1) / how.steps)) / 2)
-        losses.append(student.step(x[rows], rows, loss, running))
+        rate = how.lr * (1 + math.cos(math.pi * (step - 1) / how.steps)) / 2 if how.cosine else how.lr
+        losses.append(student.step(x[rows], rows, loss, rate))
         if judged is not None and how.patience is not None and step % max(1, how.patience // _LOOKS) == 0:
             now = student.judged(x, loss, judged)
             if now < best_loss:
@@ -109,22 +107,23 @@ def fit(
 class _Student:
     """A model's tensors, which a skeleton runs with; buffers change as training changes them."""
 
-    def __init__(self, spec: ModelSpec, state: State) -> None:
+    def __init__(self, spec: ModelSpec, state: State, how: Fit) -> None:
         self._module: nn.Module = skeleton(spec)
-        self._names = parameter_names(spec)
         self._state = {name: tensor.detach().clone() for name, tensor in state.items()}
-        self.parameters = [self._state[name].requires_grad_() for name in self._names]
+        self._learnt = [self._state[name].requires_grad_() for name in parameter_names(spec)]
+        self._how = how
+        self._running: Running | None = None
 
-    def step(self, x: Tensor, rows: Tensor, loss: LossOf, running: Running) -> float:
+    def step(self, x: Tensor, rows: Tensor, loss: LossOf, lr: float) -> float:
         """One step on a batch; its mean loss before."""
         logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
         value = loss(logits, rows).mean()
-        found = torch.autograd.grad(value, self.parameters, allow_unused=True)
-        gradients = [
-            torch.zeros_like(parameter) if gradient is None else gradient
-            for parameter, gradient in zip(self.parameters, found, strict=True)
-        ]
-        running.step(self.parameters, gradients)
+        found = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)
+        if self._running is None:  # the first step tells which parameters the network uses
+            self._learnt = [own for own, gradient in zip(self._learnt, found, strict=True) if gradient is not None]
+            self._running = self._how.begin(self._learnt)
+        _set_rate(self._running, lr)
+        self._running.step(self._learnt, [gradient for gradient in found if gradient is not None])
         return float(value.detach())
 
     def judged(self, x: Tensor, loss: LossOf, rows: Tensor) -> float:
