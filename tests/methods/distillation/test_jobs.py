@@ -11,13 +11,13 @@ import fedscale_ext
 from fedscale_ext.errors import UserError
 
 JOB: dict[str, Any] = {"model": "lenet_6k", "public_samples": 8, "num_participants": 5, "eval_interval": 1}
-# keys of a method, and the final mean accuracy and loss on everybody's test samples that were recorded
+# keys of a method, and the loss on clients' test samples that was recorded
 METHODS: dict[str, tuple[dict[str, Any], float]] = {
-    "fedmd": ({"pretrain_epochs": 1, "private_epochs": 2, "digest_batch": 4}, 0.0),
-    "dsfl": ({"epochs": 1, "samples": 6}, 0.0),
-    "fedgems": ({"server_epochs": 2}, 0.0),
-    "feddf": ({"steps": 6, "patience": 4}, 0.0),
-    "fedet": ({"steps": 4, "representation": 8}, 0.0),
+    "fedmd": ({"pretrain_epochs": 1, "private_epochs": 2, "digest_batch": 4}, 2.4798),
+    "dsfl": ({"epochs": 1, "samples": 6}, 3.9745),
+    "fedgems": ({"server_epochs": 2}, 3.9587),
+    "feddf": ({"steps": 6, "patience": 4}, 3.8202),
+    "fedet": ({"steps": 4, "representation": 8}, 4.0392),
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_a_job_resumes_and_equals_itself_wherever_it_runs(method: str, job_file:
     here(job_file, "broken", **keys, cohort_size=2, rounds=1)
     assert_equal(unbroken, here(job_file, "broken", **keys, cohort_size=2, resume=True)[1])
     text = {key: str(value).replace("'", "").replace(" ", "") for key, value in keys.items()}
-    there = command(job_file, "there", **text, cohort_size=2, worker_ips="localhost:[3]")
+    there = command(job_file, "there", **text, cohort_size=2, worker_ips="localhost:[2]")
     assert_equal(unbroken, there)
     assert summary["loss"]["test"] == pytest.approx(METHODS[method][1], abs=0.02)  # rounding differs between machines
     results = summary["results"]
