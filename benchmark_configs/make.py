@@ -311,12 +311,14 @@ def readme() -> str:
         "",
         *_MOSS.splitlines(),
         "",
-        "| | data | types, as many devices of each | public samples |",
-        "|---|---|---|---|",
+        "| | data | types, as many devices of each | public samples | files |",
+        "|---|---|---|---|---|",
     ]
     for dataset, (_, app) in moss_tables.DATA.items():
         types = ", ".join(f"`{name}`" for name in app.types)
-        lines.append(f"| [moss_{dataset}](moss_{dataset}.yml) | {app.title} | {types} | {app.public} |")
+        files_of = ("moss", *moss_tables.BASELINES)
+        links = ", ".join(f"[{method}]({method}_{dataset}.yml)" for method in files_of)
+        lines.append(f"| `{dataset}` | {app.title} | {types} | {app.public} | {links} |")
     lines += ["", *_SEARCHES.splitlines(), "", "| | data | model | files |", "|---|---|---|---|"]
     for stem, search in search_tables.METHODS.items():
         for suffix, where, model in zip(("", "_small"), search.data, search.models, strict=True):
@@ -375,9 +377,12 @@ code has, the weakest devices in the lowest.
 _MOSS = """\
 ## Moss
 
-Moss on the paper's applications (section 4.1), or what stands for them, with its values (4.2): full participation
-(fewer: `num_participants`), five local epochs, and on the server five epochs of WIRE. Samples a device are what a
-Dirichlet partition gives; the paper's are all alike. Files say how to take public data of another task.
+Moss and distillation systems on the paper's applications (section 4.1), or what stands for them, with its values
+(4.2): full participation (fewer: `num_participants`), five local epochs, and on Moss's server five epochs of WIRE.
+Samples a device are what a Dirichlet partition gives; the paper's are all alike. Files say how to take public data of
+another task (not for FedGEMS, which needs labels). FedMD, DS-FL and FedGEMS keep a model of each client on disk, as a
+device would: of the larger files, some gigabytes. Values of their own papers are the defaults, but that the servers of
+DS-FL and FedGEMS learn at the clients' rate; FedDF's and Fed-ET's take fewer steps in small files.
 """
 
 

@@ -1,7 +1,8 @@
-"""Moss's configurations: its three applications, or what stands for them, written to files by make.py."""
+"""Moss's configurations and those of the distillation systems that it is measured against: its three applications, or
+what stands for them, written to files by make.py."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Keys = Mapping[str, Any]
@@ -69,14 +70,24 @@ DATA: Mapping[str, tuple[str, Data]] = {
         ("resnet18_speech", "single_exit_mlp", "lenet_6k"), 30, 50, "", {**_QUICK, "sample_shape": "1x32x36"},
     )),
 }  # fmt: skip
+# of each method: its name in words, own keys with the paper's values, and those that suit two cores. Values of the
+# methods' own papers are the defaults; learning rates on the server are the clients', as everybody's is Moss's
+BASELINES: Mapping[str, tuple[str, Keys, Keys]] = {
+    "fedmd": ("FedMD", {}, {}),
+    "feddf": ("FedDF", {}, {"steps": 200, "patience": 50, "batch_size": 32}),
+    "dsfl": ("DS-FL", {}, {}),
+    "fedgems": ("FedGEMS", {}, {}),
+    "fedet": ("Fed-ET", {}, {"steps": 50, "batch_size": 32}),
+}
+_SERVER_RATE = ("dsfl", "fedgems")
 
 
-def job_keys(name: str, data: Data) -> dict[str, Any]:
+def job_keys(name: str, data: Data, method: str = "moss", own: Keys | None = None) -> dict[str, Any]:
     """The job_conf of a file."""
     return {
         "job_name": name,
         "log_path": "./logs",
-        "method": "moss",
+        "method": method,
         "data_set": data.kind,
         "data_dir": f"./data/{data.folder}",
         "model": data.types[0],
@@ -84,9 +95,28 @@ def job_keys(name: str, data: Data) -> dict[str, Any]:
         **COMMON,
         **data.keys,
         "public_samples": data.public,
-        "moss.types": list(data.types),
-        "moss.groups": [data.devices // 3] * 3,
+        f"{method}.types": list(data.types),
+        f"{method}.groups": [data.devices // 3] * 3,
+        **{f"{method}.{key}": value for key, value in (own or {}).items()},
     }
+
+
+def own_keys(method: str, data: Data, says: str) -> dict[str, Any]:
+    """A baseline's hyperparameters beside its types."""
+    _, paper, small = BASELINES[method]
+    rate = {"lr": {**COMMON, **data.keys}["learning_rate"]} if method in _SERVER_RATE else {}
+    return {**rate, **(paper if says == PAPER else small)}
+
+
+def _top(title: str, name: str, says: str, data: Data, more: list[str]) -> str:
+    lines = [f"{title} on {data.title}, {says}.", f"  fedscale driver start {name}", "Data:", f"  {data.obtain}"]
+    lines.append(f"The server holds {data.public} samples that it takes from the clients' ones.")
+    if data.unrelated:
+        folder = data.unrelated.rpartition(" ")[2]
+        lines += [f"  of another task: {data.unrelated}", f"    --set public_dir={folder}"]
+    lines.append("The weakest third of the devices has the type of fewest MACs; num_participants is all of them.")
+    lines += [*more, "Written by benchmark_configs/make.py."]
+    return "".join(f"# {line}\n" for line in lines)
 
 
 def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -94,20 +124,12 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     made = {}
     for dataset, (says, data) in DATA.items():
         name = f"moss_{dataset}"
-        lines = [
-            f"Moss on {data.title}, {says}.",
-            f"  fedscale driver start {name}",
-            "Data:",
-            f"  {data.obtain}",
-            f"The server holds {data.public} samples that it takes from the clients' ones.",
-        ]
-        if data.unrelated:
-            folder = data.unrelated.rpartition(" ")[2]
-            lines += [f"  of another task: {data.unrelated}", f"    --set public_dir={folder}"]
-        lines += [
-            "The weakest third of the devices has the type of fewest MACs; num_participants is all of them.",
-            "The paper's text says momentum 0.05: --set client_momentum=0.05 --set moss.momentum=0.05",
-            "Written by benchmark_configs/make.py.",
-        ]
-        made[name] = "".join(f"# {line}\n" for line in lines), job_keys(name, data)
+        momentum = "The paper's text says momentum 0.05: --set client_momentum=0.05 --set moss.momentum=0.05"
+        made[name] = _top("Moss", name, says, data, [momentum]), job_keys(name, data)
+        for method, (title, _, _) in BASELINES.items():
+            name = f"{method}_{dataset}"
+            own = own_keys(method, data, says)
+            more = ["Data, types, devices and training are those of Moss's file."]
+            shown = replace(data, unrelated="") if method == "fedgems" else data  # it needs labels
+            made[name] = _top(title, name, says, shown, more), job_keys(name, data, method, own)
     return made

@@ -145,6 +145,15 @@ def test_moss_has_the_papers_applications(data: str, types: tuple[str, ...], dev
     assert (params.lr, params.batch_size, params.wire, params.meta_update) == (1e-3, 32, "loc+ce", "bilevel")
 
 
+@pytest.mark.parametrize("data", ["cifar10", "speech", "har", "cifar10_small", "speech_small", "har_small"])
+@pytest.mark.parametrize("method", ["fedmd", "feddf", "dsfl", "fedgems", "fedet"])
+def test_distillation_has_mosss_data_types_and_training(method: str, data: str) -> None:
+    mine, moss = (dict(load_config(f"{name}_{data}").given) for name in (method, "moss"))
+    shared = [key for key in moss if "." not in key and key not in ("job_name", "method")]
+    assert {key: mine[key] for key in shared} == {key: moss[key] for key in shared}
+    assert all(mine[f"{method}.{key}"] == moss[f"moss.{key}"] for key in ("types", "groups"))
+
+
 # section 5.1: clients by level, participants, batch, learning rate, channels of the VGG's blocks
 SECTION_5_1 = {
     "svhn": ((17, 17, 16), 10, 128, 5e-4, (32, 64, 128, 256)),

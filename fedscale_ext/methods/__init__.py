@@ -26,6 +26,11 @@ _BUILT_IN = {
     "fednas": "fedscale_ext.methods.fednas:FedNASAggregator",
     "fedoras": "fedscale_ext.methods.fedoras.aggregator:FedorASAggregator",
     "moss": "fedscale_ext.methods.moss.aggregator:MossAggregator",
+    "fedmd": "fedscale_ext.methods.fedmd:FedMDAggregator",
+    "feddf": "fedscale_ext.methods.feddf:FedDFAggregator",
+    "dsfl": "fedscale_ext.methods.dsfl:DSFLAggregator",
+    "fedgems": "fedscale_ext.methods.fedgems:FedGEMSAggregator",
+    "fedet": "fedscale_ext.methods.fedet:FedETAggregator",
     "spider": "fedscale_ext.methods.spider:SpiderAggregator",
     "zerofl": "fedscale_ext.methods.zerofl:ZeroFLAggregator",
 }

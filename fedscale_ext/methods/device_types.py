@@ -12,12 +12,12 @@ import numpy as np
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.levels import ranked_levels
-from fedscale_ext.metrics.device_types import device_type_figures
+from fedscale_ext.metrics.device_types import Participation, device_type_figures
 from fedscale_ext.metrics.energy import joules
 from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.population.clock import completion_times
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
+from fedscale_ext.runtime.schedule import client_times
 from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -150,27 +150,25 @@ class DeviceTypesAggregator(MultiModelAggregator):
         """Every client on the model of its type; each model also on everybody's samples."""
         return EvaluationPlan([self.keys[place] for place in self.own.tolist()], {key: key for key in self.keys})
 
+    def usual(self, *, first: bool) -> list[WorkItem]:
+        """A round of each client, by client; ``first``: the one in which it takes part for the first time."""
+        return [WorkItem(client + 1, self.keys[place]) for client, place in enumerate(self.own.tolist())]
+
     def results(self) -> dict[str, Any]:
         """Accuracy, rounds, time, modelled energy and transmission by type."""
-        costs = [self.pool[key].cost for key in self.keys]
-        everybody = np.arange(self.task.num_clients)
-        carried = np.array([self.traffic(WorkItem(client + 1, self.keys[self.own[client]])) for client in everybody])
-        computation, communication = completion_times(
-            self.population.computation_ms,
-            self.population.communication_kbps,
-            macs=np.array([cost.forward_macs for cost in costs], dtype=np.float64)[self.own],
-            down_bytes=carried,
-            up_bytes=carried,
-            local_steps=1,
-            batch_size=self.task.samples_seen(everybody),
+        usual, first = (self._participation(self.usual(first=first)) for first in (False, True))
+        return device_type_figures(self.history, self.own, self.keys, usual, first)
+
+    def _participation(self, items: Sequence[WorkItem]) -> Participation:
+        down, up = (np.array(list(map(each, items)), dtype=np.float64) for each in (self.traffic, self.uploaded))
+        _, computation, communication = client_times(
+            items,
+            self.pool,
+            self.population,
+            self.task,
             reference_macs=self.config.job.reference_macs,
+            traffic=self.traffic,
+            upload=self.uploaded,
         )
-        energy = joules(self.population.computation_ms, computation, communication, carried, carried)
-        return device_type_figures(
-            self.history,
-            self.own,
-            self.keys,
-            sizes=[cost.bytes for cost in costs],
-            seconds=computation + communication,
-            energy_j=energy,
-        )
+        energy = joules(self.population.computation_ms, computation, communication, down, up)
+        return Participation(up, down + up, computation + communication, energy)

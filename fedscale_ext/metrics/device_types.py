@@ -2,6 +2,7 @@
 until then (Moss, IMWUT 2025, section 4.2.5)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,27 +19,36 @@ _ENERGY = (
 )
 
 
+@dataclass(frozen=True)
+class Participation:
+    """What one round takes of each client, float64 [clients]: bytes handed in, bytes in both directions, seconds, and
+    joules."""
+
+    up_bytes: np.ndarray
+    bytes: np.ndarray
+    seconds: np.ndarray
+    energy_j: np.ndarray
+
+
 def device_type_figures(
     records: Sequence[RoundRecord],
     own: np.ndarray,
     names: Sequence[str],
-    *,
-    sizes: Sequence[int],
-    seconds: np.ndarray,
-    energy_j: np.ndarray,
+    usual: Participation,
+    first: Participation | None = None,
 ) -> dict[str, Any]:
     """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
-    ``own`` int64 [clients]: the place in ``names`` of each client's type; ``sizes``: bytes of each type's model in one
-    direction; ``seconds`` and ``energy_j`` float64 [clients]: of one participation. Time and energy are means over a
-    type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: the model's size times the rounds;
-    ``traffic_mb`` counts both directions of everybody who took part.
+    ``own`` int64 [clients]: the place in ``names`` of each client's type; ``first``: what a client's first round takes,
+    where that is something else. Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of
+    the paper's Table 4: what a device hands in, times the rounds; ``traffic_mb`` counts both directions of everybody
+    who took part.
     """
     tested = [record for record in records if record.evaluation is not None]
     curves = _curves(tested, own, len(names))
     mean = [_mean(row) for row in curves]
     types = [
-        {"type": name, **_of_type(records, tested, curves[:, place], own == place, sizes[place], seconds, energy_j)}
+        {"type": name, **_of_type(records, tested, curves[:, place], own == place, usual, first or usual)}
         for place, name in enumerate(names)
     ]
     place = settled(mean)
@@ -49,7 +59,7 @@ def device_type_figures(
         "accuracy": mean[-1] if mean else None,
         "settled_round": last or None,
         "settled_accuracy": mean[place] if place is not None else None,
-        "one_way_mb": sum(size * last for size in sizes) / MB,
+        "one_way_mb": sum(_one_way(usual, own == place) for place in range(len(names))) * last / MB,
         "traffic_mb": sum(each["traffic_mb"] for each in types),
         **{name: _mean(np.array([each[name] for each in types])) for name in ("time_s", "modelled_energy_j")},
     }
@@ -81,9 +91,8 @@ def _of_type(
     tested: Sequence[RoundRecord],
     curve: np.ndarray,
     mine: np.ndarray,
-    size: int,
-    seconds: np.ndarray,
-    energy_j: np.ndarray,
+    usual: Participation,
+    first: Participation,
 ) -> dict[str, Any]:
     place = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
     last = tested[place].round if place is not None else 0
@@ -92,14 +101,24 @@ def _of_type(
         if record.round <= last:
             taken[np.array(record.participants, dtype=np.int64) - 1] += 1
     clients = int(mine.sum())
+
+    def total(name: str) -> float:
+        each, at_first = getattr(usual, name), getattr(first, name)
+        return float((taken * each + (taken > 0) * (at_first - each))[mine].sum())
+
     return {
         "clients": clients,
         "accuracy": float(curve[-1]) if len(curve) else None,
         "curve": [[record.round, float(value)] for record, value in zip(tested, curve, strict=True)],
         "settled_round": last or None,
         "settled_accuracy": float(curve[place]) if place is not None else None,
-        "one_way_mb": size * last / MB,
-        "traffic_mb": 2 * size * int(taken[mine].sum()) / MB,
-        "time_s": float((taken * seconds)[mine].sum() / max(clients, 1)),
-        "modelled_energy_j": float((taken * energy_j)[mine].sum() / max(clients, 1)),
+        "one_way_mb": _one_way(usual, mine) * last / MB,
+        "traffic_mb": total("bytes") / MB,
+        "time_s": total("seconds") / max(clients, 1),
+        "modelled_energy_j": total("energy_j") / max(clients, 1),
     }
+
+
+def _one_way(usual: Participation, mine: np.ndarray) -> float:
+    """Bytes that a device of a type hands in."""
+    return float(usual.up_bytes[mine].mean()) if mine.any() else 0.0

@@ -41,6 +41,11 @@ def check_options(config: JobConfig, method: type) -> bool:
             f"method {job.method} takes each client's model as it is, so {_SWITCH} cannot shield it; choose a "
             f"method that averages, or remove {_SWITCH}"
         )
+    if reason := method.unshielded:  # type: ignore[attr-defined]
+        raise UserError(
+            f"method {job.method} {reason}, which {_SWITCH} does not shield; choose a method that averages, or remove "
+            f"{_SWITCH}"
+        )
     looks = {
         "own_classes": job.own_classes,
         "control_variates": job.control_variates,

@@ -64,6 +64,11 @@ class ClientTensors:
         """Bytes that a client of a model brings to a message, at most."""
         return sum(tensor.nbytes for tensor in self.template(key).values())
 
+    @property
+    def in_each_message(self) -> int:
+        """Bytes that it adds to a message, however many clients that is for; none by default."""
+        return 0
+
     def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
         """What a unit's clients are handed. Called by any thread."""
         handed = {section_name(self.kind, place): self.handed(item) for place, item in enumerate(items)}
@@ -120,3 +125,36 @@ class OwnTensors(ClientTensors):
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.files.write(round, item.model, item.client, new)
+
+
+class Shared(ClientTensors):
+    """What all clients of a round are handed alike, such as public samples: once per message, nothing comes back.
+
+    A client finds it in ``conf.shared``. A method places it before the round's items are handed out.
+    """
+
+    kind: ClassVar[str] = "shared"
+
+    def __init__(self, folder: Path, clients: int) -> None:
+        super().__init__(folder / self.kind, clients)
+        self._section = b""
+
+    def place(self, tensors: State) -> None:
+        """What clients are handed from now on."""
+        self._section = wire.tensors_to_bytes(tensors)
+
+    def template(self, key: str) -> State:  # noqa: D102
+        return {}
+
+    def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:  # noqa: D102
+        return {section_name(self.kind, 0): self._section}
+
+    @property
+    def in_each_message(self) -> int:  # noqa: D102
+        return len(self._section)
+
+    def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
+        return {}
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        return None

@@ -210,6 +210,7 @@ class MultiModelExecutor(NoPickle, Executor):
                 "offset": None,
                 "own": None,
                 "returned": None,
+                "shared": None,
                 "mask": None,
             }
         )

@@ -48,6 +48,9 @@ class MethodHooks(Coordinator):
     #: What :meth:`aggregate` learns of clients beside the means, where it uses that: told wherever epsilon is.
     unprotected: ClassVar[str] = ""
 
+    #: What clients hand in that noise on a model's mean cannot shield, where that is so: as below.
+    unshielded: ClassVar[str] = ""
+
     #: Whether BatchNorm's statistics are measured anew before models are tested, unless the configuration says.
     measures_statistics: ClassVar[bool] = False
 

@@ -16,7 +16,7 @@ from fedscale_ext.models import parameter_names
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime import calibration, faults, static_statistics, wire
 from fedscale_ext.runtime.checks import Rejected, check_figures
-from fedscale_ext.runtime.client_tensors import OwnTensors, Returned, section_name
+from fedscale_ext.runtime.client_tensors import OwnTensors, Returned, Shared, section_name
 from fedscale_ext.runtime.collect import CLASSES, SUM
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.device_data import DeviceData
@@ -40,7 +40,8 @@ from fedscale_ext.streams import stream
 
 HANDED = "handed"  # what a unit brings beside models: its kinds, then the tensors by kind and place of the client
 # where a client's settings have them
-_SETTINGS = {ControlVariates.kind: "offset", OwnTensors.kind: "own", Returned.kind: "returned"}
+_SETTINGS = {kept.kind: name for kept, name in (
+    (ControlVariates, "offset"), (OwnTensors, "own"), (Returned, "returned"), (Shared, "shared"))}  # fmt: skip
 MOST_ROWS = 1024  # of factors: the smallest layers that have some are about as large on a side
 
 # FedScale's results of some clients, or why there is none, and their states [clients, *shape]
@@ -116,7 +117,7 @@ class UnitWork:
         confs = [self.settings(header, item) for item in items]
         for kind, handed in header.get(HANDED, {}).items():
             for place, conf in enumerate(confs):
-                own = handed.get(place, {})
+                own = handed.get(0 if kind == Shared.kind else place, {})
                 setattr(conf, _SETTINGS[kind], {name: tensor.to(self.bench.device) for name, tensor in own.items()})
         return confs
 

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,12 +136,13 @@ class Workforce:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
         return self.job.weight(item) if self.job.privacy is None else 1.0
 
-    def in_messages(self, unit: Sequence[T], key: str, handed: Iterable[ClientTensors]) -> list[Sequence[T]]:
+    def in_messages(self, unit: Sequence[T], key: str, handed: Sequence[ClientTensors]) -> list[Sequence[T]]:
         """A unit cut so that what its clients are handed beside a model's state fits into a message with it."""
         own, most_mb = sum(kept.most(key) for kept in handed), self.job.config.job.max_message_mb
         if not own:
             return [unit]
-        room = most_mb * 1024 * 1024 - self.job.pool[key].cost.bytes - _HEADERS
+        fixed = self.job.pool[key].cost.bytes + sum(kept.in_each_message for kept in handed)
+        room = most_mb * 1024 * 1024 - fixed - _HEADERS
         if room < own:
             raise UserError(
                 f"model {key} and what one client is handed beside it do not fit into a message of "

@@ -7,7 +7,7 @@ import pytest
 from synthetic_job import evaluation, record
 
 from fedscale_ext.metrics.convergence import settled
-from fedscale_ext.metrics.device_types import device_type_figures
+from fedscale_ext.metrics.device_types import Participation, device_type_figures
 from fedscale_ext.metrics.energy import device_classes, joules
 
 
@@ -43,10 +43,9 @@ def test_figures_by_type() -> None:
         found = evaluation(number, [large, small, large, small])
         participants = [1, 2, 3, 4] if number == 1 else [1, 2]
         made.append(replace(record(number), evaluation=found, participants=participants))
-    figures = device_type_figures(
-        made, own, ["large", "small"],
-        sizes=[4_000_000, 1_000_000], seconds=np.array([1.0, 2.0, 3.0, 4.0]), energy_j=np.array([10.0, 20.0, 30.0, 40]),
-    )  # fmt: skip
+    size = np.where(own == 0, 4e6, 1e6)
+    usual = Participation(size, 2 * size, np.array([1.0, 2.0, 3.0, 4.0]), np.array([10.0, 20.0, 30.0, 40.0]))
+    figures = device_type_figures(made, own, ["large", "small"], usual)
     large, small, mean = figures["types"]
     assert [one["type"] for one in figures["types"]] == ["large", "small", "mean"]
     assert large["clients"] == 2 and large["accuracy"] == pytest.approx(0.9)
@@ -56,5 +55,9 @@ def test_figures_by_type() -> None:
     assert large["time_s"] == (4 * 1.0 + 1 * 3.0) / 2 and small["modelled_energy_j"] == (20 + 40) / 2
     assert mean["accuracy"] == pytest.approx(0.55) and mean["settled_round"] == 4
     assert "modelled" in figures["energy"]
-    none = device_type_figures([], own, ["large", "small"], sizes=[1, 1], seconds=own, energy_j=own)
-    assert none["types"][-1]["accuracy"] is None
+    assert device_type_figures([], own, ["large", "small"], usual)["types"][-1]["accuracy"] is None
+    first = Participation(size, 2 * size + 3e6, usual.seconds + 10, usual.energy_j + 100)
+    large, small, _ = device_type_figures(made, own, ["large", "small"], usual, first)["types"]
+    assert large["traffic_mb"] == 2 * 4 * 5 + 2 * 3 and small["traffic_mb"] == 2 * 1 * 2 + 2 * 3
+    assert large["one_way_mb"] == 16.0 and large["time_s"] == (4 * 1.0 + 1 * 3.0) / 2 + 10
+    assert small["modelled_energy_j"] == (20 + 40) / 2 + 100

@@ -23,9 +23,10 @@ from torch import Tensor
 from torch.func import grad, grad_and_value, vjp
 from torch.optim.adam import adam
 
+from fedscale_ext.methods.distillation.batching import batches
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.convolutions import TwiceDifferentiable
-from fedscale_ext.methods.moss.losses import Batch, Observed, Student, batches
+from fedscale_ext.methods.moss.losses import Batch, Observed, Student
 from fedscale_ext.methods.moss.matching import Wanted
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import map_shapes

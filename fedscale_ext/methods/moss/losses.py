@@ -75,11 +75,3 @@ class Student:
 
 def _cast(state: State, dtype: torch.dtype) -> State:
     return {name: each.to(dtype) if each.is_floating_point() else each for name, each in state.items()}
-
-
-def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
-    """Rows of each batch; a single sample at the end joins the batch before, as BatchNorm wants two."""
-    batches = list(torch.randperm(count, generator=generator).split(size))
-    if len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
-    return batches

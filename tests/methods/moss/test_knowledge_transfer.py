@@ -162,12 +162,6 @@ def test_the_state_goes_round_bitwise_and_runs_repeat(options):
     assert all(torch.equal(each, resumed.state()[0][name]) for name, each in whole.state()[0].items())
 
 
-def test_a_last_sample_joins_the_batch_before():
-    batches = losses.batches(9, 4, generator())
-    assert [len(each) for each in batches] == [4, 5] and sorted(torch.cat(batches).tolist()) == list(range(9))
-    assert [len(each) for each in losses.batches(1, 4, generator())] == [1]
-
-
 def test_float32_states_stay_float32():
     made, data = wire("resnet", "cnn"), public()
     state = models.initial_state(SPECS["cnn"], 1)

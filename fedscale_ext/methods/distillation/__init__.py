@@ -1,0 +1,1 @@
+"""What systems share that exchange knowledge as outputs on public data (FedMD, FedDF, DS-FL, FedGEMS, Fed-ET)."""

@@ -1,0 +1,159 @@
+"""Clients whose models say logits of public samples; they may keep their models to themselves (FedMD, DS-FL, FedGEMS).
+
+A client goes through the public samples first, with what everybody was told of them, then through its own, and then
+says what its model makes of public samples: in the papers' rounds the first comes last; here it opens the next round,
+so that a client and the server meet once a round.
+
+``conf.own`` is the client's model (nothing yet: the model of its type as it began). ``conf.shared`` are the public
+samples ``x`` [n, C, H, W], their ``labels`` [n] where they have the clients' classes, ``rows`` [m] and ``target``
+[m, classes] what everybody was told, and ``asked`` [a], the rows whose logits are wanted. ``conf.public`` says how it
+learns of them: phases of a ``loss``, ``epochs``, a ``batch_size`` and whether these are the ``told`` rows or all. A
+client that fine-tunes what it is served (``personalise_epochs``) has no ``conf.shared``: its own samples are all that
+it trains. Where a method's clients keep no models, ``conf.own`` is None, and they train what they are handed.
+"""
+
+from argparse import Namespace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.methods.distillation.batching import batches
+from fedscale_ext.methods.distillation.fitting import predicted
+from fedscale_ext.methods.distillation.losses import deepest, of_clients
+from fedscale_ext.runtime.executor import MultiModelExecutor
+from fedscale_ext.runtime.resident import Cohort
+from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.runtime.work import State
+from fedscale_ext.runtime.workbench import Workbench
+from fedscale_ext.streams import torch_stream
+
+LOGITS = "logits"  # name of what a client says
+
+
+class PublicPhase(MultiModelClient):
+    """Steps on public samples: a sample's label is its place, by which target and label are looked up."""
+
+    loss_key: Hashable = None  # targets are other ones in each round: steps cannot be recorded
+
+    def __init__(self, conf: Namespace, phase: Mapping[str, Any], shared: State) -> None:
+        super().__init__(conf)
+        rows = shared["rows"] if phase["told"] else torch.arange(len(shared["x"]))
+        self.samples = ClientSamples(shared["x"][rows], torch.arange(len(rows), device=shared["x"].device))
+        self._labels = shared["labels"][rows] if "labels" in shared else None
+        self._target = shared["target"] if phase["told"] else None
+        self._loss = of_clients(phase["loss"], phase.get("epsilon", 1.0))
+        self._phase = phase
+
+    def settings(self, conf: Namespace) -> Namespace:
+        """A client's, as they are for this phase; its streams have keys of their own."""
+        epochs, size = self._phase["epochs"], self._phase["batch_size"]
+        own = {
+            "round": f"{conf.round} {self._phase['loss']}",
+            "held_out": 0.0,
+            "own_classes": False,
+            "batch_size": size,
+        }
+        made = Namespace(**{**vars(conf), **own, "local_epochs": epochs})
+        made.local_steps = len(self.batches(len(self.samples), made))
+        return made
+
+    def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
+        """Epochs over all of them."""
+        generator = torch_stream(conf.seed, conf.round, conf.client_id, "public")
+        drawn = (batches(samples, conf.batch_size, generator) for _ in range(conf.local_epochs))
+        return [rows.numpy() for epoch in drawn for rows in epoch]
+
+    def losses(self, output: Tensor, labels: Tensor) -> Tensor:
+        """By place of each sample, int64 [...]."""
+        logits = deepest(output, labels.dim() + 1)
+        target, own = (None if each is None else each[labels] for each in (self._target, self._labels))
+        return self._loss(logits, target, own)
+
+
+class LogitsClient(MultiModelClient):
+    """Trains a model that stays with it, on public samples and its own."""
+
+    loss_key: Hashable = None  # a recorded step would begin from the start that all clients share
+
+    def __init__(self, conf: Namespace, bench: Workbench) -> None:
+        super().__init__(conf)
+        self._bench = bench
+
+    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+        """The model that it keeps."""
+        enter(model, conf.own or {})
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Public samples, then its own; the result brings its model and its logits."""
+        if conf.own is not None:
+            self.own_model(model, conf)
+        for phase in self._phases(conf):
+            phase.train(phase.samples, model, phase.settings(conf))
+        return self._told(super().train(client_data, model, conf), model, conf)
+
+    def train_cohort(
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+    ) -> list[dict[str, Any] | Exception]:
+        """The same side by side, each client from its own model."""
+        failed: dict[int, Exception] = {}
+        for row, conf in enumerate(confs):
+            if conf.own is not None:
+                model = self._bench.module(conf.model_key)
+                self.own_model(model, conf)
+                cohort.place(row, model.state_dict())
+        for phase in self._phases(confs[0]):
+            found = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.settings(conf) for conf in confs])
+            failed.update({row: one for row, one in enumerate(found) if isinstance(one, Exception)})
+        results = super().train_cohort(data, cohort, confs)
+        states = cohort.trained([conf.local_steps for conf in confs])
+        told: list[dict[str, Any] | Exception] = []
+        for row, (one, conf) in enumerate(zip(results, confs, strict=True)):
+            one = failed.get(row, one)
+            if not isinstance(one, Exception) and conf.shared is not None:
+                model = self._bench.module(conf.model_key)
+                enter(model, {name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
+                one = self._told(one, model, conf)
+            told.append(one)
+        return told
+
+    def _phases(self, conf: Namespace) -> Iterator[PublicPhase]:
+        for phase in () if conf.shared is None else getattr(conf, "public", ()):
+            if not phase["told"] or "rows" in conf.shared:
+                yield PublicPhase(conf, phase, conf.shared)
+
+    def _told(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """The result with what the client keeps and says; neither where it is only measured, or fine-tunes."""
+        if conf.shared is None:
+            return result
+        told = dict(result)
+        if conf.own is not None:
+            told["own"] = {name: tensor.detach().clone() for name, tensor in kept(model.state_dict()).items()}
+        told["returned"] = {LOGITS: predicted(model.eval(), conf.shared["x"][conf.shared["asked"]], conf.test_bsz)}
+        if not torch.isfinite(told["returned"][LOGITS]).all():
+            raise FloatingPointError("its logits are not finite")
+        return told
+
+
+def kept(state: State) -> State:
+    """What a client keeps of its model's state: all but BatchNorm's count of batches, which nothing reads."""
+    return {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
+
+
+@torch.no_grad()
+def enter(model: nn.Module, own: State) -> None:
+    """Let ``model`` hold the floating tensors of ``own``."""
+    for name, tensor in kept(model.state_dict()).items():
+        if name in own:
+            tensor.copy_(own[name])
+
+
+class LogitsExecutor(MultiModelExecutor):
+    """Its clients can look at the model that they were handed."""
+
+    def get_client_trainer(self, conf: Namespace) -> LogitsClient:
+        """How such clients train."""
+        return LogitsClient(conf, self.bench)

@@ -1,0 +1,156 @@
+"""A model of the server learns from public data: FedDF's students, the server models of DS-FL, FedGEMS and Fed-ET."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedscale_ext.methods.distillation.batching import batches
+from fedscale_ext.methods.distillation.losses import deepest
+from fedscale_ext.models import parameter_names
+from fedscale_ext.models.registry import skeleton
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.runtime.adam import Adam, AdamSteps
+from fedscale_ext.runtime.optimizers import Running
+from fedscale_ext.runtime.sgd import Sgd
+from fedscale_ext.runtime.work import State
+
+_AT_ONCE = 64  # samples, where nothing is learnt
+_LOOKS = 10  # at the held-out samples, in as many steps as patience has
+
+LossOf = Callable[[Tensor, Tensor], Tensor]  # logits [B, classes] and rows of the samples [B] -> losses [B]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a model learns: ``steps`` of batches, or ``epochs`` over the samples where that is given.
+
+    ``cosine``: lr falls to zero over the steps. ``patience``: it ends after so many steps in which the loss on held-out
+    samples has not fallen, and the best state counts.
+    """
+
+    lr: float
+    batch_size: int
+    steps: int = 0
+    epochs: int = 0
+    optimizer: Literal["adam", "sgd"] = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    cosine: bool = False
+    patience: int | None = None
+
+    def begin(self, parameters: list[Tensor]) -> Running:
+        """The optimiser, before its first step."""
+        if self.optimizer == "adam":
+            return Adam(self.lr, 0.9, 0.999, 1e-8, self.weight_decay, 0.0, None).begin(parameters)
+        return Sgd(self.lr, self.momentum, self.weight_decay, 0.0, None).begin(parameters)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a model has become; the ``steps`` that were taken, and the mean ``loss`` over the last epoch's worth."""
+
+    state: State
+    steps: int
+    loss: float
+
+
+def predicted(run: Callable[[Tensor], Tensor], x: Tensor, at_once: int = _AT_ONCE) -> Tensor:
+    """Logits float32 [n, classes] of samples x [n, C, H, W], on the CPU; ``run`` is a network in evaluation."""
+    with torch.no_grad():
+        return torch.cat([deepest(run(part), 2).float().cpu() for part in x.split(at_once)])
+
+
+def logits_of(spec: ModelSpec, state: State, x: Tensor) -> Tensor:
+    """The same of a model's state."""
+    module = skeleton(spec).eval()
+    return predicted(lambda part: functional_call(module, state, (part,)), x)
+
+
+def fit(
+    spec: ModelSpec,
+    state: State,
+    x: Tensor,
+    loss: LossOf,
+    how: Fit,
+    generator: torch.Generator,
+    held_out: Tensor | None = None,
+) -> Fitted:
+    """Train a model in ``state`` on samples x [n, C, H, W], but for those at rows ``held_out``, which judge it."""
+    student = _Student(spec, state, how)
+    learnt = torch.arange(len(x)) if held_out is None else _others(len(x), held_out)
+    judged = held_out if how.patience is not None else None
+    best, best_loss, best_step = student.copied(), math.inf, 0
+    if judged is not None:
+        best_loss = student.judged(x, loss, judged)
+    losses: list[float] = []
+    for step, places in enumerate(_drawn(len(learnt), how, generator), start=1):
+        rows = learnt[places]
+        rate = how.lr * (1 + math.cos(math.pi * (step - 1) / how.steps)) / 2 if how.cosine else how.lr
+        losses.append(student.step(x[rows], rows, loss, rate))
+        if judged is not None and how.patience is not None and step % max(1, how.patience // _LOOKS) == 0:
+            now = student.judged(x, loss, judged)
+            if now < best_loss:
+                best, best_loss, best_step = student.copied(), now, step
+            if step - best_step >= how.patience:
+                break
+    epoch = math.ceil(len(learnt) / how.batch_size)
+    mean = sum(losses[-epoch:]) / max(1, len(losses[-epoch:]))
+    return Fitted(student.copied() if judged is None else best, len(losses), mean)
+
+
+class _Student:
+    """A model's tensors, which a skeleton runs with; buffers change as training changes them."""
+
+    def __init__(self, spec: ModelSpec, state: State, how: Fit) -> None:
+        self._module: nn.Module = skeleton(spec)
+        self._state = {name: tensor.detach().clone() for name, tensor in state.items()}
+        self._learnt = [self._state[name].requires_grad_() for name in parameter_names(spec)]
+        self._how = how
+        self._running: Running | None = None
+
+    def step(self, x: Tensor, rows: Tensor, loss: LossOf, lr: float) -> float:
+        """One step on a batch; its mean loss before."""
+        logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
+        value = loss(logits, rows).mean()
+        found = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)
+        if self._running is None:  # the first step tells which parameters the network uses
+            self._learnt = [own for own, gradient in zip(self._learnt, found, strict=True) if gradient is not None]
+            self._running = self._how.begin(self._learnt)
+        _set_rate(self._running, lr)
+        self._running.step(self._learnt, [gradient for gradient in found if gradient is not None])
+        return float(value.detach())
+
+    def judged(self, x: Tensor, loss: LossOf, rows: Tensor) -> float:
+        """Mean loss on the samples at ``rows``, in evaluation."""
+        module = self._module.eval()
+        logits = predicted(lambda part: functional_call(module, self._state, (part,)), x[rows])
+        return float(loss(logits, rows).mean())
+
+    def copied(self) -> State:
+        return {name: tensor.detach().clone() for name, tensor in self._state.items()}
+
+
+def _drawn(count: int, how: Fit, generator: torch.Generator) -> Iterator[Tensor]:
+    """Places of each step's samples."""
+    epochs = range(how.epochs) if how.epochs else itertools.count()
+    every = (rows for _ in epochs for rows in batches(count, how.batch_size, generator))
+    return every if how.epochs else itertools.islice(every, how.steps)
+
+
+def _others(count: int, rows: Tensor) -> Tensor:
+    left = torch.ones(count, dtype=torch.bool)
+    left[rows] = False
+    return left.nonzero().flatten()
+
+
+def _set_rate(running: Running, lr: float) -> None:
+    if isinstance(running, AdamSteps):
+        running.adam = replace(running.adam, lr=lr)
+    else:
+        running.sgd = replace(running.sgd, lr=lr)

@@ -1,0 +1,95 @@
+"""What servers share that hold public data: these, a model of the server's own, and logits of the round's clients."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.device_types import DeviceTypesAggregator
+from fedscale_ext.methods.distillation.client import LOGITS, LogitsExecutor
+from fedscale_ext.methods.distillation.fitting import Fit, Fitted, LossOf, fit
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.client_tensors import ClientTensors, Returned, Shared
+from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
+from fedscale_ext.streams import torch_stream
+
+SERVER = "server"  # key of the server's own model, where a method has one
+
+
+class Logits(Returned):
+    """What the models of the round's clients say, ``of`` each: float32 [asked, classes]."""
+
+    def __init__(self, folder: Path, clients: int, classes: int) -> None:
+        super().__init__(folder / self.kind, clients)
+        self.asked, self._classes = 0, classes
+        self.of: dict[int, Tensor] = {}
+
+    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
+        self.of.clear()
+
+    def template(self, key: str) -> State:  # noqa: D102
+        return {LOGITS: torch.zeros(self.asked, self._classes)}
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        self.of[item.client] = new[LOGITS]
+
+
+class PublicModelsAggregator(DeviceTypesAggregator):
+    """Base of such methods: ``public`` data, ``shared`` (what everybody is handed), and what clients ``said``."""
+
+    Executor: ClassVar[type] = LogitsExecutor
+    unshielded: ClassVar[str] = "learns from the logits of each client's model"
+    needs_labels: ClassVar[bool] = False  # whether public data must have the clients' classes
+    has_server_model: ClassVar[bool] = False  # that of the configuration's ``model``
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """A model for each type; the public data; where there is one, the server's model."""
+        super().init_state(population, task)
+        self.public = self.public_data()
+        if self.needs_labels and self.public.labels is None:
+            raise UserError(
+                f"method {self.config.job.method} needs labels of the public data, which are {self.public.says}: give "
+                "public data of the clients' classes"
+            )
+        self.notice(f"the public data are {self.public.says}")
+        if self.has_server_model:
+            if SERVER in self.keys:
+                raise UserError(f"a type is called {SERVER!r}, as the server's own model is; rename its spec file")
+            spec = self.initial_spec()
+            self.pool.add(SERVER, spec, models.initial_state(spec, torch_stream(self.seed, SERVER)))
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """What everybody is handed, and what they say."""
+        clients = self.task.num_clients
+        self.shared = Shared(self.log_dir, clients)
+        self.said = Logits(self.log_dir, clients, self.task.num_classes)
+        return [*super().client_tensors(), self.shared, self.said]
+
+    def ask(self, rows: Tensor, /, **more: Tensor) -> None:
+        """Let everybody say logits of the public samples at ``rows``; ``more`` is handed out beside these."""
+        self.shared.place({"x": self.public.x, "asked": rows, **more})
+        self.said.asked = len(rows)
+
+    def answers(self, updates: Sequence[Update]) -> Tensor:
+        """Logits [updates, asked, classes] of the round's clients."""
+        return torch.stack([self.said.of[update.client] for update in updates])
+
+    def train_server(self, round: int, state: State, x: Tensor, loss: LossOf, how: Fit) -> Fitted:
+        """The server's model, from ``state``, learns of public samples x."""
+        made = fit(self.pool[SERVER].spec, state, x, loss, how, torch_stream(self.seed, round, SERVER))
+        self.pool.update(SERVER, made.state)
+        self.record("server_loss", made.loss)
+        return made
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """As for types of devices; the server's model is tested beside, on everybody's samples."""
+        plan = super().evaluation_plan()
+        return EvaluationPlan(plan.serve, {**plan.named, **({SERVER: SERVER} if self.has_server_model else {})})
+
+    def results(self) -> dict[str, Any]:
+        """By type, and what the public data were."""
+        return {**super().results(), "public_data": self.public.says}

@@ -1,0 +1,98 @@
+"""FedDF (Lin et al., NeurIPS 2020, Algorithm 3): each type's mean learns on the server from the ensemble of clients.
+
+A round: clients train the model of their type; the server averages each type's by samples; each mean is a student whose
+teacher is the mean of the logits of all participants, of any type, on public samples, which need no labels and may be
+of another task: KL at temperature 1, Adam with a cosine schedule.
+
+Where this departs from the public code: a student is judged on public samples that it does not learn from, by the same
+loss (there: by accuracy on a labelled validation set), and ends when that has not fallen for ``patience`` steps. The
+teacher answers without augmentation, once for all steps.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.distillation.consensus import mean_logits
+from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
+from fedscale_ext.methods.distillation.fitting import Fit, fit
+from fedscale_ext.methods.distillation.losses import divergence
+from fedscale_ext.methods.distillation.params import at_least_one, positive
+from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.work import State, Task, Update
+from fedscale_ext.streams import torch_stream
+
+
+@dataclass(frozen=True)
+class FedDFParams(DeviceTypesParams):
+    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
+    ``groups`` or ``ranges`` deal them, as in ``moss``.
+
+    Each type's model learns for at most ``steps`` batches of ``batch_size``, by Adam with ``lr``, and ends early when
+    the loss on ``validation``, a share of the public samples, has not fallen for ``patience`` steps.
+    """
+
+    steps: int = 10_000
+    patience: int = 1_000
+    batch_size: int = 128
+    lr: float = 1e-3
+    validation: float = 0.2
+
+    method: ClassVar[str] = "feddf"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(self, "steps", "patience", "batch_size")
+        positive(self, "lr")
+        if not 0 < self.validation < 1:
+            raise UserError(f"feddf.validation is {self.validation}; it must be above 0 and below 1")
+
+
+class FedDFAggregator(EnsembleAggregator):
+    """Each type's averaged model learns from the ensemble of all participants on public data (FedDF)."""
+
+    Params: ClassVar[type] = FedDFParams
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Models and public data, a part of which judges students."""
+        super().init_state(population, task)
+        count = len(self.public.x)
+        held = max(1, round(self.params.validation * count))
+        if count - held < 2:
+            raise UserError(
+                f"feddf.validation {self.params.validation:g} of {count} public samples leaves fewer than two to learn "
+                "from; give more public_samples"
+            )
+        self.held_out = torch.randperm(count, generator=torch_stream(self.seed, "feddf", "held out"))[:held]
+
+    def distilled(
+        self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
+    ) -> dict[str, State]:
+        """Algorithm 3, lines 9-13, for each type."""
+        p, teacher = self.params, mean_logits(logits)
+        how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps, optimizer="adam", cosine=True, patience=p.patience)
+        made = {
+            key: fit(
+                self.pool[key].spec,
+                state,
+                self.public.x,
+                lambda output, at: divergence(output, teacher[at]),
+                how,
+                torch_stream(self.seed, round, "feddf", key),
+                self.held_out,
+            )
+            for key, state in means.items()
+        }
+        self.record("distillation", {key: {"steps": one.steps, "loss": one.loss} for key, one in made.items()})
+        return {key: one.state for key, one in made.items()}
+
+
+if __name__ == "__main__":
+    from fedscale_ext.runtime.launch import run_rank
+
+    run_rank()

@@ -1,0 +1,137 @@
+"""Clients with public samples: side by side as one after another, what they keep, what they say, when they learn."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from client_settings import client_settings
+
+from fedscale_ext import models
+from fedscale_ext.methods.distillation.client import LogitsClient, enter, kept
+from fedscale_ext.models.stacked import stacked
+from fedscale_ext.runtime.resident import Cohort
+from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.training import MultiModelClient
+
+State = dict[str, torch.Tensor]
+SHAPE, CLASSES, PUBLIC = (1, 8, 8), 5, 9
+SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
+DIGEST = {"loss": "mae", "epochs": 2, "batch_size": 4, "told": True}
+PRETRAIN = {"loss": "labels", "epochs": 1, "batch_size": 5, "told": False}
+
+
+def network(seed: int = 7) -> torch.nn.Module:
+    module = models.build(SPEC).double()
+    module.load_state_dict(models.initial_state(SPEC, seed))
+    return module
+
+
+def samples(count: int, seed: int = 0) -> ClientSamples:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
+    return ClientSamples(x, torch.randint(0, CLASSES, (count,), generator=generator))
+
+
+def handed(told: bool = True) -> State:
+    own = samples(PUBLIC, seed=50)
+    shared = {"x": own.x, "labels": own.y, "asked": torch.tensor([8, 0, 3])}
+    if told:
+        target = torch.randn(7, CLASSES, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        shared |= {"rows": torch.tensor([1, 2, 3, 5, 6, 7, 8]), "target": target}
+    return shared
+
+
+def conf(client: int, **changes: Any) -> Namespace:
+    values = {"own": {}, "shared": handed(), "returned": {}, "public": [PRETRAIN, DIGEST], "test_bsz": 2}
+    return client_settings(client, **{**values, "model_key": "type", **changes})
+
+
+def client(settings: Namespace) -> LogitsClient:
+    return LogitsClient(settings, SimpleNamespace(module=lambda key: network()))  # type: ignore[arg-type]
+
+
+# an eps at which Adam makes little of rounding
+ADAM = {"client_optimizer": "adam", "learning_rate": 1e-3, "adam_eps": 1e-2}
+
+
+@pytest.mark.parametrize("changes", [{}, ADAM, {"local_epochs": 2}, {"own": None}])
+def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
+    counts, owns = [20, 9, 7], [kept(network(3).state_dict()), {}, kept(network(4).state_dict())]
+    data = [samples(count, place) for place, count in enumerate(counts)]
+
+    def settings(place: int) -> Namespace:
+        steps = 2 * -(-counts[place] // 5) if "local_epochs" in changes else 10 - place
+        return conf(place, **{"own": owns[place], "local_steps": steps, **changes})
+
+    module, stack = network(), stacked(network(), SHAPE)
+    assert stack is not None
+    cohort = Cohort(stack, module, SHAPE, 3, torch.device("cpu"), channels_last=True)
+    cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
+    confs = [settings(place) for place in range(3)]
+    together = client(confs[0]).train_cohort(data, cohort, confs)
+    states = cohort.trained([one.local_steps for one in confs])
+    for place, other in enumerate(together):
+        own = settings(place)
+        alone = client(own).train(data[place], network(), own)
+        assert isinstance(other, dict) and other["trained_size"] == alone["trained_size"]
+        assert abs(other["moving_loss"] - alone["moving_loss"]) < 1e-9
+        torch.testing.assert_close(other["returned"]["logits"], alone["returned"]["logits"], atol=1e-6, rtol=1e-6)
+        for name, tensor in kept(alone["update_weight"]).items():
+            assert float((tensor - states[name][place]).abs().max()) < 1e-9
+            assert "own" not in alone or torch.equal(alone["own"][name], tensor)
+            assert "own" not in other or torch.equal(other["own"][name], states[name][place])
+        assert ("own" in alone) == ("own" in other) == (own.own is not None)
+
+
+def test_logits_are_those_of_the_trained_model_on_the_rows_that_were_asked() -> None:
+    settings = conf(3, local_steps=4)
+    found = client(settings).train(samples(20), network(), settings)
+    module = network()
+    enter(module, found["own"])
+    expected = module.eval()(settings.shared["x"][[8, 0, 3]])
+    assert found["returned"]["logits"].dtype == torch.float32
+    torch.testing.assert_close(found["returned"]["logits"], expected.detach().float())
+    assert all(tensor.is_floating_point() for tensor in found["own"].values())
+
+
+def test_phases_come_in_order_and_only_what_was_told_is_learnt() -> None:
+    told, untold = conf(3, shared=handed()), conf(3, shared=handed(told=False))
+    assert [phase.settings(told).batch_size for phase in client(told)._phases(told)] == [5, 4]
+    assert [phase.settings(untold).batch_size for phase in client(untold)._phases(untold)] == [5]
+    pretrain, digest = client(told)._phases(told)
+    assert len(pretrain.samples) == PUBLIC and len(digest.samples) == 7
+    assert digest.settings(told).local_steps == 4  # seven samples in fours, twice
+    torch.testing.assert_close(digest.samples.x[2], told.shared["x"][3])
+
+
+def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
+    settings = conf(3, public=[{**DIGEST, "epochs": 30}])
+    (phase,) = client(settings)._phases(settings)
+    module = network()
+
+    def apart() -> float:
+        logits = module.eval()(settings.shared["x"][settings.shared["rows"]]).detach()
+        return float((logits - settings.shared["target"]).abs().mean())
+
+    before = apart()
+    phase.train(phase.samples, module, phase.settings(settings))
+    assert apart() < 0.7 * before
+
+
+def test_without_public_samples_it_trains_as_any_client_from_what_it_keeps() -> None:
+    own = kept(network(3).state_dict())
+    settings = conf(3, own=own, shared=None, round="personalise")
+    found = client(settings).train(samples(20), network(), settings)
+    plain = client_settings(3, round="personalise")
+    expected = MultiModelClient(plain).train(samples(20), network(3), plain)
+    assert "returned" not in found
+    for name, tensor in expected["update_weight"].items():
+        torch.testing.assert_close(found["update_weight"][name], tensor)
+
+
+def test_a_model_that_breaks_down_fails_its_client_alone() -> None:
+    settings = conf(3, learning_rate=1e200, clip_norm=None)
+    with pytest.raises(FloatingPointError):
+        client(settings).train(samples(20), network(), settings)

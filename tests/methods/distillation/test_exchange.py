@@ -1,0 +1,121 @@
+"""Servers of clients that keep their models: what is told, what counts as traffic and work, what a checkpoint holds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedscale_ext.config import make_config
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
+from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.privacy.job import check_options
+from fedscale_ext.runtime.client_tensors import OwnTensors
+from fedscale_ext.runtime.combinations import check_local_training
+from fedscale_ext.runtime.wire import bytes_to_tensors
+from methods.harness import CLASSES, SHAPE, equal, pool_states
+
+from .public import PUBLIC, TYPES, made, play, samples
+
+QUICK: dict[str, dict[str, Any]] = {
+    "fedmd": {"samples": 5, "pretrain_epochs": 3, "private_epochs": 4, "digest_batch": 4},
+    "dsfl": {"samples": 5, "epochs": 1},
+    "fedgems": {"server_epochs": 1},
+}
+SAMPLE = 4 * SHAPE[0] * SHAPE[1] * SHAPE[2]
+
+
+def handed_out(found: Any) -> dict[str, torch.Tensor]:
+    (section,) = found.shared.sections([]).values()
+    return bytes_to_tensors(section)
+
+
+@pytest.mark.parametrize("method", QUICK)
+def test_what_is_told_belongs_to_the_rows_of_the_last_round(method: str, tmp_path: Path) -> None:
+    found = made(method, tmp_path, **QUICK[method])
+    play(found, 1)
+    first = handed_out(found)
+    assert "target" not in first and torch.equal(first["x"], samples().x)
+    play(found, 2)
+    second = handed_out(found)
+    assert torch.equal(second["rows"], first["asked"]) and second["target"].shape == (len(first["asked"]), CLASSES)
+    if method != "fedgems":
+        assert len(first["asked"]) == 5 and not torch.equal(first["asked"], second["asked"])
+
+
+@pytest.mark.parametrize("method", QUICK)
+def test_traffic_is_public_samples_once_and_logits(method: str, tmp_path: Path) -> None:
+    found = made(method, tmp_path, **QUICK[method])
+    asked = 5 if method != "fedgems" else PUBLIC
+    logits, public = 4 * CLASSES * asked, PUBLIC * (SAMPLE + 8)
+    assert all((found.traffic(item), found.uploaded(item)) == (public, logits) for item in play(found, 1, [1, 2, 4]))
+    later = {item.client: item for item in play(found, 2)}
+    assert {found.traffic(later[client]) for client in (1, 2, 4)} == {logits}
+    assert {found.traffic(later[client]) for client in (3, 5, 6)} == {logits + public}
+
+
+def test_work_on_public_samples_counts(tmp_path: Path) -> None:
+    found = made("fedmd", tmp_path, **QUICK["fedmd"])
+    items = {item.client: item for item in play(found, 1)}
+    seen = found.task.step_sizes(2, {"local_epochs": 4}).sum()
+    assert seen == 4 * 20 and items[2].objective["local_epochs"] == 4
+    assert items[2].effort == pytest.approx(1 + (3 * PUBLIC + 5 / 3) / seen)
+    later = {item.client: item for item in play(found, 2)}
+    seen = found.task.step_sizes(2, {}).sum()
+    assert later[2].effort == pytest.approx(1 + (5 + 5 / 3) / seen) and "local_epochs" not in later[2].objective
+    assert [each["loss"] for each in items[2].objective["public"]] == ["labels", "mae"]
+    assert [each["loss"] for each in later[2].objective["public"]] == ["mae"]
+
+
+@pytest.mark.parametrize("method", QUICK)
+def test_clients_are_served_their_own_models_and_the_pools_stay(method: str, tmp_path: Path) -> None:
+    found = made(method, tmp_path, **QUICK[method])
+    before = pool_states(found)
+    play(found, 1)
+    plan = found.evaluation_plan()
+    assert plan.serve == [f"{TYPES[0]}@own"] * 3 + [f"{TYPES[1]}@own"] * 3
+    assert plan.named == ({} if method == "fedmd" else {SERVER: SERVER})
+    for key in before:
+        assert equal(before[key], found.pool[key].state) == (key != SERVER)
+    template = found.handed[OwnTensors.kind].template(TYPES[1])
+    assert template.keys() == before[TYPES[1]].keys()
+
+
+@pytest.mark.parametrize("method", QUICK)
+def test_a_checkpoint_holds_all_that_the_rounds_after_it_need(method: str, tmp_path: Path) -> None:
+    unbroken, broken, resumed = (made(method, tmp_path / name, **QUICK[method]) for name in "abc")
+    play(unbroken, 1, [1, 4])
+    items = play(unbroken, 2)
+    play(broken, 1, [1, 4])
+    for model in broken.pool:
+        resumed.pool.update(model.key, model.state)
+    tensors, data = broken.state()
+    resumed.load_state({name: each.clone() for name, each in tensors.items()}, data)
+    assert play(resumed, 2) == items
+    assert torch.equal(unbroken.target, resumed.target) and torch.equal(unbroken.rows, resumed.rows)
+    assert equal(handed_out(unbroken), handed_out(resumed))
+    if method != "fedmd":
+        assert equal(unbroken.pool[SERVER].state, resumed.pool[SERVER].state)
+
+
+def test_a_type_that_is_called_as_the_servers_model_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(LogitsExchangeAggregator, "keys", [SERVER, "lenet_6k"])
+    with pytest.raises(UserError, match="a type is called 'server', as the server's own model is; rename"):
+        made("dsfl", tmp_path)
+
+
+@pytest.mark.parametrize("method", ["fedmd", "dsfl", "fedgems", "feddf", "fedet"])
+def test_noise_does_not_shield_logits(method: str) -> None:
+    from fedscale_ext.methods import method_class
+
+    config = make_config({}, {"method": method, "dp_noise_multiplier": 1.0})
+    with pytest.raises(UserError, match=f"method {method} learns from the logits of .*; choose a method that averages"):
+        check_options(config, method_class(method))
+
+
+@pytest.mark.parametrize(("key", "value"), [("control_variates", True), ("max_update_norm", 3.0)])
+def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value: Any) -> None:
+    config = make_config({}, {"method": "fedmd", key: value})
+    with pytest.raises(UserError, match=f"{key} takes what .* fedmd trains models that its clients keep; remove {key}"):
+        check_local_training(config, LogitsExchangeAggregator)

@@ -1,0 +1,62 @@
+"""The distillation methods as jobs: by the real command, resumed, and equal wherever they run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_results import assert_equal, result
+from runtime.test_jobs import command
+
+import fedscale_ext
+from fedscale_ext.errors import UserError
+
+JOB: dict[str, Any] = {"model": "lenet_6k", "public_samples": 8, "num_participants": 5, "eval_interval": 1}
+# keys of a method, and the loss on clients' test samples that was recorded
+METHODS: dict[str, tuple[dict[str, Any], float]] = {
+    "fedmd": ({"pretrain_epochs": 1, "private_epochs": 2, "digest_batch": 4}, 2.4798),
+    "dsfl": ({"epochs": 1, "samples": 6}, 3.9745),
+    "fedgems": ({"server_epochs": 2}, 3.9587),
+    "feddf": ({"steps": 6, "patience": 4}, 3.8202),
+    "fedet": ({"steps": 4, "representation": 8}, 4.0392),
+}  # fmt: skip
+
+
+def keys_of(method: str) -> dict[str, Any]:
+    own = {"types": ["single_exit_mlp", "lenet_6k"], "ranges": ["1-4", "5-7"], **METHODS[method][0]}
+    return {**JOB, "method": method, **{f"{method}.{name}": value for name, value in own.items()}}
+
+
+def here(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    summary = fedscale_ext.run(job_file, job_name=name, **keys)
+    return summary, result(job_file.parent / "logs" / name / "logs")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_job_resumes_and_equals_itself_wherever_it_runs(method: str, job_file: Path) -> None:
+    keys = keys_of(method)
+    summary, unbroken = here(job_file, "unbroken", **keys, cohort_size=2)
+    here(job_file, "broken", **keys, cohort_size=2, rounds=1)
+    assert_equal(unbroken, here(job_file, "broken", **keys, cohort_size=2, resume=True)[1])
+    text = {key: str(value).replace("'", "").replace(" ", "") for key, value in keys.items()}
+    there = command(job_file, "there", **text, cohort_size=2, worker_ips="localhost:[2]")
+    assert_equal(unbroken, there)
+    assert summary["loss"]["test"] == pytest.approx(METHODS[method][1], abs=0.02)  # rounding differs between machines
+    results = summary["results"]
+    assert [one["type"] for one in results["types"]] == ["single_exit_mlp", "lenet_6k", "mean"]
+    assert results["public_data"].startswith("8 samples of tiny generated")
+
+
+def test_fine_tuning_begins_with_what_a_client_keeps(job_file: Path) -> None:
+    summary, _ = here(job_file, "tuned", **keys_of("dsfl"), personalise_epochs=1)
+    assert summary["personalised"]["mean"] >= summary["accuracy"]["mean"] - 0.2
+
+
+def test_public_samples_must_fit_into_a_message(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscale_ext.runtime.workforce._HEADERS", 2**20 - 20_000)
+    with pytest.raises(UserError, match=r"what one client is handed beside it do not fit .*: raise max_message_mb"):
+        here(job_file, "large", **keys_of("fedmd"), max_message_mb=1)
+
+
+def test_public_data_that_there_are_not(job_file: Path) -> None:
+    with pytest.raises(UserError, match=r"method feddf learns from public data .*: set public_samples"):
+        here(job_file, "none", **{**keys_of("feddf"), "public_samples": 0})

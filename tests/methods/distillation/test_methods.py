@@ -1,0 +1,200 @@
+"""What each method makes of logits: FedMD's mean, DS-FL's labels, FedGEMS's fusion, FedDF's students, Fed-ET's head."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.distillation.consensus import entropy_reduced, mean_logits
+from fedscale_ext.methods.distillation.fitting import logits_of
+from fedscale_ext.methods.distillation.losses import divergence, soft_cross_entropy
+from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.methods.fedet import ensemble, head_of
+from fedscale_ext.methods.fedgems import fuse
+from fedscale_ext.models.headed import body_of
+from methods.harness import CLASSES, SHAPE, equal, means_of, pool_states, updates_for
+
+from .public import PUBLIC, TYPES, logits_for, made, play, samples
+
+LENET = TYPES[1]
+
+
+def said(clients: int, asked: int, round: int = 1) -> torch.Tensor:
+    return torch.stack([logits_for(client + 1, asked, round) for client in range(clients)])
+
+
+def test_fedmd_tells_the_mean_of_those_who_took_part(tmp_path: Path) -> None:
+    found = made("fedmd", tmp_path, samples=5)
+    play(found, 1, [2, 5])
+    both = torch.stack([logits_for(client, 5) for client in (2, 5)])
+    assert torch.equal(found.target, mean_logits(both))
+
+
+def test_fedmd_without_labels_does_not_begin_with_public_samples(tmp_path: Path) -> None:
+    found = made("fedmd", tmp_path, labels=False)
+    assert any("whose classes are others" in event["message"] for event in found.events)
+    (item,) = play(found, 1, [1])
+    assert [phase["loss"] for phase in item.objective["public"]] == ["mae"] and item.objective["local_epochs"] == 25
+
+
+def test_dsfl_tells_sharper_labels_and_its_server_learns_them(tmp_path: Path) -> None:
+    found = made("dsfl", tmp_path, labels=False, epochs=20, batch_size=4)
+    before = found.pool[SERVER].state
+    play(found, 1)
+    assert torch.equal(found.target, entropy_reduced(said(6, PUBLIC), 0.1))
+    spec = found.pool[SERVER].spec
+
+    def apart(state: Any) -> float:
+        return float(soft_cross_entropy(logits_of(spec, state, found.public.x), found.target).mean())
+
+    assert spec == models.named_spec("cnn_small", SHAPE, CLASSES) and apart(found.pool[SERVER].state) < apart(before)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_fedgems_asks_the_right_ones(seed: int, clients: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    own = torch.randn(6, CLASSES, generator=generator)
+    others = torch.randn(clients, 6, CLASSES, generator=generator)
+    labels = torch.randint(CLASSES, (6,), generator=generator)
+    teacher, taught = fuse(own, others, labels)
+    for n in range(6):
+        right = [client for client in range(clients) if others[client, n].argmax() == labels[n]]
+        if own[n].argmax() == labels[n]:
+            assert taught[n] and torch.equal(teacher[n], own[n])
+        elif right:
+            assert taught[n] and teacher[n].argmax() == labels[n]  # a mean of logits that all have it on top
+            if len(right) == 1:
+                torch.testing.assert_close(teacher[n], others[right[0], n])
+        else:
+            assert not taught[n]
+
+
+def test_fedgems_weighs_a_sure_client_more() -> None:
+    sure, vague = torch.tensor([0.0, 9.0, 0.0]), torch.tensor([0.9, 1.0, 0.0])
+    teacher, _ = fuse(torch.tensor([[1.0, 0.0, 0.0]]), torch.stack([sure, vague])[:, None], torch.tensor([1]))
+    assert 8.9 < teacher[0, 1] < 9.0 and 0.0 < teacher[0, 0] < 0.05
+
+
+def test_fedgems_tells_what_its_server_says_after_learning(tmp_path: Path) -> None:
+    found = made("fedgems", tmp_path, server_epochs=30, batch_size=4)
+    before = float((logits_of(found.pool[SERVER].spec, found.pool[SERVER].state, found.public.x).argmax(-1)
+                    == found.public.labels).double().mean())  # fmt: skip
+    play(found, 1)
+    server = found.pool[SERVER]
+    assert torch.equal(found.target, logits_of(server.spec, server.state, found.public.x))
+    assert found._internals["server_right"] == before
+    assert float((found.target.argmax(-1) == found.public.labels).double().mean()) > before
+
+
+def test_fedgems_needs_labels(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="fedgems needs labels of the public data, which are 12 samples of noise"):
+        made("fedgems", tmp_path, labels=False)
+
+
+def test_feddf_brings_each_types_mean_nearer_to_the_ensemble(tmp_path: Path) -> None:
+    found = made("feddf", tmp_path, labels=False, steps=60, patience=30, batch_size=4, lr=0.01)
+    teacher = mean_logits(said(6, PUBLIC))
+    items = found.assign(1, np.arange(1, 7))
+    means = means_of(found, 1, updates_for(found, 1, items))
+    play(found, 1)
+    for key in TYPES:
+        spec = found.pool[key].spec
+
+        def apart(state: Any, spec: Any = spec) -> float:
+            logits = logits_of(spec, state, found.public.x)[found.held_out]
+            return float(divergence(logits, teacher[found.held_out]).mean())
+
+        assert apart(found.pool[key].state) <= apart(means[key])  # on samples that it does not learn from
+        assert found._internals["distillation"][key]["steps"] >= 30
+    assert found.evaluation_plan().serve == [TYPES[0]] * 3 + [TYPES[1]] * 3
+
+
+def test_feddf_leaves_a_type_without_participants_alone(tmp_path: Path) -> None:
+    found = made("feddf", tmp_path, steps=3, patience=3)
+    before = pool_states(found)
+    play(found, 1, [1, 2])
+    assert equal(before[LENET], found.pool[LENET].state) and not equal(before[TYPES[0]], found.pool[TYPES[0]].state)
+
+
+def test_devices_know_nothing_of_public_data_in_feddf_and_fedet(tmp_path: Path) -> None:
+    for method in ("feddf", "fedet"):
+        found = made(method, tmp_path, steps=2)
+        for item in play(found, 1):
+            assert item.effort == 1.0 and not item.objective
+            assert found.traffic(item) == found.uploaded(item) == found.pool[item.model].cost.bytes
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_fedet_follows_sure_models_and_hears_those_who_disagree(seed: int, clients: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(clients, 5, CLASSES, generator=generator)
+    classes, others, anybody = ensemble(logits)
+    variance = logits.double().var(-1, unbiased=False)
+    mean = (logits.double() * variance[..., None]).sum(0) / variance.sum(0)[:, None]
+    assert torch.equal(classes, mean.float().argmax(-1))
+    for n in range(5):
+        away = [client for client in range(clients) if logits[client, n].argmax() != classes[n]]
+        assert bool(anybody[n]) == bool(away)
+        if away:
+            own = variance[away, n] / variance[away, n].sum()
+            torch.testing.assert_close(others[n], (logits[away, n].double() * own[:, None]).sum(0).float())
+        else:
+            assert not others[n].any()
+
+
+def test_fedet_shares_one_head(tmp_path: Path) -> None:
+    found = made("fedet", tmp_path, representation=6, steps=3)
+    states = [found.pool[key].state for key in (*TYPES, SERVER)]
+    assert all(equal(head_of(states[0]), head_of(state)) for state in states)
+    assert found.pool[LENET].spec["width"] == 6 and body_of(found.pool[LENET].spec)["num_classes"] == 6
+    before = pool_states(found)
+    play(found, 1, [1, 2, 3])
+    trained = found.pool[TYPES[0]].state
+    assert equal(head_of(trained), head_of(found.pool[SERVER].state)) and not equal(
+        head_of(trained), head_of(states[0])
+    )
+    assert equal(before[LENET], found.pool[LENET].state)  # nobody of it took part
+
+
+def test_fedet_starts_its_server_with_the_clients_mean_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made("fedet", tmp_path, representation=6, steps=1, lr=1e-30)
+    items = found.assign(1, np.arange(1, 7))
+    updates = updates_for(found, 1, items)
+    means = means_of(found, 1, updates)
+    play(found, 1)
+    weight = {key: sum(10.0 * u.client for u in updates if u.item.model == key) for key in TYPES}
+    expected = sum(weight[key] * means[key]["head.weight"].double() for key in TYPES) / sum(weight.values())
+    torch.testing.assert_close(found.pool[SERVER].state["head.weight"], expected.float())
+
+
+@pytest.mark.parametrize(("method", "keys", "sentence"), [
+    ("fedmd", {"samples": 0}, "fedmd.samples is 0; it must be at least 1"),
+    ("fedmd", {"pretrain_epochs": -1}, "fedmd.pretrain_epochs is -1; it must be at least 0"),
+    ("fedmd", {"digest_epoch": 1}, "no hyperparameter fedmd.digest_epoch; did you mean 'digest_epochs'"),
+    ("fedmd", {"types": []}, "fedmd.types is empty"),
+    ("dsfl", {"temperature": 0.0}, "dsfl.temperature is 0.0; it must be positive"),
+    ("dsfl", {"lr": float("inf")}, "dsfl.lr is inf; it must be positive"),
+    ("fedgems", {"epsilon": 1.5}, "fedgems.epsilon is 1.5; it must be from 0 to 1"),
+    ("fedgems", {"server_epochs": 0}, "fedgems.server_epochs is 0; it must be at least 1"),
+    ("feddf", {"validation": 1.0}, "feddf.validation is 1.0; it must be above 0 and below 1"),
+    ("feddf", {"validation": 0.99}, "feddf.validation 0.99 of 12 public samples leaves fewer than two"),
+    ("fedet", {"diversity": -0.1}, "fedet.diversity is -0.1; it must be at least 0"),
+    ("fedet", {"representation": 0}, "fedet.representation is 0; it must be at least 1"),
+])  # fmt: skip
+def test_bad_input_is_one_sentence(method: str, keys: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=sentence) as error:
+        made(method, tmp_path, **keys)
+    assert "\n" not in str(error.value)
+
+
+def test_the_public_samples_are_told(tmp_path: Path) -> None:
+    found = made("feddf", tmp_path)
+    assert f"the public data are {samples().says}" in [event["message"] for event in found.events]

@@ -1,0 +1,57 @@
+"""Networks with a common head: bodies of any family, equal heads, and the same side by side as one by one."""
+
+import pytest
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.models.headed import HEAD, body_of, headed
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.stacked import Stacked, stacked
+
+SHAPE, CLASSES, WIDTH = (1, 18, 18), 5, 6
+BODIES = ("lenet_6k", "nasbench201_base", "resnet18_speech", "single_exit_mlp", "vit_small")
+
+
+def spec(body: str) -> ModelSpec:
+    return headed(models.named_spec(body, SHAPE, CLASSES), WIDTH)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_heads_are_alike_and_the_layout_has_every_tensor(body: str) -> None:
+    own = spec(body)
+    assert ModelSpec.from_json(own.to_json()) == own
+    assert body_of(own)["num_classes"] == WIDTH
+    state, layout = models.initial_state(own, 1), models.layout(own)
+    assert state["head.weight"].shape == (CLASSES, WIDTH) and set(HEAD) <= state.keys()
+    assert layout.keys() == state.keys()
+    sizes: dict[str, int] = {}
+    for name, axes in layout.items():
+        assert len(axes) == state[name].dim()
+        for axis, length in zip(axes, state[name].shape, strict=True):
+            if axis is not None:
+                assert sizes.setdefault(axis.group, length // axis.repeat) == length // axis.repeat, (name, axis)
+    assert (sizes["representation"], sizes["classes"]) == (WIDTH, CLASSES)
+    assert models.cost(own).forward_macs > models.cost(body_of(own)).forward_macs
+    assert all(name.startswith("body.") for name in models.taps(own))
+    module = models.build(own)
+    assert all(name in dict(module.named_modules()) for name in models.taps(own))
+    assert module.eval()(torch.zeros(2, *SHAPE)).shape == (2, CLASSES)
+
+
+@pytest.mark.parametrize("body", ["lenet_6k", "nasbench201_base", "resnet18_speech", "single_exit_mlp"])
+def test_side_by_side_equals_one_by_one(body: str) -> None:
+    own = spec(body)
+    network, module = stacked(models.build(own).double(), SHAPE), models.build(own).double().train()
+    assert isinstance(network, Stacked)
+    states = [models.initial_state(own, seed) for seed in (1, 2)]
+    held = {
+        name: torch.stack([state[name].double() for state in states])
+        for name, tensor in states[0].items()
+        if tensor.is_floating_point()
+    }
+    network.bind(held, 2)
+    x = torch.randn(3, 2, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    outputs = network(x)
+    for client, state in enumerate(states):
+        module.load_state_dict({name: tensor.double() for name, tensor in state.items()}, strict=False)
+        torch.testing.assert_close(outputs[client], module(x[:, client]), atol=1e-9, rtol=1e-9)
