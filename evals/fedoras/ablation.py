@@ -51,8 +51,8 @@ EXPERIMENT = Experiment(
     ],
     (ACCURACY, *(TIER.format(tier) for tier in range(1, 5)), "network MB"),
     plots.bars(ACCURACY),
-    note="`accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg weighs an "
-    "operator by all that its clients trained on, the plain mean all clients alike.",
+    note="`accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg weighs "
+    "an operator by all that its clients trained on, the plain mean all clients alike.",
     rows=mean_of_tiers,
     orders=[Order(ACCURACY, FEDORAS, FEDAVG), Order(ACCURACY, FEDORAS, PLAIN),
             Order(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), Order(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],

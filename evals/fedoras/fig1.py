@@ -43,8 +43,8 @@ EXPERIMENT = Experiment(
     [arm for data in ("cifar10-h0.1", "cifar10-h1") for arm in (*random_architectures(data), with_twins(data))],
     (ACCURACY, MMACS),
     kinds(MMACS, ACCURACY),
-    note="Each seed draws another architecture for each tier (the paper: 160, which 40 seeds are), trained by FedAvg for "
-    "as many rounds as the supernet: by clients of the tier and above, or by all.",
+    note="Each seed draws another architecture for each tier (the paper: 160, as many as 40 seeds), trained by FedAvg "
+    "for as many rounds as the supernet: by clients of the tier and above, or by all.",
     rows=by_architecture,
     orders=[Order(ACCURACY, label(UNAWARE, 4), label(AWARE, 4)), Order(ACCURACY, label(FEDORAS, 4), label(AWARE, 4)),
             Order(ACCURACY, label(AWARE, 1), label(AWARE, 4))],

@@ -43,8 +43,9 @@ def stages(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
             color, name = COLORS[tier["tier"] - 1], f"tier {tier['tier']}"
             scores = [np.nan if score is None else score for _, score in tier["search"]["scores"]]
             search.plot(100 * np.array(scores), ".", markersize=3, color=color, label=name)
+            shown = records[begin - 1 : begin + spans.get("fine-tuning", 0)]
             tested = [(one.round - begin, 100 * one.evaluation.named[f"tier{tier['tier']}"][0])
-                      for one in records[begin - 1 : begin + spans.get("fine-tuning", 0)] if one.evaluation]  # fmt: skip
+                      for one in shown if one.evaluation]  # fmt: skip
             tuning.plot(*zip(*tested, strict=True), "-o", markersize=3, color=color, label=name)
         for axis, across, up in ((training, "clients that trained", "training loss"),
                                  (search, "paths judged", "validation score x 100"),
