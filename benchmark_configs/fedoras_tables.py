@@ -80,7 +80,8 @@ DATA: Mapping[str, tuple[str, Data]] = {
         "Speech Commands, log-mel features of 239 speakers", "google_speech", "speech_logmel",
         f"{_IMPORT}speech_commands_logmel.npz --data-set google_speech --x logmel --y label --names words "
         "-o data/speech_logmel",
-        "cnn_s", _keys((40, 10), 12, 2, 16, 48, _SMALL_NSGA, augment="speech", **_FEW, **{"fedoras.shares": [0.4, 0.2, 0.2, 0.2]}))),
+        "cnn_s", _keys((40, 10), 12, 2, 16, 48, _SMALL_NSGA, augment="speech", **_FEW,
+                       **{"fedoras.shares": [0.4, 0.2, 0.2, 0.2]}))),
 }  # fmt: skip
 
 

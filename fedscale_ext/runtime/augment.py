@@ -1,9 +1,9 @@
 """Pictures that a client sees changed at random in training, as FedScale's training transforms do; never in tests.
 
 FedScale flips OpenImage (``flip``), and crops CIFAR after padding it by 4 black pixels, then flips it
-(``flip_crop``; both in its ``dataloaders/utils_data.py``); FedorAS's CIFAR also sees RandAugment
-(``rand_flip_crop``, :mod:`rand_augment`), its speech :mod:`speech_augment` (``speech``). Each client draws from a stream of its own, so that its
-views do not depend on who trains beside it.
+(``flip_crop``; both in its ``dataloaders/utils_data.py``); FedorAS's CIFAR also sees RandAugment (``rand_flip_crop``,
+:mod:`rand_augment`). Speech has a way of its own (``speech``, :mod:`speech_augment`). Each client draws from a stream
+of its own, so that its views do not depend on who trains beside it.
 """
 
 from dataclasses import dataclass

@@ -192,6 +192,12 @@ class FedorASAggregator(MultiModelAggregator):
         experience = self.handed[Returned.kind]
         assert isinstance(experience, Experience)
         self.record("examples", {client: seen.tolist() for client, seen in experience.of.items()})
+        self.record("tiers", {update.client: int(self.tier_of[update.client - 1]) for update in updates})
+        if round == 1:
+            self.record("tables", [
+                {"ops": costs.ops, "macs": np.where(np.isfinite(costs.macs), costs.macs, -1).tolist(),
+                 "fixed": costs.fixed_macs} for costs in self.training.costs
+            ])  # fmt: skip
 
     def finished(self, round: int) -> str | None:
         """When all stages are done before the last round of the job."""
