@@ -29,7 +29,7 @@ _SMALL: dict[str, Any] = {
     **_stages(60, 12, val_fraction=0.5, **_SEARCH),
 }  # fmt: skip
 _SMOKE: dict[str, Any] = {
-    "rounds": 2, "num_participants": 3, "local_steps": 1, "batch_size": 8, "eval_interval": 2,
+    "rounds": 2, "num_participants": 3, "local_steps": 1, "batch_size": 8, "eval_interval": 1000,
     "fednas.search_rounds": 1, "spider.proj_start": 1, "spider.proj_recovery": 1,
     **_stages(1, 1, evaluations=3, population=3, parents=2, val_fraction=0.02, finetune_batch=32),
 }  # fmt: skip
@@ -94,8 +94,9 @@ DATA = {
 
 def _stand_ins() -> Mapping[str, Mapping[str, str]]:
     """Of each data set of the paper, at each scale; Dirichlet's alpha is the paper's at all of them."""
-    dealt = {"cifar10": ("cifar10", "cifar10_full"), "silos8": ("cifar10_8", "silos8_full"),
-             "silos20": ("cifar10", "silos20_full"), "cifar100": ("cifar100", "cifar100_full")}  # fmt: skip
+    dealt = {"cifar10": ("cifar10", "cifar10_full"), "judged": ("cifar10_100", "cifar10_full"),
+             "silos8": ("silos8", "silos8_full"), "silos20": ("silos20", "silos20_full"),
+             "cifar100": ("cifar100", "cifar100_full")}  # fmt: skip
     found = {
         f"{name}-h{alpha}": {"smoke": f"{small}-h{alpha}", "small": f"{small}-h{alpha}", "paper": f"{whole}-h{alpha}"}
         for name, (small, whole) in dealt.items()
