@@ -6,9 +6,9 @@ import numpy as np
 
 from evals.fedoras.arms import ACCURACY, FEDORAS, with_twins
 from evals.fedoras.arms import fedoras as arm_of
+from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import figures_of, results, row
-from evals.paper import plots
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
 
@@ -50,9 +50,9 @@ EXPERIMENT = Experiment(
         arm_of(_SECOND, "one subspace for all", subspace_per="round"),
     ],
     (ACCURACY, *(TIER.format(tier) for tier in range(1, 5)), "network MB"),
-    plots.bars(ACCURACY),
-    note="`accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg weighs "
-    "an operator by all that its clients trained on, the plain mean all clients alike.",
+    bars_of(ACCURACY),
+    note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg "
+    "weighs an operator by all that its clients trained on, the plain mean all clients alike.",
     rows=mean_of_tiers,
     orders=[Order(ACCURACY, FEDORAS, FEDAVG), Order(ACCURACY, FEDORAS, PLAIN),
             Order(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), Order(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],

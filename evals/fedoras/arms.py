@@ -7,8 +7,8 @@ from evals.fedoras.settings import UNTIL_DONE
 from evals.paper.engine import Arm
 
 FEDORAS = "FedorAS"
-ACCURACY, PERPLEXITY, MMACS, KPARAMS = "accuracy %", "perplexity", "MMACs", "Kparams"
-SPREAD, WORST, PEAK = "std of clients %", "worst client %", "peak MB"
+ACCURACY, PERPLEXITY, MMACS, KPARAMS = "test accuracy %", "perplexity", "MMACs", "Kparams"
+MEAN, SPREAD, WORST, PEAK = "mean of clients %", "std of clients %", "worst client %", "peak MB"
 
 Figures = Mapping[str, float]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, SPREAD, WORST, with_twins
+from evals.fedoras.arms import FEDORAS, MEAN, SPREAD, WORST, with_twins
 from evals.fedoras.settings import main
 from evals.fedoras.table7 import over_clients
 from evals.fedoras.tiers import RANDOM
@@ -51,7 +51,7 @@ EXPERIMENT = Experiment(
     "fig4",
     "Figure 4: accuracy of each client",
     [with_twins("cifar10-h0.1")],
-    (ACCURACY, SPREAD, WORST),
+    (MEAN, SPREAD, WORST),
     ascending,
     rows=over_clients,
 )

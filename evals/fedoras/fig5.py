@@ -37,7 +37,9 @@ def stages(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
         records, found = read_records(run.log_dir / "metrics.jsonl"), results(run)
         spans = {stage["stage"]: stage["rounds"] for stage in found["stages"]}
         first = records[: spans["supernet training"]]
-        training.plot(np.cumsum([len(one.participants) for one in first]), [one.train_loss for one in first])
+        training.plot(
+            np.cumsum([len(one.participants) for one in first]), [one.train_loss for one in first], "-o", markersize=2
+        )
         begin = spans["supernet training"] + spans["search"]
         for tier in found["tiers"]:
             color, name = COLORS[tier["tier"] - 1], f"tier {tier['tier']}"

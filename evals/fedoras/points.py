@@ -1,15 +1,26 @@
-"""A figure of rows whose labels are "KIND, which one": a point each, a colour per kind."""
+"""Figures of rows, of which not every one has all columns: bars of a column; a point each, a colour per kind."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from evals.paper.engine import Experiment, Run
 from evals.paper.panels import COLORS, MARKERS, legend, panels, save
-from evals.paper.plots import Plot
+from evals.paper.plots import Plot, bars
+
+
+def bars_of(column: str) -> Plot:
+    """A bar for each row that has the column, a panel per data set."""
+
+    def plot(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
+        own = [run for run in runs if column in run.figures]
+        if own:
+            bars(column)(experiment, own, path)
+
+    return plot
 
 
 def kinds(x: str, y: str) -> Plot:
-    """A panel per data set; points of all seeds."""
+    """A panel per data set; points of all seeds. Labels are "KIND, which one"."""
 
     def plot(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
         datas = list(dict.fromkeys(run.data for run in runs))

@@ -25,7 +25,7 @@ def _stages(supernet: int, finetune: int, **own: Any) -> dict[str, Any]:
 _SEARCH = {"evaluations": 48, "population": 24, "parents": 16}
 _SMALL: dict[str, Any] = {
     "rounds": 60, "num_participants": 5, "local_epochs": 1, "batch_size": 32, "learning_rate": 0.05,
-    "decay_factor": 0.97, "decay_round": 1, "eval_interval": 20, "fednas.search_rounds": 15,
+    "decay_factor": 0.97, "decay_round": 1, "eval_interval": 15, "fednas.search_rounds": 15,
     **_stages(60, 12, val_fraction=0.5, **_SEARCH),
 }  # fmt: skip
 _SMOKE: dict[str, Any] = {

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, with_twins
+from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import each_tier, row, tier_label
-from evals.paper import plots
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.jobs import summary
 from evals.paper.orders import Order
@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
         with_twins("shakespeare"),
     ],
     (ACCURACY, PERPLEXITY, MMACS, KPARAMS),
-    plots.bars(ACCURACY),
+    bars_of(ACCURACY),
     note="ZeroFL's MACs are those of the dense network; a step takes a tenth where devices skip zeros. The paper has "
     "FjORD on Shakespeare, too: no recurrent network here is cut by width. Oort and PyramidFL choose the "
     "participants of FedAvg on a ResNet, as context.",

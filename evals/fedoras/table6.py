@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, with_twins
+from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, SUPERNET, by_tier, figures_of, has_twins, results, row, tier_label
-from evals.paper import plots
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
 
@@ -62,7 +62,7 @@ EXPERIMENT = Experiment(
     "Table 6: networks from the supernet's weights and from random ones",
     arms(),
     (ACCURACY, PERPLEXITY, MMACS, KPARAMS, GAIN),
-    plots.bars(ACCURACY),
+    bars_of(ACCURACY),
     note="Accuracy, and perplexity (exp of the mean loss), over all test samples. Random weights train for as many "
     "rounds as the supernet did, on the clients of the tier and above, by the job's own schedule. The paper's "
     "perplexities are means of batches'; `texts` counts both ways.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, SPREAD, WORST, with_twins
+from evals.fedoras.arms import FEDORAS, MEAN, SPREAD, WORST, with_twins
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, results, row
 from evals.paper import plots
@@ -15,7 +15,7 @@ _PUBLISHED = {
     "cifar100-h0.1": {FEDORAS: (45.61, 13.15, 5.0), RANDOM: (31.08, 12.12, 0.0)},
 }
 PUBLISHED = {
-    data: {label: dict(zip((ACCURACY, SPREAD, WORST), values, strict=True)) for label, values in rows.items()}
+    data: {label: dict(zip((MEAN, SPREAD, WORST), values, strict=True)) for label, values in rows.items()}
     for data, rows in _PUBLISHED.items()
 }
 TIERS = range(1, 6)
@@ -28,7 +28,7 @@ def over_clients(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         found = results(run)
         for each in found["fairness"]:
-            figures = {ACCURACY: 100 * each["mean"], SPREAD: 100 * each["std"], WORST: 100 * each["worst"]}
+            figures = {MEAN: 100 * each["mean"], SPREAD: 100 * each["std"], WORST: 100 * each["worst"]}
             prefix = "" if each["weights"] == "supernet" else "twin_"
             for tier in found["tiers"]:
                 values = (tier.get(f"{prefix}client_{name}") for name in ("mean", "std"))
@@ -42,8 +42,8 @@ EXPERIMENT = Experiment(
     "table7",
     "Table 7: accuracy of individual clients",
     [with_twins(data) for data in ("cifar10-h0.1", "cifar100-h0.1", "shakespeare")],
-    (ACCURACY, SPREAD, WORST, *(column for tier in range(1, 5) for column in _COLUMNS[tier])),
-    plots.bars(ACCURACY, SPREAD, WORST),
+    (MEAN, SPREAD, WORST, *(column for tier in range(1, 5) for column in _COLUMNS[tier])),
+    plots.bars(MEAN, SPREAD, WORST),
     note="Each client's own test samples, by its tier's model. The paper has perplexities of Shakespeare's clients, "
     "which `texts` tells; here they have accuracies as all others.",
     rows=over_clients,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from evals.fedoras import ablation, fig1, fig3, fig4, fig5, fig6, ledger, searches, table5, table6, table7, texts
-from evals.fedoras.arms import ACCURACY, FEDORAS, MMACS, PEAK, SPREAD, WORST, with_twins
+from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
 from evals.fedoras.settings import PAPER, UNTIL_DONE
 from evals.fedoras.tiers import RANDOM, each_tier, tier_label
 from evals.paper import jobs, output
@@ -126,7 +126,7 @@ def test_rows_of_tables_are_made_of_a_job(job: Run) -> None:
     ours, random = table7.over_clients([job])
     assert (ours.arm.label, random.arm.label) == (FEDORAS, RANDOM)
     own = fig4.own_accuracies(ours)
-    assert ours.figures[ACCURACY] == pytest.approx(np.nanmean(own))
+    assert ours.figures[MEAN] == pytest.approx(np.nanmean(own))
     assert ours.figures[SPREAD] == pytest.approx(np.nanstd(own))
     assert ours.figures[WORST] == pytest.approx(np.nanmin(own)) and "tier 4 std %" in ours.figures
     (mean,) = ablation.mean_of_tiers([job])
