@@ -67,7 +67,7 @@ DATA: Mapping[str, tuple[str, Data]] = {
     "speech": (PAPER, Data(
         "Speech Commands, 12 classes by speaker, cepstra", "speech12_mfcc", "speech12",
         f"{_IMPORT}speech_commands_v0.02 --data-set speech12_mfcc -o data/speech12",
-        "cnn_s", _keys((750, 100), 21, 25, 64, [2000, 500, 500, 2000], _SPEECH_NSGA))),
+        "cnn_s", _keys((750, 100), 21, 25, 64, [2000, 500, 500, 2000], _SPEECH_NSGA, augment="speech"))),
     "cifar10_small": (SMALL, Data(
         "a part of CIFAR-10, Dirichlet 0.1", "cifar10", "cifar10_10k2k-lda0.1",
         f"{_IMPORT}cifar10_10k2k.npz {_dirichlet('cifar10', 0.1, 20)} -o data/cifar10_10k2k-lda0.1",
@@ -80,7 +80,8 @@ DATA: Mapping[str, tuple[str, Data]] = {
         "Speech Commands, log-mel features of 239 speakers", "google_speech", "speech_logmel",
         f"{_IMPORT}speech_commands_logmel.npz --data-set google_speech --x logmel --y label --names words "
         "-o data/speech_logmel",
-        "cnn_s", _keys((40, 10), 12, 2, 16, 48, _SMALL_NSGA, **_FEW, **{"fedoras.shares": [0.4, 0.2, 0.2, 0.2]}))),
+        "cnn_s", _keys((40, 10), 12, 2, 16, 48, _SMALL_NSGA, augment="speech", **_FEW,
+                       **{"fedoras.shares": [0.4, 0.2, 0.2, 0.2]}))),
 }  # fmt: skip
 
 

@@ -81,11 +81,12 @@ class JobKeys(BaseModel):
     public_alpha: float = Field(
         0.1, gt=0, description="concentration of these proportions: a small one gives few classes"
     )
-    augment: Literal["none", "flip", "flip_crop", "rand_flip_crop"] = Field(
+    augment: Literal["none", "flip", "flip_crop", "rand_flip_crop", "speech"] = Field(
         "none",
         description="how pictures are changed at random in training: flipped left to right (FedScale's OpenImage), or "
         "also shifted by up to 4 pixels (its CIFAR), or also changed by RandAugment(2, 9) (FedorAS's CIFAR); tests see "
-        "them as they are",
+        "them as they are. speech: features are moved by up to 100 ms and mixed with what the data have of the class "
+        "silence (FedorAS's Speech Commands)",
     )
     unit_size: int = Field(
         16, ge=1, description="about how many clients are handed to an executor at once; a whole cohort at least"

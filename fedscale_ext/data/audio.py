@@ -28,7 +28,7 @@ BANDS = 40
 _FRAME, _HOP = 512, 320
 FRAMES = 1 + (CLIP - _FRAME) // _HOP
 _LOWEST_HZ, _HIGHEST_HZ = 60.0, 7600.0
-_FLOOR = 1e-5
+LOG_MEL_FLOOR = 1e-5
 COEFFICIENTS, MFCC_FRAMES = 40, 1 + CLIP // _HOP
 _MFCC_FRAME, _MFCC_BANDS = 400, 128
 
@@ -118,10 +118,16 @@ def _mfcc_matrices() -> tuple[np.ndarray, np.ndarray]:
         bands = _librosa().filters.mel(
             sr=RATE, n_fft=_MFCC_FRAME, n_mels=_MFCC_BANDS, fmin=0.0, fmax=RATE / 2, htk=True, norm=None
         )
+    return bands, cosines()
+
+
+@lru_cache(maxsize=1)
+def cosines() -> np.ndarray:
+    """The orthonormal cosine transform of decibels in bands, [40, 128]."""
     place = np.arange(_MFCC_BANDS) + 0.5
-    cosines = np.cos(np.pi / _MFCC_BANDS * np.arange(COEFFICIENTS)[:, None] * place) * np.sqrt(2 / _MFCC_BANDS)
-    cosines[0] /= np.sqrt(2)
-    return bands, cosines
+    made = np.cos(np.pi / _MFCC_BANDS * np.arange(COEFFICIENTS)[:, None] * place) * np.sqrt(2 / _MFCC_BANDS)
+    made[0] /= np.sqrt(2)
+    return made
 
 
 def mfcc(samples: np.ndarray) -> np.ndarray:
@@ -146,4 +152,4 @@ def log_mel(samples: np.ndarray) -> np.ndarray:
     """Features of a clip, int16 [n] at 16 kHz: float16 [1, 49, 40] of (time, band)."""
     spectrum = _librosa().stft(_clip(samples), n_fft=_FRAME, hop_length=_HOP, window="hann", center=False)
     energy = _bands() @ (spectrum.real**2 + spectrum.imag**2)
-    return np.log(energy + _FLOOR).T[None].astype(np.float16)
+    return np.log(energy + LOG_MEL_FLOOR).T[None].astype(np.float16)

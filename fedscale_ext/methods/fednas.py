@@ -28,6 +28,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.fednas_client import ALPHAS, FedNASExecutor
 from fedscale_ext.methods.mixtures import mixture_of
+from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.supernet import mixed, path_of
 from fedscale_ext.population.population import Population
@@ -142,6 +143,16 @@ class FedNASAggregator(FedAvgAggregator):
             path = " ".join(name for (name,) in self.pool[DERIVED].spec["ops"])
             found[DERIVED] = {"parent": SEARCHED, "birth": self.params.search_rounds, "steps": [path]}
         return found
+
+    def results(self) -> dict[str, Any]:
+        """Memory of a client's step, in the search and after it; Adam's moments of the alphas are left out."""
+        batch, moments = self.args.batch_size, int(self.config.job.client_momentum > 0)
+        return {
+            "memory": [
+                {"network": model.key, **training_memory(model.spec, batch, moments=moments).megabytes()}
+                for model in self.pool
+            ]
+        }
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.mixtures import mixture_of
 from fedscale_ext.methods.spider_client import ALIVE, SpiderExecutor
+from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet import tables
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.checks import Rejected
@@ -139,6 +140,13 @@ class SpiderAggregator(FedAvgAggregator):
     def evaluation_plan(self) -> EvaluationPlan:
         """Every client is served its local network; the global one is tested beside."""
         return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {"global": KEY})
+
+    def results(self) -> dict[str, Any]:
+        """Memory of a client's step before its local network shrinks: state and momentum are those of two networks."""
+        moments = int(self.config.job.client_momentum > 0)
+        one = training_memory(self.pool[KEY].spec, self.args.batch_size, moments=moments)
+        both = one._replace(state=2 * one.state, optimizer=2 * one.optimizer)
+        return {"memory": [{"network": "global and local", **both.megabytes()}]}
 
 
 if __name__ == "__main__":

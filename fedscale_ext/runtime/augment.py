@@ -1,9 +1,9 @@
 """Pictures that a client sees changed at random in training, as FedScale's training transforms do; never in tests.
 
 FedScale flips OpenImage (``flip``), and crops CIFAR after padding it by 4 black pixels, then flips it
-(``flip_crop``; both in its ``dataloaders/utils_data.py``); FedorAS's CIFAR also sees RandAugment
-(``rand_flip_crop``, :mod:`rand_augment`). Each client draws from a stream of its own, so that its
-views do not depend on who trains beside it.
+(``flip_crop``; both in its ``dataloaders/utils_data.py``); FedorAS's CIFAR also sees RandAugment (``rand_flip_crop``,
+:mod:`rand_augment`). Speech has a way of its own (``speech``, :mod:`speech_augment`). Each client draws from a stream
+of its own, so that its views do not depend on who trains beside it.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from torch import Tensor
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import UserError
 from fedscale_ext.runtime.rand_augment import CHANGES, OPERATIONS, changed
+from fedscale_ext.runtime.speech_augment import SpeechAugmentation
 
 PAD = 4  # black pixels around a picture that crops are taken from
 
@@ -29,10 +30,13 @@ class Augmentation:
     white: Tensor | None = None
 
     @classmethod
-    def of(cls, kind: str, data: DataSet, device: torch.device) -> "Augmentation | None":
-        """The augmentation of that name (the key ``augment``) for a data set; UserError where it has no pictures."""
+    def of(cls, kind: str, data: DataSet, device: torch.device) -> "Augmentation | SpeechAugmentation | None":
+        """The augmentation of that name (the key ``augment``) for a data set; UserError where it has no pictures, or
+        no speech."""
         if kind == "none":
             return None
+        if kind == "speech":
+            return SpeechAugmentation.of(data, device)
         if data.x.dtype != np.uint8:
             raise UserError(f"augment: {kind} is for pictures, but {data.data_set} holds values: set augment: none")
         black, white = (

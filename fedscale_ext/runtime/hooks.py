@@ -174,6 +174,11 @@ class MethodHooks(Coordinator):
                 f"the model {self.args.model} is a supernet, and {self.config.job.method} does not choose among its "
                 "operators: name a path of it, such as cnn_l_smallest or a spec file with one operator per layer"
             )
+        if dict(spec.fields).get("readout") == "all" and not self.chooses_paths:
+            raise UserError(
+                f"the model {self.args.model} learns what follows each symbol of a text, and {self.config.job.method} "
+                "trains on what follows the last one: name one with readout last, such as rnn_largest"
+            )
         return spec
 
     def smallest_spec(self) -> ModelSpec:

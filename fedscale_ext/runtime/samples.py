@@ -7,14 +7,15 @@ import numpy as np
 from torch import Tensor
 
 from fedscale_ext.runtime.augment import Augmentation
+from fedscale_ext.runtime.speech_augment import SpeechAugmentation
 from fedscale_ext.streams import stream
 
 
 class ClientSamples:
     """The training samples of one client on the training device: x [n, C, H, W] float32, y [n] int64, and how
-    its pictures are changed in each step."""
+    its samples are changed in each step."""
 
-    def __init__(self, x: Tensor, y: Tensor, augmentation: Augmentation | None = None):
+    def __init__(self, x: Tensor, y: Tensor, augmentation: Augmentation | SpeechAugmentation | None = None):
         self.x, self.y, self.augmentation = x, y, augmentation
 
     def __len__(self) -> int:

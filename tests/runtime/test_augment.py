@@ -97,6 +97,8 @@ def test_values_are_not_flipped(tmp_path: Path) -> None:
     x, y = np.zeros((6, 9, 128), np.float16), np.arange(6)
     np.savez(tmp_path / "har.npz", x=x, y=y, client=y // 3)
     import_npz(tmp_path / "har.npz", tmp_path / "out", "uci_har")
+    with pytest.raises(UserError, match="augment: speech is for features of speech, and uci_har holds none"):
+        Augmentation.of("speech", open_data_set(tmp_path / "out", "uci_har"), CPU)
     with pytest.raises(UserError, match="augment: flip is for pictures"):
         Augmentation.of("flip", open_data_set(tmp_path / "out", "uci_har"), CPU)
 

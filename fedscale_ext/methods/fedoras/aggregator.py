@@ -10,6 +10,7 @@ of that tier and above.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
 from fedscale_ext.methods.fedoras.executor import FedorASExecutor
-from fedscale_ext.methods.fedoras.figures import stage_figures, tier_figures
+from fedscale_ext.methods.fedoras.figures import fairness_figures, stage_figures, tier_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, tier_key, twin_key
 from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -125,6 +126,8 @@ class FedorASAggregator(MultiModelAggregator):
             return self.eligible, number
         if stage.name == "search":
             return np.zeros_like(self.eligible), 0
+        if stage.name == "twin" and self.params.twin_clients == "all":
+            return self.eligible, number
         path = [name for (name,) in self.pool[tier_key(stage.tier)].spec["ops"]]
         columns = self.training.macs.indices(path)[None]
         runs = np.array([np.isfinite(path_macs(costs, columns)[0]) for costs in self.training.costs])
@@ -168,6 +171,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add a client's operators by its examples, or its model by its samples."""
+        self.record_state(f"client/{update.client}", state)
         if self.plan.at(round).name != "supernet":
             self.tuning.collect(state, self.weight(update.item))
             return
@@ -177,11 +181,23 @@ class FedorASAggregator(MultiModelAggregator):
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """OPA; FedAvg in stage 3."""
+        self.record("stage", asdict(self.plan.at(round)))
+        self.record("samples", {update.client: self.weight(update.item) for update in updates})
         if self.plan.at(round).name != "supernet":
             self.tuning.aggregate()
             return
         self.record("operators", self.training.aggregate())
         self.record("effort", {update.client: update.item.effort for update in updates})
+        self.record("trained", {update.client: update.trained for update in updates})
+        experience = self.handed[Returned.kind]
+        assert isinstance(experience, Experience)
+        self.record("examples", {client: seen.tolist() for client, seen in experience.of.items()})
+        self.record("tiers", {update.client: int(self.tier_of[update.client - 1]) for update in updates})
+        if round == 1:
+            self.record("tables", [
+                {"ops": costs.ops, "macs": np.where(np.isfinite(costs.macs), costs.macs, -1).tolist(),
+                 "fixed": costs.fixed_macs} for costs in self.training.costs
+            ])  # fmt: skip
 
     def finished(self, round: int) -> str | None:
         """When all stages are done before the last round of the job."""
@@ -195,12 +211,14 @@ class FedorASAggregator(MultiModelAggregator):
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """What the search was told and found, and what clients spent on it; models are in the pool."""
-        return {}, {"searches": self.searches.state(), "spent": dict(self.judges.spent)}
+        judges = {"spent": dict(self.judges.spent), "generations": self.judges.generations}
+        return {}, {"searches": self.searches.state(), **judges}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
         self.searches.load_state(data["searches"])
         self.judges.spent.update(data["spent"])
+        self.judges.generations[:] = data["generations"]
 
     def lineage(self) -> dict[str, Any]:
         """Paths come from the supernet, twins from nothing."""
@@ -216,8 +234,14 @@ class FedorASAggregator(MultiModelAggregator):
         return known
 
     def results(self) -> dict[str, Any]:
-        """Each tier's model, what it reaches and what its search found; rounds and traffic of each stage."""
-        return {"tiers": tier_figures(self), "stages": stage_figures(self.plan, self.history)}
+        """Each tier's model, what it reaches and what its search found; how even that is over clients; rounds and
+        traffic of each stage; what clients judged."""
+        return {
+            "tiers": tier_figures(self),
+            "fairness": fairness_figures(self),
+            "stages": stage_figures(self.plan, self.history),
+            "judging": self.judges.generations,
+        }
 
 
 if __name__ == "__main__":

@@ -1,18 +1,24 @@
 """What a job of FedorAS has to show beside any job's figures (sections 4.1 to 4.5; Tables 5 to 7)."""
 
 from collections.abc import Sequence
+from math import exp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedscale_ext.data.registry import known
 from fedscale_ext.methods.fedoras.fine_tuning import tier_key, twin_key
-from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.methods.fedoras.path_sampling import path_macs, sample_paths
 from fedscale_ext.methods.fedoras.stages import Plan
+from fedscale_ext.models.memory import training_memory
+from fedscale_ext.models.supernet import path_of
 from fedscale_ext.runtime.work import Evaluation, RoundRecord
+from fedscale_ext.streams import stream
 
 if TYPE_CHECKING:
     from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 
+_PATHS = 16  # of which the one that takes most memory counts
 NAMES = {"supernet": "supernet training", "search": "search", "finetune": "fine-tuning", "twin": "twins"}
 
 
@@ -37,6 +43,8 @@ def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
     """Of each tier: who is in it, its model and what that costs, its accuracy on all test samples, and how accuracy
     spreads over the tier's own clients. ``mmacs`` are the paper's count; ``search`` is None before it."""
     evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
+    entry = known(job.args.data_set)
+    text = entry is not None and entry.text
     rows = []
     for tier, bracket in enumerate(job.brackets):
         model, costs = job.pool[tier_key(tier)], job.training.costs[tier]
@@ -50,8 +58,11 @@ def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
             "mmacs": float(path_macs(costs, costs.indices(path)[None])[0] / 1e6),
             "macs": model.cost.forward_macs,
             "parameters": model.cost.parameters,
+            "peak_mb": peak_mb(job, tier),
             **accuracies(evaluation, tier_key(tier), job.tier_of == tier),
         }
+        if text and own["loss"] is not None:
+            own["perplexity"] = exp(own["loss"])
         if twin_key(tier) in job.pool:
             twin = accuracies(evaluation, twin_key(tier), job.tier_of == tier)
             own |= {f"twin_{name}": value for name, value in twin.items()}
@@ -66,9 +77,42 @@ def accuracies(evaluation: Evaluation | None, title: str, clients: np.ndarray) -
     if evaluation is None or title not in evaluation.named:
         return found
     found["accuracy"], found["loss"] = evaluation.named[title]
-    correct, count = evaluation.named_correct[title], evaluation.count
-    tested = clients & (count > 0) & np.isfinite(correct)
-    if tested.any():
-        own = correct[tested] / count[tested]
-        found |= {"client_mean": float(own.mean()), "client_std": float(own.std()), "client_worst": float(own.min())}
-    return found
+    own = spread(np.where(clients, evaluation.named_correct[title], np.nan), evaluation.count)
+    return found | {f"client_{name}": value for name, value in own.items()}
+
+
+def spread(correct: np.ndarray, count: np.ndarray) -> dict[str, float]:
+    """Mean, standard deviation and worst of the accuracies of clients that have ``count`` test samples and were tested
+    (``correct`` is no NaN); nothing without any."""
+    tested = (count > 0) & np.isfinite(correct)
+    if not tested.any():
+        return {}
+    own = correct[tested] / count[tested]
+    return {"mean": float(own.mean()), "std": float(own.std()), "worst": float(own.min())}
+
+
+def fairness_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
+    """How accuracy spreads over all clients, each tested on its tier's model (Table 7): from the supernet's weights,
+    and from random ones where all tiers have twins."""
+    evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
+    rows = []
+    for title, key in (("supernet", tier_key), ("random", twin_key)):
+        keys = [key(tier) for tier in range(len(job.brackets))]
+        if evaluation is None or not all(own in evaluation.named_correct for own in keys):
+            continue
+        correct = np.array([evaluation.named_correct[own] for own in keys])[job.tier_of, np.arange(len(job.tier_of))]
+        rows.append({"weights": title, **spread(correct, evaluation.count)})
+    return rows
+
+
+def peak_mb(job: "FedorASAggregator", tier: int) -> float:
+    """MB of a step of stage 1 on a device of a tier: the subspace's state and momentum, and what the most demanding of
+    some random paths within the budget needs for a batch."""
+    training = job.training
+    costs = training.costs[tier]
+    budgets = np.full(_PATHS, training.tiers[tier].budget)
+    drawn = sample_paths(costs, costs.held, budgets, stream(job.seed, tier, "memory"))
+    paths = {costs.path(columns) for columns in drawn}
+    found = [training_memory(path_of(training.spec, path), job.args.batch_size) for path in sorted(paths)]
+    kept = training.bytes * (2 if job.config.job.client_momentum else 1)
+    return (kept + max(own.gradients + own.activations for own in found)) / 1e6

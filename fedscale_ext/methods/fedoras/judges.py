@@ -6,14 +6,14 @@ forward passes, and their time, in rounds of so many clients. Whether a client i
 """
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras import judging
-from fedscale_ext.methods.fedoras.federated_evaluation import EvaluationCall, call, mean_scores
+from fedscale_ext.methods.fedoras.federated_evaluation import EvaluationCall, agreement_by_rounds, call, mean_scores
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.search import Path
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, SupernetTraining
@@ -34,7 +34,9 @@ _REPORT = 24  # bytes of what a client says of a path
 
 
 class Judges:
-    """``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging."""
+    """``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging.
+    ``generations``, as JSON: of each that clients judged, what they were sent and, with ``compare_rankings``, how their
+    ranking agrees with the server's after each round of them."""
 
     def __init__(self, job: "FedorASAggregator", training: SupernetTraining) -> None:
         self._job, self._training, self._params = job, training, job.params
@@ -46,6 +48,7 @@ class Judges:
                 "judged; raise it"
             )
         self.spent: dict[str, Any] = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
+        self.generations: list[dict[str, Any]] = []
 
     def __call__(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
         """float64 [paths]: scores, NaN for a path that could not be judged."""
@@ -85,8 +88,16 @@ class Judges:
         finally:
             job.pool.drop_transient()
         self._spend(drawn, counts, paths, model.cost.bytes)
-        examples = np.where(np.isfinite(figures).all(-1), counts, 0)
-        return mean_scores(np.where(examples > 0, self._score(figures), 0.0), examples.astype(np.float64))
+        examples = np.where(np.isfinite(figures).all(-1), counts, 0).astype(np.float64)
+        sums = np.where(examples > 0, self._score(figures), 0.0)
+        size, clients = model.cost.bytes / 1e6, len(drawn.clients)
+        row: dict[str, Any] = {"tier": tier + 1, "generation": generation, "paths": len(paths), "clients": clients,
+                               "supernet_mb": size, "sent_mb": size * clients}  # fmt: skip
+        if self._params.compare_rankings:
+            agreement = agreement_by_rounds(sums, examples, self._central(paths), job.args.num_participants)
+            row["tau"] = [tau if isfinite(tau) else None for tau in agreement]
+        self.generations.append(row)
+        return mean_scores(sums, examples)
 
     def _supported(self, clients: np.ndarray, paths: list[Path]) -> np.ndarray:
         """bool [clients, paths]: whether a client's devices have all operators of a path."""

@@ -35,13 +35,16 @@ class FedorASParams:
     each tier (one number, or one per tier), by ``score`` (loss: its negative). ``evaluation``: central, on the
     validation samples of all clients, of which ``val_fraction`` counts; federated, each generation by
     ``evaluation_rounds`` times ``num_participants`` clients on their own. ``recalibrate``: BatchNorm's statistics are
-    measured for each path before. ``population``, ``parents``, ``mutation``, ``objectives``, ``target``: see
+    measured for each path before. ``compare_rankings``: in a federated search, the server also judges each generation
+    on all validation samples together, which decides nothing, and tells Kendall's tau after each round of clients
+    (Fig. 6). ``population``, ``parents``, ``mutation``, ``objectives``, ``target``: see
     :class:`SearchSettings`.
 
     Fine-tuning (section 3.3): ``finetune_rounds`` for each tier in turn, of ``finetune_clients`` (none:
     ``num_participants``) of that tier and above, ``finetune_epochs`` in batches of ``finetune_batch``; the learning
     rate falls as a cosine from ``finetune_lr`` to its share ``finetune_lr_end``. ``twin_rounds`` for each tier come
-    after: the same model from random weights, trained as the job's own keys say (the paper: 500). A job has
+    after: the same model from random weights, trained as the job's own keys say (the paper: 500) by the clients who
+    fine-tune it, or by all, whatever they afford (``twin_clients`` all; Fig. 1's tier-unaware training). A job has
     supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``; one with fewer ends before, one with more
     ends when all is done.
     """
@@ -71,6 +74,7 @@ class FedorASParams:
     score: Literal["accuracy", "loss"] = "accuracy"
     val_fraction: float = 1.0
     evaluation_rounds: int = 4
+    compare_rankings: bool = False
     recalibrate: bool = False
     finetune_rounds: int = 100
     finetune_clients: int | None = None
@@ -79,6 +83,7 @@ class FedorASParams:
     finetune_lr: float = 0.01
     finetune_lr_end: float = 0.1
     twin_rounds: int = 0
+    twin_clients: Literal["eligible", "all"] = "eligible"
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -105,6 +110,11 @@ class FedorASParams:
             raise UserError(
                 "fedoras.shares is given and fedoras.allocation is capacity, which looks at devices alone; set "
                 "fedoras.allocation to shares or random, or remove fedoras.shares"
+            )
+        if self.compare_rankings and self.evaluation == "central":
+            raise UserError(
+                "fedoras.compare_rankings compares a federated search with a central one: set fedoras.evaluation to "
+                "federated, or remove it"
             )
         self.searches(1 if isinstance(self.evaluations, int) else len(self.evaluations))
 

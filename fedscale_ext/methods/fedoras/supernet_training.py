@@ -80,7 +80,8 @@ class Experience(Returned):
 
 
 class SupernetTraining:
-    """Rounds of stage 1 on ``pool[SUPERNET]``; ``tier_of`` int64 [clients] numbers each client's of ``tiers``.
+    """Rounds of stage 1 on ``pool[SUPERNET]``; ``tier_of`` int64 [clients] numbers each client's of ``tiers``;
+    ``bytes``: the most that a subspace takes.
 
     UserError for a budget below the cheapest path, and for a subspace that cannot hold an operator of each layer.
     """
@@ -101,11 +102,11 @@ class SupernetTraining:
                 )
         # all bytes of what some tier can run
         self._all = tables(self.spec, unsupported=set.intersection(*(set(tier.unsupported) for tier in tiers)))
-        self._bytes = int(params.subspace * total_bytes(self._all))
+        self.bytes = int(params.subspace * total_bytes(self._all))
         needed = max(map(least_bytes, self.costs))
-        if self._bytes < needed:
+        if self.bytes < needed:
             raise UserError(
-                f"fedoras.subspace {params.subspace:g} of this supernet is {self._bytes:,} bytes, and one operator for "
+                f"fedoras.subspace {params.subspace:g} of this supernet is {self.bytes:,} bytes, and one operator for "
                 f"each layer may take {needed:,}; it must be at least {needed / total_bytes(self._all):.4g}"
             )
         self._parameters = models.parameter_names(self.spec) if params.opa_scope == "buffers_only" else None
@@ -127,7 +128,7 @@ class SupernetTraining:
 
     def _subspace(self, key: str, tier: int, *when: int) -> str:
         rng = stream(self._seed, *when, "subspace")
-        held = sample_subspace(self.costs[tier], self._bytes, rng, self.tiers[tier].budget)
+        held = sample_subspace(self.costs[tier], self.bytes, rng, self.tiers[tier].budget)
         spec = restricted(self.spec, operators(self.costs[tier], held))
         self._pool.add_part(key, SUPERNET, spec, {}, transient=True)
         return key

@@ -5,6 +5,7 @@ that is told the same goes the same way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -64,4 +65,5 @@ def _result(search: PathSearch) -> dict[str, Any]:
         "judged": len(search.judged),
         "generations": search.generation,
         "front": [[found.macs, found.score] for found in search.front()],
+        "scores": [[found.macs, found.score if isfinite(found.score) else None] for found in search.judged.values()],
     }

@@ -37,7 +37,8 @@ KEYS: dict[str, Any] = {
     "fedoras.population": 3, "fedoras.parents": 2,
     "fedoras.val_ratio": 0.2,
 }  # fmt: skip
-FEDERATED = {"fedoras.evaluation": "federated", "fedoras.evaluation_rounds": 2, "fedoras.recalibrate": True}
+FEDERATED = {"fedoras.evaluation": "federated", "fedoras.evaluation_rounds": 2, "fedoras.recalibrate": True,
+             "fedoras.compare_rankings": True}  # fmt: skip
 
 Run = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 
@@ -100,8 +101,28 @@ def test_stages_follow_one_another(run: Run) -> None:
     told = [event["what"] for event in seen if event["event"] == "progress"]
     assert told[0].startswith("search of tier 1 of 2: ") and told[-1].startswith("search of tier 2 of 2: 6 of 6")
     assert all("paths judged, best" in what for what in told)
+    check_how_even_accuracy_is(summary)
+    assert all(own["peak_mb"] > 0 and len(own["search"]["scores"]) == own["search"]["judged"] for own in tiers)
+    assert summary["results"]["judging"] == []
     text = (Path(summary["log_dir"]) / "summary.md").read_text()
     assert "## Tiers" in text and "## Stages" in text and "| fine-tuning | 2 |" in text
+
+
+def check_how_even_accuracy_is(summary: dict[str, Any]) -> None:
+    """Each client on its own tier's model, from the supernet's weights and from random ones."""
+    accuracy, fairness = summary["accuracy"], summary["results"]["fairness"]
+    assert [each["weights"] for each in fairness] == ["supernet", "random"]
+    for each, suffix in zip(fairness, ("", "_twin"), strict=True):
+        named = accuracy["named"]
+        own = [named[f"{key}{suffix}"]["per_client"][client] for client, key in enumerate(accuracy["served"])]
+        tested = np.array([value for value in own if value is not None])
+        assert (each["mean"], each["worst"]) == (pytest.approx(tested.mean()), tested.min())
+        assert each["std"] == pytest.approx(tested.std())
+
+
+def test_twins_may_be_trained_by_all_whatever_they_afford(run: Run) -> None:
+    found, _ = run("all", **{"fedoras.twin_clients": "all", "fedoras.finetune_rounds": 0, "rounds": 5})
+    assert [each["assignments"] for each in found["rounds"][3:]] == [{"tier1_twin": 6}, {"tier2_twin": 6}]
 
 
 class Interrupted(Exception):
@@ -147,6 +168,12 @@ def check_what_federated_evaluation_costs(found: dict[str, Any], summary: dict[s
     assert 0 < stage["download_bytes"] <= whole * 12 * generations
     assert searched["download_bytes"] == stage["download_bytes"] and searched["upload_bytes"] > 0
     assert searched["round_duration_s"] > 0 and searched["forward_macs"] > 0
+    judging = summary["results"]["judging"]
+    assert len(judging) == generations and [each["tier"] for each in judging] == sorted(e["tier"] for e in judging)
+    for each in judging:
+        assert 1 <= len(each["tau"]) <= 2 and each["sent_mb"] == each["supernet_mb"] * each["clients"]
+        assert all(tau is None or -1 <= tau <= 1 for tau in each["tau"])
+    assert sum(each["sent_mb"] for each in judging) == pytest.approx(stage["download_bytes"] / 1e6)
 
 
 def test_a_job_goes_on_between_stages(run: Run) -> None:

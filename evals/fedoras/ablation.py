@@ -1,0 +1,62 @@
+"""Section 4.5 and 4.7: OPA, the size of subspaces, the validation set and the search, each otherwise (A4, A5)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evals.fedoras.arms import ACCURACY, FEDORAS, with_twins
+from evals.fedoras.arms import fedoras as arm_of
+from evals.fedoras.points import bars_of
+from evals.fedoras.settings import main
+from evals.fedoras.tiers import figures_of, results, row
+from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.orders import Order
+
+FEDAVG, PLAIN, WHOLE, QUARTER = "FedAvg", "plain mean", "whole supernet", "a quarter of it"
+_FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
+TIER = "tier {} %"
+
+
+def _shorter(data: str, label: str, **own: object) -> Arm:
+    """FedorAS without twins, otherwise in ``own``."""
+    return arm_of(data, label, **own)
+
+
+def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:
+    """A row per job: the mean over tiers, and each tier."""
+    rows = []
+    for run in runs:
+        found = {tier["tier"]: figures_of(tier)[ACCURACY] or 0.0 for tier in results(run)["tiers"]}
+        label = FEDORAS if run.arm.label == with_twins(_FIRST).label else run.arm.label
+        figures = {ACCURACY: float(np.mean(list(found.values()))), **{TIER.format(k): a for k, a in found.items()}}
+        rows.append(row(run, label, figures, {label: run.arm.paper}))
+    return rows
+
+
+EXPERIMENT = Experiment(
+    "ablation",
+    "Sections 4.5 and 4.7: parts of FedorAS",
+    [
+        with_twins(_FIRST),
+        _shorter(_FIRST, FEDAVG, aggregation="fedavg"),
+        _shorter(_FIRST, PLAIN, aggregation="plain"),
+        _shorter(_FIRST, "OPA from one client on", opa_min_clients=1),
+        _shorter(_FIRST, "OPA of buffers alone (public code)", opa_scope="buffers_only"),
+        _shorter(_FIRST, "random search", search="random"),
+        _shorter(_FIRST, "BatchNorm measured for each path", recalibrate=True),
+        Arm(FEDORAS, with_twins(_SECOND).keys, _SECOND, {ACCURACY: 86.73}),
+        arm_of(_SECOND, WHOLE, {ACCURACY: 85.48}, subspace=1.0),
+        arm_of(_SECOND, QUARTER, {ACCURACY: 86.50}, subspace=0.25),
+        arm_of(_SECOND, "one subspace for all", subspace_per="round"),
+    ],
+    (ACCURACY, *(TIER.format(tier) for tier in range(1, 5)), "network MB"),
+    bars_of(ACCURACY),
+    note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg "
+    "weighs an operator by all that its clients trained on, the plain mean all clients alike.",
+    rows=mean_of_tiers,
+    orders=[Order(ACCURACY, FEDORAS, FEDAVG), Order(ACCURACY, FEDORAS, PLAIN),
+            Order(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), Order(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],
+)  # fmt: skip
+
+if __name__ == "__main__":
+    raise SystemExit(main(EXPERIMENT))

@@ -1,0 +1,25 @@
+"""Arms that several tables and figures share. Equal keys make equal jobs, which are run once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evals.fedoras.settings import UNTIL_DONE
+from evals.paper.engine import Arm
+
+FEDORAS = "FedorAS"
+ACCURACY, PERPLEXITY, MMACS, KPARAMS = "test accuracy %", "perplexity", "MMACs", "Kparams"
+MEAN, SPREAD, WORST, PEAK = "mean of clients %", "std of clients %", "worst client %", "peak MB"
+
+Figures = Mapping[str, float]
+
+
+def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **own: Any) -> Arm:
+    """FedorAS, its keys by the data set and ``own``; without twins."""
+    keys = {f"fedoras.{name}": value for name, value in own.items()}
+    return Arm(label, {"method": "fedoras", "rounds": UNTIL_DONE, **keys}, data, paper or {})
+
+
+def with_twins(data: str) -> Arm:
+    """FedorAS, and the networks that it finds from random weights: Tables 6 and 7 and Figures 4 and 5 show its job.
+    Twins train for as many rounds as the supernet did."""
+    return fedoras(data, "FedorAS and rand-init", twin_rounds="$supernet_rounds")

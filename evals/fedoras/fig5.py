@@ -1,0 +1,74 @@
+"""Figure 5: supernet training, search and fine-tuning as they went; the jobs of Table 6."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evals.fedoras.arms import ACCURACY, with_twins
+from evals.fedoras.settings import main
+from evals.fedoras.tiers import figures_of, results, row, tier_label
+from evals.paper.engine import Experiment, Run
+from evals.paper.panels import COLORS, grid, legend, save
+from fedscale_ext.metrics.records import read_records
+
+FOUND, AVERAGE, TUNED = "best of the search %", "average path %", "fine-tuned %"
+
+
+def summaries(runs: Sequence[Run]) -> list[Run]:
+    """A row per tier: the average and the best path of its search by score, and what fine-tuning made of that."""
+    rows = []
+    for run in runs:
+        for tier in results(run)["tiers"]:
+            scores = [score for _, score in tier["search"]["scores"] if score is not None]
+            figures = {AVERAGE: 100 * float(np.mean(scores)), FOUND: 100 * tier["search"]["score"],
+                       TUNED: figures_of(tier)[ACCURACY]}  # fmt: skip
+            rows.append(row(run, tier_label(tier["tier"]), figures))
+    return rows
+
+
+def stages(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
+    """A row of panels per data set: training loss by clients that trained so far, scores in the order in which paths
+    were judged, test accuracy by round of fine-tuning; of the first seed."""
+    jobs = list({run.data: run for run in reversed(runs)}.values())[::-1]
+    figure, rows = grid(experiment, len(jobs), 3, 12)
+    for (training, search, tuning), run in zip(rows, jobs, strict=True):
+        assert run.log_dir is not None
+        records, found = read_records(run.log_dir / "metrics.jsonl"), results(run)
+        spans = {stage["stage"]: stage["rounds"] for stage in found["stages"]}
+        first = records[: spans["supernet training"]]
+        training.plot(
+            np.cumsum([len(one.participants) for one in first]), [one.train_loss for one in first], "-o", markersize=2
+        )
+        begin = spans["supernet training"] + spans["search"]
+        for tier in found["tiers"]:
+            color, name = COLORS[tier["tier"] - 1], f"tier {tier['tier']}"
+            scores = [np.nan if score is None else score for _, score in tier["search"]["scores"]]
+            search.plot(100 * np.array(scores), ".", markersize=3, color=color, label=name)
+            shown = records[begin - 1 : begin + spans.get("fine-tuning", 0)]
+            tested = [(one.round - begin, 100 * one.evaluation.named[f"tier{tier['tier']}"][0])
+                      for one in shown if one.evaluation]  # fmt: skip
+            tuning.plot(*zip(*tested, strict=True), "-o", markersize=3, color=color, label=name)
+        for axis, across, up in ((training, "clients that trained", "training loss"),
+                                 (search, "paths judged", "validation score x 100"),
+                                 (tuning, "rounds of fine-tuning, tier after tier", "test accuracy, %")):  # fmt: skip
+            axis.set_xlabel(across, fontsize=8)
+            axis.set_ylabel(up, fontsize=8)
+        search.set_title(run.data, fontsize=9)
+    legend(figure, [axis for row_ in rows for axis in row_])
+    save(figure, path)
+
+
+EXPERIMENT = Experiment(
+    "fig5",
+    "Figure 5: convergence of the three stages",
+    [with_twins(data) for data in ("cifar10-h0.1", "cifar100-h0.1", "speech12", "shakespeare")],
+    (AVERAGE, FOUND, TUNED),
+    stages,
+    note="The training loss is the mean over a round's clients and the paths that they drew; scores are shares of "
+    "validation samples, fine-tuned accuracies of test samples.",
+    rows=summaries,
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(EXPERIMENT))

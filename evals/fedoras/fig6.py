@@ -1,0 +1,82 @@
+"""Figure 6: federated evaluation: how it ranks paths, and what it costs (claim A7)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evals.fedoras.arms import fedoras
+from evals.fedoras.settings import main
+from evals.fedoras.tiers import results, row
+from evals.paper.engine import Experiment, Run
+from evals.paper.orders import Order
+from evals.paper.panels import COLORS, legend, panels, save
+
+TAU, REQUIRED = "Kendall's tau", "asked for"
+ROUNDS = 8
+
+
+def rounds_label(number: int) -> str:
+    return f"{number} round{'s' if number > 1 else ''} of clients"
+
+
+def taus(run: Run) -> np.ndarray:
+    """float64 [generations, rounds]: agreement with the central ranking, NaN where clients ran out or all scores of a
+    generation are the same."""
+    table = np.full((len(results(run)["judging"]), ROUNDS), np.nan)
+    for place, generation in enumerate(results(run)["judging"]):
+        found = [np.nan if tau is None else tau for tau in generation["tau"]]
+        table[place] = (found + found[-1:] * ROUNDS)[:ROUNDS]  # all of a tier's clients have judged
+    return table
+
+
+def by_rounds(runs: Sequence[Run]) -> list[Run]:
+    """A row per number of rounds, the mean over tiers and generations; and the paper's 0.8."""
+    rows = []
+    for run in runs:
+        for number, tau in enumerate(np.nanmean(taus(run), axis=0), start=1):
+            rows.append(row(run, rounds_label(number), {TAU: float(tau)}))
+        rows.append(row(run, REQUIRED, {TAU: 0.8}))
+    return rows
+
+
+def costs(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
+    """Agreement by rounds, traffic so far and the size of what is sent, by generation; of the first seed's job on the
+    first data set, the mean over seeds of the agreement."""
+    jobs = list({run.log_dir: run for run in runs}.values())
+    figure, (left, middle, right) = panels(experiment, ("", "", ""))
+    means = [np.nanmean(taus(run), axis=0) for run in jobs]
+    left.plot(range(1, ROUNDS + 1), np.nanmean(means, axis=0), "-o", color=COLORS[0])
+    left.axhline(0.8, color="#6b7280", linewidth=0.8, linestyle=":")
+    judging: list[dict[str, Any]] = results(jobs[0])["judging"]
+    for number in dict.fromkeys(one["tier"] for one in judging):
+        own, color = [one for one in judging if one["tier"] == number], COLORS[number - 1]
+        places = [one["generation"] for one in own]
+        middle.plot(places, np.cumsum([one["sent_mb"] for one in own]), "-o", markersize=3, color=color,
+                    label=f"tier {number}")  # fmt: skip
+        right.plot(places, [one["supernet_mb"] for one in own], "-o", markersize=3, color=color)
+    for axis, across, up in ((left, "rounds of clients", TAU), (middle, "generation", "sent so far, MB"),
+                             (right, "generation", "supernet that is sent, MB")):  # fmt: skip
+        axis.set_xlabel(across)
+        axis.set_ylabel(up)
+    legend(figure, [middle])
+    save(figure, path)
+
+
+EXPERIMENT = Experiment(
+    "fig6",
+    "Figure 6: federated evaluation",
+    [fedoras("judged-h0.1", "federated search", evaluation="federated", evaluation_rounds=ROUNDS,
+             compare_rankings=True, val_fraction=1.0, finetune_rounds=0)],
+    (TAU,),
+    costs,
+    note="Each generation of the search is sent to rounds of clients, who judge what their tier affords; the server "
+    "ranks the same paths on the validation samples of all clients. Means over tiers and generations. Here 100 clients "
+    "with ten validation samples each.",
+    rows=by_rounds,
+    orders=[Order(TAU, rounds_label(4), REQUIRED)],
+)  # fmt: skip
+
+if __name__ == "__main__":
+    raise SystemExit(main(EXPERIMENT))

@@ -1,0 +1,118 @@
+"""Data sets and sizes of FedorAS's evaluation: what each name means at each scale.
+
+Small: 20 clients of 500 pictures each, as many as a client of the paper has, a quarter of them in a round, and the
+space ``cnn_tiny``, CNN-L's operators on a fifteenth of its widths and depths' MACs. The learning rate falls in supernet
+training as in that of twins, so that these end with one as small as fine-tuning has. Random weights train for as many
+rounds as the supernet does (the paper: 500 each); fine-tuning comes on top, a fifth of it.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evals.paper import engine
+from evals.paper.papers import DataSet, Paper
+
+UNTIL_DONE = 1_000_000  # rounds of a job that ends when its stages are done
+
+
+def _stages(supernet: int, finetune: int, **own: Any) -> dict[str, Any]:
+    keys = {"supernet_rounds": supernet, "finetune_rounds": finetune, **own}
+    return {"$supernet_rounds": supernet, **{f"fedoras.{name}": value for name, value in keys.items()}}
+
+
+_SEARCH = {"evaluations": 48, "population": 24, "parents": 16}
+_SMALL: dict[str, Any] = {
+    "rounds": 60, "num_participants": 5, "local_epochs": 1, "batch_size": 32, "learning_rate": 0.05,
+    "decay_factor": 0.97, "decay_round": 1, "eval_interval": 15, "fednas.search_rounds": 15,
+    **_stages(60, 12, val_fraction=0.5, **_SEARCH),
+}  # fmt: skip
+_SMOKE: dict[str, Any] = {
+    "rounds": 2, "num_participants": 3, "local_steps": 1, "batch_size": 8, "eval_interval": 1000,
+    "fednas.search_rounds": 1, "spider.proj_start": 1, "spider.proj_recovery": 1,
+    **_stages(1, 1, evaluations=3, population=3, parents=2, val_fraction=0.02, finetune_batch=32),
+}  # fmt: skip
+_PAPER: dict[str, Any] = {"num_participants": 10, "eval_interval": 50, "fednas.search_rounds": 50,
+                          "spider.proj_start": 60, "spider.proj_recovery": 30}  # fmt: skip
+
+_SHARES = {"fedoras.allocation": "shares"}
+_CIFAR: dict[str, Any] = {"model": "cnn_tiny", "augment": "flip_crop", **_SHARES}
+_SPEECH: dict[str, Any] = {"model": "cnn_s", "augment": "speech", **_SHARES, "fedoras.shares": [0.4, 0.2, 0.2, 0.2]}
+_SILOS = {"rounds": 24, "local_epochs": None, "local_steps": 6, "decay_factor": 0.93, "spider.proj_start": 6,
+          "spider.proj_recovery": 3, "fednas.search_rounds": 10,
+          **_stages(24, 12, val_fraction=0.5, **_SEARCH)}  # fmt: skip
+_LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
+_SPEECH_SMALL = {"num_participants": 24, "batch_size": 16, "local_epochs": 2}
+# 1.0 is the paper's learning rate, of a loss at every position of the text
+_TEXT: dict[str, Any] = {"model": "rnn_positions", "learning_rate": 1.0, "client_momentum": 0.0, "clip_norm": 5.0,
+                         "batch_size": 4, "fedoras.allocation": "shares", "fedoras.subspace": 0.67,
+                         "fedoras.finetune_lr": 1.0, "fedoras.finetune_batch": 4, "decay_factor": 1.0}  # fmt: skip
+_CIFAR_PAPER: dict[str, Any] = {"model": "cnn_l", "augment": "rand_flip_crop", **_SHARES, "fedoras.finetune_clients": 6}
+_NSGA = {"population": 128, "parents": 64}
+DATA = {
+    "cifar10": DataSet("cifar10", "cifar10_10k2k.npz", clients=20, keys=_CIFAR),
+    # a hundred clients of 100 pictures, as many clients as the paper has
+    "cifar10_100": DataSet("cifar10", "cifar10_10k2k.npz", clients=100, keys=_CIFAR, small={"num_participants": 10}),
+    # cross-silo: everybody takes part
+    "silos8": DataSet("cifar10", "cifar10_10k2k.npz", clients=8, keys=_CIFAR,
+                      small={**_SILOS, "num_participants": 8}),
+    "silos20": DataSet("cifar10", "cifar10_10k2k.npz", clients=20, keys=_CIFAR,
+                       small={**_SILOS, "num_participants": 20}),
+    "cifar100": DataSet("cifar100", "cifar100_3k600.npz", clients=20, keys=_CIFAR, small={"local_epochs": 2}),
+    "speech": DataSet("google_speech", "speech_commands_logmel.npz", _LOG_MEL, keys=_SPEECH, small=_SPEECH_SMALL),
+    "speech12": DataSet("google_speech12", "speech_commands_logmel.npz", _LOG_MEL, keys=_SPEECH, small=_SPEECH_SMALL),
+    "tinyshakespeare": DataSet("shakespeare", "tinyshakespeare_by_speaker.json", keys=_TEXT,
+                               small={"num_participants": 12, "fedoras.finetune_batch": 4,
+                                      **_stages(40, 8, val_fraction=0.5, **_SEARCH)}),
+    # the paper's, imported beforehand into folders of these names, such as cifar10_full-h0.1
+    "cifar10_full": DataSet("cifar10", clients=100, keys=_CIFAR_PAPER,
+                            paper={"rounds": 500, "local_epochs": 50, "batch_size": 128,
+                                   **_stages(500, 100, evaluations=1000, **_NSGA)}),
+    "silos8_full": DataSet("cifar10", clients=8, keys=_CIFAR_PAPER,
+                              paper={"rounds": 1500, "num_participants": 8, "local_epochs": 1, "batch_size": 32,
+                                     **_stages(500, 100, evaluations=1000, **_NSGA)}),
+    "silos20_full": DataSet("cifar10", clients=20, keys=_CIFAR_PAPER,
+                               paper={"rounds": 500, "num_participants": 20, "local_epochs": 1, "batch_size": 32,
+                                      **_stages(500, 100, evaluations=1000, **_NSGA)}),
+    "cifar100_full": DataSet("cifar100", clients=500, keys=_CIFAR_PAPER,
+                             paper={"rounds": 750, "local_epochs": 25, "batch_size": 64,
+                                    **_stages(750, 100, evaluations=1000, **_NSGA)}),
+    "speech12_full": DataSet("speech12_mfcc", keys={**_SPEECH, "fedoras.shares": [0.8, 0.0125, 0.0125, 0.175]},
+                             paper={"rounds": 750, "num_participants": 21, "local_epochs": 25, "batch_size": 64,
+                                    **_stages(750, 100, evaluations=[2000, 500, 500, 2000], population=96,
+                                              parents=48)}),
+    "speech_full": DataSet("google_speech", keys={**_SPEECH, "fedoras.shares": [0.8, 0.0125, 0.0125, 0.175]},
+                           paper={"rounds": 750, "num_participants": 21, "local_epochs": 25, "batch_size": 64,
+                                  **_stages(750, 100, evaluations=[2000, 500, 500, 2000], population=96, parents=48)}),
+    "shakespeare": DataSet("shakespeare", keys=_TEXT,
+                           paper={"rounds": 500, "num_participants": 16, "local_epochs": 5,
+                                  **_stages(500, 100, evaluations=[100, 150, 150, 150, 100], population=32,
+                                            parents=16)}),
+}  # fmt: skip
+
+
+def _stand_ins() -> Mapping[str, Mapping[str, str]]:
+    """Of each data set of the paper, at each scale; Dirichlet's alpha is the paper's at all of them."""
+    dealt = {"cifar10": ("cifar10", "cifar10_full"), "judged": ("cifar10_100", "cifar10_full"),
+             "silos8": ("silos8", "silos8_full"), "silos20": ("silos20", "silos20_full"),
+             "cifar100": ("cifar100", "cifar100_full")}  # fmt: skip
+    found = {
+        f"{name}-h{alpha}": {"smoke": f"{small}-h{alpha}", "small": f"{small}-h{alpha}", "paper": f"{whole}-h{alpha}"}
+        for name, (small, whole) in dealt.items()
+        for alpha in ("1000", "1", "0.5", "0.2", "0.1")
+    }
+    whole = {"speech12": "speech12_full", "speech35": "speech_full", "shakespeare": "shakespeare"}
+    small = {"speech12": "speech12", "speech35": "speech", "shakespeare": "tinyshakespeare"}
+    return found | {name: {"smoke": small[name], "small": small[name], "paper": whole[name]} for name in whole}
+
+
+PAPER = Paper(
+    name="fedoras",
+    folder=Path(__file__).resolve().parent,
+    data=DATA,
+    sizes={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
+    stands_for=_stand_ins(),
+    base_model="cnn_tiny",
+)
+main = partial(engine.main, PAPER)

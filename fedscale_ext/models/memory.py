@@ -1,0 +1,68 @@
+"""Memory of a training step: weights, gradients, the optimiser's values, and what backward passes need of the batch.
+
+What backward passes need is measured on the meta device: every storage that automatic differentiation keeps, once.
+What a device's library takes for itself plays no part, so that figures of methods compare, as peaks measured on one
+kind of device do.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from fedscale_ext.models.registry import build
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.supernet import Searchable, searched
+
+
+class TrainingMemory(NamedTuple):
+    """Bytes: of the whole state, of the gradients and the optimiser's values of what is trained, of activations."""
+
+    state: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    def megabytes(self) -> dict[str, float]:
+        """Of each part, and ``peak_mb`` of all together: gradients grow as activations are given up, so that it is an
+        upper bound."""
+        parts = {f"{name}_mb": size / 1e6 for name, size in self._asdict().items()}
+        return {"peak_mb": sum(self) / 1e6, **parts}
+
+
+@lru_cache(maxsize=4096)
+def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = None, moments: int = 1) -> TrainingMemory:
+    """Of a step of ``spec`` on ``batch`` samples in float32; ``path``: the operators that a supernet runs, a tuple.
+
+    ``moments``: values that the optimiser keeps for each parameter (momentum 1, Adam 2). A supernet's state and
+    moments are those of all that it holds, gradients are the path's.
+    """
+    with torch.device("meta"):
+        module = build(spec).train()
+        x = torch.empty(batch, *spec["input_shape"])
+    if searched(spec):
+        if path is None:
+            raise ValueError("a supernet runs a path: say which")
+        cast(Searchable, module).choose(path)
+    own = {tensor.untyped_storage()._cdata for tensor in module.state_dict(keep_vars=True).values()}
+    kept: dict[int, tuple[int, Any]] = {}  # storages stay alive, or their numbers would come back
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            kept[storage._cdata] = storage.nbytes(), storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = module(x)
+    parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    used = torch.autograd.grad(output.sum(), list(parameters.values()), allow_unused=True)
+    gradients = sum(gradient.nbytes for gradient in used if gradient is not None)
+    return TrainingMemory(
+        state=sum(tensor.nbytes for tensor in module.state_dict().values()),
+        gradients=gradients,
+        optimizer=moments * sum(parameter.nbytes for parameter in parameters.values()),
+        activations=sum(size for size, _ in kept.values()),
+    )

@@ -1,0 +1,192 @@
+"""FedorAS's tables and figures: what they run, what they make of jobs, and what claims they decide."""
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evals.fedoras import ablation, fig1, fig3, fig4, fig5, fig6, ledger, searches, table5, table6, table7, texts
+from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
+from evals.fedoras.settings import PAPER, UNTIL_DONE
+from evals.fedoras.tiers import RANDOM, each_tier, tier_label
+from evals.paper import jobs, output
+from evals.paper import ledger as judge
+from evals.paper.engine import Arm, Experiment, Run, filled, planned
+from fedscale_ext.config import load_config
+from fedscale_ext.methods import method_class
+from fedscale_ext.methods.params import make_params
+
+SCRIPTS = "table3 table4 table5 table6 table7 fig1 fig3 fig4 fig5 fig6 ablation".split()
+SPACE = {"family": "supernet", "fields": {
+    "form": "cnn", "stem": [8, 2], "blocks": [1, 1], "reductions": [["pool", 12, 2], ["pool", 16, 2]],
+    "operators": ["conv1", "dsconv3", "identity"]}}  # fmt: skip
+TINY: dict[str, Any] = {
+    "num_participants": 6, "local_steps": 2, "rounds": 6, "fedoras.allocation": "shares", "fedoras.supernet_rounds": 1,
+    "fedoras.brackets": [0.05, 0.06, 0.075, 0.1], "fedoras.finetune_rounds": 1, "fedoras.evaluations": 2,
+    "fedoras.population": 2, "fedoras.parents": 2, "fedoras.subspace": 0.9,
+}  # fmt: skip
+
+
+def experiment(name: str) -> Experiment:
+    found: Experiment = importlib.import_module(f"evals.fedoras.{name}").EXPERIMENT
+    return found
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -> None:
+    arms = planned(PAPER, experiment(name), scale, None)
+    assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
+    for arm, data in arms:
+        keys = filled({**PAPER.keys_of(data, scale), **arm.keys})
+        method = str(keys["method"])
+        own = {key: value for key, value in keys.items() if key.partition(".")[0] in (key, method)}
+        assert not any("$" in f"{key}{value}" for key, value in own.items())
+        settings = [f"{key}={json.dumps(value)}" for key, value in own.items()]
+        params = make_params(method_class(method).Params, load_config(str(PAPER.folder / "job.yml"), settings))
+        if method == "fedoras":
+            assert keys["rounds"] == UNTIL_DONE
+            assert params.twin_rounds in (0, PAPER.keys_of(data, scale)["$supernet_rounds"])
+
+
+def test_partitions_of_the_paper_stand_for_those_of_the_small_data() -> None:
+    assert PAPER.data_at("cifar10-h0.1", "small") == "cifar10-h0.1"
+    assert PAPER.data_at("cifar10-h0.1", "paper") == "cifar10_full-h0.1"
+    assert PAPER.data_at("shakespeare", "small") == "tinyshakespeare"
+    assert PAPER.split_name("cifar10_100-h0.1")[1][-1] == "100"
+
+
+def test_published_figures_are_those_of_the_paper() -> None:
+    assert table6.PUBLISHED["cifar10-h0.1"]["tier 4, rand-init"] == {ACCURACY: 64.87}
+    assert table5.PUBLISHED["cifar10-h1"]["FjORD, p = 0.25"][MMACS] == 35
+    assert table7.PUBLISHED["cifar10-h0.1"][FEDORAS][WORST] == 47.0
+
+
+@pytest.mark.parametrize("claim", ledger.CLAIMS)
+def test_claims_are_about_columns_that_there_are(claim: str) -> None:
+    script, orders = ledger.CLAIMS[claim]
+    assert all(order.column in experiment(script).columns for order in orders)
+
+
+def row(label: str, values: list[float], column: str, data: str) -> dict[str, Any]:
+    figures = {column: {"values": values, "mean": sum(values) / len(values)}}
+    return {"label": label, "data": data, "seeds": list(range(len(values))), "figures": figures}
+
+
+def test_a_claim_on_all_tiers_needs_all_of_them() -> None:
+    def told(worst: float) -> str:
+        rows = [row(tier_label(tier), [50.0, 51.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
+        rows += [row(tier_label(tier, RANDOM), [40.0, worst], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
+        return str(judge.row("A1", ledger.CLAIMS["A1"][1], {"rows": rows, "scale": "small", "command": "x"}))
+
+    assert "| holds |" in told(41.0) and "| not decidable |" in told(52.0)
+
+
+@pytest.fixture(scope="module")
+def trained(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """A short job of FedorAS, or of another method on its space."""
+    runs = tmp_path_factory.mktemp("runs")
+    space = runs / "space.json"
+    space.write_text(json.dumps(SPACE))
+    made: dict[str, Run] = {}
+
+    def run(arm: Arm, **more: Any) -> Run:
+        key = json.dumps([arm.label, more])
+        if key not in made:
+            keys = filled({"$supernet_rounds": 1, **TINY, "model": str(space), **arm.keys, **more})
+            method = keys["method"]
+            keys = {name: value for name, value in keys.items() if name.partition(".")[0] in (name, method)}
+            log_dir = jobs.train(keys, "tiny", 1, session_job_file, runs, in_process=True)
+            made[key] = Run(arm, "cifar10-h0.1", 1, log_dir, jobs.figures(log_dir))
+        return made[key]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def job(trained: Callable[..., Run]) -> Run:
+    return trained(with_twins("cifar10-h0.1"))
+
+
+def test_rows_of_tables_are_made_of_a_job(job: Run) -> None:
+    tiers = {run.arm.label: run for run in each_tier(job, table6.PUBLISHED["cifar10-h0.1"])}
+    assert list(tiers) == [tier_label(tier, how) for tier in range(1, 5) for how in ("supernet", RANDOM)]
+    assert tiers["tier 4, rand-init"].arm.paper == {ACCURACY: 64.87}
+    macs = [tiers[tier_label(tier)].figures[MMACS] for tier in range(1, 5)]
+    assert macs == sorted(macs) and all(PEAK in run.figures for run in tiers.values())
+    gains = {run.arm.label: run for run in table6.with_gains([job])}
+    one = gains[table6.gain_label(4, "0.1")]
+    with_it, without = (tiers[tier_label(4, how)].figures[ACCURACY] for how in ("supernet", RANDOM))
+    assert one.figures == {table6.GAIN: pytest.approx(with_it - without)} and one.data == "cifar10"
+    ours, random = table7.over_clients([job])
+    assert (ours.arm.label, random.arm.label) == (FEDORAS, RANDOM)
+    own = fig4.own_accuracies(ours)
+    assert ours.figures[MEAN] == pytest.approx(np.nanmean(own))
+    assert ours.figures[SPREAD] == pytest.approx(np.nanstd(own))
+    assert ours.figures[WORST] == pytest.approx(np.nanmin(own)) and "tier 4 std %" in ours.figures
+    (mean,) = ablation.mean_of_tiers([job])
+    assert mean.figures[ACCURACY] == pytest.approx(
+        np.mean([tiers[tier_label(t)].figures[ACCURACY] for t in range(1, 5)])
+    )
+    (best,) = searches.best_tiers([job])
+    assert best.figures[ACCURACY] == max(tiers[tier_label(t)].figures[ACCURACY] for t in range(1, 5))
+
+
+def test_random_architectures_are_the_same_for_both_kinds_of_clients(trained: Callable[..., Run]) -> None:
+    runs = [trained(arm, **{"fedoras.evaluations": 1}) for arm in fig1.random_architectures("cifar10-h0.1")]
+    rows = {run.arm.label: run.figures for run in fig1.by_architecture(runs)}
+    for tier in range(1, 5):
+        assert rows[fig1.label(fig1.AWARE, tier)][MMACS] == rows[fig1.label(fig1.UNAWARE, tier)][MMACS]
+    selected = []
+    for run in runs:
+        assert run.log_dir is not None
+        lines = (run.log_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        selected.append(json.loads(lines[-1])["selected"])
+    assert selected[1] == TINY["num_participants"] and selected[0] < selected[1]
+
+
+def test_memory_of_a_search_by_gradients_is_above_that_of_a_path(job: Run, trained: Callable[..., Run]) -> None:
+    fednas = trained(Arm("FedNAS", {"method": "fednas", "fednas.search_rounds": 1, "rounds": 2}))
+    other, ours = searches.best_tiers([fednas, job])
+    assert other.figures[PEAK] > ours.figures[PEAK] > 0 and ACCURACY in other.figures
+
+
+def test_fjord_has_a_row_per_width(trained: Callable[..., Run]) -> None:
+    fjord = table5.fjord("cifar10-h1")[0]
+    rows = table5.with_costs([trained(fjord, model="nasbench201_base", rounds=1, num_participants=2, local_steps=1)])
+    assert [run.arm.label for run in rows] == [table5.fjord_label(width) for width in table5.WIDTHS]
+    macs = [run.figures[MMACS] for run in rows]
+    assert macs == sorted(macs) and macs[0] < macs[-1]
+
+
+def test_agreement_of_rankings_is_told_by_rounds_of_clients(trained: Callable[..., Run]) -> None:
+    run = trained(fig6.EXPERIMENT.arms[0], **{"fedoras.evaluations": 3, "fedoras.val_ratio": 0.3})
+    table = fig6.taus(run)
+    assert table.shape[1] == fig6.ROUNDS
+    assert ((np.abs(table) <= 1) | np.isnan(table)).all() and np.isfinite(table).any()
+    rows = {own.arm.label: own.figures for own in fig6.by_rounds([run])}
+    assert rows[fig6.REQUIRED] == {fig6.TAU: 0.8} and fig6.TAU in rows[fig6.rounds_label(4)]
+
+
+def test_pictures_are_drawn(job: Run, trained: Callable[..., Run], tmp_path: Path) -> None:
+    federated = trained(fig6.EXPERIMENT.arms[0], **{"fedoras.evaluations": 3, "fedoras.val_ratio": 0.3})
+    for script, run in ((table6, job), (table7, job), (fig1, job), (fig3, job), (fig4, job), (fig5, job),
+                        (fig6, federated)):  # fmt: skip
+        output.write(replace(script.EXPERIMENT, title="x"), [run], tmp_path / script.__name__, "x", "smoke")
+        assert (tmp_path / f"{script.__name__}.png").stat().st_size > 1000
+
+
+def test_perplexity_is_counted_in_both_ways() -> None:
+    losses = np.log(np.array([1.0, 4.0, 2.0, 2.0, 8.0]))
+    owner = np.array([0, 0, 1, 1, 1])
+    found = texts.perplexities(losses, owner, batch=2)
+    assert found[texts.POOLED] == pytest.approx(2**1.4)
+    assert found[texts.BATCHES] == pytest.approx((2 + 2 + 8) / 3)
+    assert found[texts.CLIENTS] == pytest.approx((2 + 32 ** (1 / 3)) / 2)
+    assert found[texts.CLIENTS_STD] == pytest.approx((32 ** (1 / 3) - 2) / 2)
+    assert found[texts.WORST_CLIENT] == pytest.approx(32 ** (1 / 3))

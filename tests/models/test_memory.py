@@ -1,0 +1,54 @@
+"""Memory of a training step, beside what can be counted by hand."""
+
+import pytest
+
+from fedscale_ext import models
+from fedscale_ext.models.memory import training_memory
+from fedscale_ext.models.supernet import dearest_path, make, mixed, path_of
+
+SPACE = {
+    "form": "cnn",
+    "stem": (8, 2),
+    "blocks": (1,),
+    "operators": ("conv1", "identity"),
+    "reductions": [("pool", 16, 2)],
+}
+SPEC = make((3, 16, 16), 10, **SPACE)
+FLOAT = 4
+
+
+def test_activations_are_what_backward_passes_read() -> None:
+    found = training_memory(path_of(SPEC, ("identity",)), 2)
+    stem = (
+        2 * 3 * 16 * 16 + 2 * (2 * 8 * 8 * 8) + 2 * 8
+    )  # input; inputs of BatchNorm and, as its output, ReLU; statistics
+    pooled = 2 * 8 * 4 * 4  # what the 1x1 convolution reads
+    reduced = 2 * (2 * 16 * 4 * 4) + 2 * 16
+    classifier = 2 * 16  # means over positions
+    expected = FLOAT * (stem + pooled + reduced + classifier)
+    assert found.activations == pytest.approx(expected, rel=0.02)
+    parameters = models.cost(path_of(SPEC, ("identity",))).parameters
+    assert found.gradients == found.optimizer == FLOAT * parameters
+    assert found.state == models.cost(path_of(SPEC, ("identity",))).bytes
+
+
+def test_activations_grow_with_the_batch_alone() -> None:
+    path = path_of(SPEC, ("conv1",))
+    one, two, four = (training_memory(path, batch) for batch in (1, 2, 4))
+    assert two.activations - one.activations == (four.activations - two.activations) / 2
+    assert one[:3] == four[:3] and training_memory(path, 1, moments=2).optimizer == 2 * one.optimizer
+    assert one.megabytes()["peak_mb"] == pytest.approx(sum(one) / 1e6)
+
+
+def test_a_path_of_a_supernet_has_the_supernets_state_and_its_own_gradients() -> None:
+    whole, alone = training_memory(SPEC, 4, ("identity",)), training_memory(path_of(SPEC, ("identity",)), 4)
+    assert whole.activations == alone.activations and whole.gradients == alone.gradients
+    assert whole.state == models.cost(SPEC).bytes > alone.state
+    with pytest.raises(ValueError, match="say which"):
+        training_memory(SPEC, 4)
+
+
+def test_a_mixture_of_all_operators_takes_more_than_any_path() -> None:
+    spec = models.named_spec("cnn_tiny", (3, 32, 32), 10)
+    every, one = training_memory(mixed(spec, "alphas"), 8), training_memory(path_of(spec, dearest_path(spec)), 8)
+    assert every.activations > 2 * one.activations
