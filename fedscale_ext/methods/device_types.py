@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -40,15 +40,30 @@ class DeviceTypesParams:
         if not self.types:
             raise UserError(f"{self.method}.types is empty; name the types' models, as in [resnet18, mobilenetv2]")
         keys = [type_key(name) for name in self.types]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise UserError(f"{self.method}.types has {key!r} twice; types are told apart by their models' names")
-        if self.groups and self.ranges:
-            raise UserError(f"{self.method}.groups and {self.method}.ranges are both given; remove one of them")
-        for name in ("groups", "ranges"):
-            given = getattr(self, name)
-            if given and len(given) != len(self.types):
-                raise UserError(f"{self.method}.{name} has {len(given)} entries for {len(self.types)} types")
+        check_dealt(self.method, "types", keys, self)
+
+
+class Dealt(Protocol):
+    """How types are dealt to devices."""
+
+    @property
+    def groups(self) -> tuple[int, ...]: ...  # noqa: D102
+
+    @property
+    def ranges(self) -> tuple[str, ...]: ...  # noqa: D102
+
+
+def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> None:
+    """UserError where two ``types``, which the hyperparameter ``key`` names, are one, or where groups or ranges do not
+    fit them."""
+    for name in types:
+        if types.count(name) > 1:
+            raise UserError(f"{method}.{key} has {name!r} twice; types are told apart by their models' names")
+    if dealt.groups and dealt.ranges:
+        raise UserError(f"{method}.groups and {method}.ranges are both given; remove one of them")
+    for part, given in (("groups", dealt.groups), ("ranges", dealt.ranges)):
+        if given and len(given) != len(types):
+            raise UserError(f"{method}.{part} has {len(given)} entries for {len(types)} types")
 
 
 def type_key(name: str) -> str:
@@ -79,6 +94,11 @@ class DeviceTypesAggregator(MultiModelAggregator):
         """A model for each type, and who has which."""
         for key, spec in self.type_specs().items():
             self.pool.add(key, spec, models.initial_state(spec, self.seed))
+        self.deal_types()
+
+    def deal_types(self) -> None:
+        """Who has which type, and tell people."""
+        self.costs = [models.cost(spec) for spec in self.type_specs().values()]
         self.own = self._types_of_clients()
         counts = np.bincount(self.own, minlength=len(self.keys))
         self.notice(", ".join(f"{n} clients have {key}" for n, key in zip(counts.tolist(), self.keys, strict=True)))
@@ -87,7 +107,7 @@ class DeviceTypesAggregator(MultiModelAggregator):
         """Place of each client's type, int64 [clients]."""
         if self.params.ranges:
             return self._by_ranges(self.params.ranges)
-        macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
+        macs = np.array([cost.forward_macs for cost in self.costs])
         largest_first = np.argsort(-macs, kind="stable")
         if self.params.groups:
             self._check_groups(self.params.groups)
@@ -139,7 +159,11 @@ class DeviceTypesAggregator(MultiModelAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains the model of its type."""
-        return [WorkItem(client, self.keys[self.own[client - 1]]) for client in participants.tolist()]
+        return [self.item_of(client) for client in participants.tolist()]
+
+    def item_of(self, client: int) -> WorkItem:
+        """What a client trains, as things are."""
+        return WorkItem(client, self.keys[self.own[client - 1]])
 
     def expected_shares(self) -> dict[str, float]:
         """Of the clients that may train, those that have a type."""
@@ -152,25 +176,26 @@ class DeviceTypesAggregator(MultiModelAggregator):
 
     def results(self) -> dict[str, Any]:
         """Accuracy, rounds, time, modelled energy and transmission by type."""
-        costs = [self.pool[key].cost for key in self.keys]
         everybody = np.arange(self.task.num_clients)
-        carried = np.array([self.traffic(WorkItem(client + 1, self.keys[self.own[client]])) for client in everybody])
+        items = [self.item_of(client + 1) for client in everybody.tolist()]
+        down, up = (np.array([size(item) for item in items]) for size in (self.traffic, self.uploaded))
+        macs = np.array([self.pool[item.model].cost.forward_macs * item.effort for item in items], dtype=np.float64)
         computation, communication = completion_times(
             self.population.computation_ms,
             self.population.communication_kbps,
-            macs=np.array([cost.forward_macs for cost in costs], dtype=np.float64)[self.own],
-            down_bytes=carried,
-            up_bytes=carried,
+            macs=macs,
+            down_bytes=down,
+            up_bytes=up,
             local_steps=1,
             batch_size=self.task.samples_seen(everybody),
             reference_macs=self.config.job.reference_macs,
         )
-        energy = joules(self.population.computation_ms, computation, communication, carried, carried)
         return device_type_figures(
             self.history,
             self.own,
             self.keys,
-            sizes=[cost.bytes for cost in costs],
+            sizes=[cost.bytes for cost in self.costs],
+            carried=down + up,
             seconds=computation + communication,
-            energy_j=energy,
+            energy_j=joules(self.population.computation_ms, computation, communication, down, up),
         )

@@ -24,21 +24,25 @@ def device_type_figures(
     names: Sequence[str],
     *,
     sizes: Sequence[int],
+    carried: np.ndarray,
     seconds: np.ndarray,
     energy_j: np.ndarray,
 ) -> dict[str, Any]:
     """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
     ``own`` int64 [clients]: the place in ``names`` of each client's type; ``sizes``: bytes of each type's model in one
-    direction; ``seconds`` and ``energy_j`` float64 [clients]: of one participation. Time and energy are means over a
-    type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: the model's size times the rounds;
-    ``traffic_mb`` counts both directions of everybody who took part.
+    direction; ``carried`` (bytes in both directions), ``seconds`` and ``energy_j`` [clients]: of one participation.
+    Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: the
+    model's size times the rounds; ``traffic_mb`` counts both directions of everybody who took part.
     """
     tested = [record for record in records if record.evaluation is not None]
     curves = _curves(tested, own, len(names))
     mean = [_mean(row) for row in curves]
     types = [
-        {"type": name, **_of_type(records, tested, curves[:, place], own == place, sizes[place], seconds, energy_j)}
+        {
+            "type": name,
+            **_of_type(records, tested, curves[:, place], own == place, sizes[place], carried, seconds, energy_j),
+        }
         for place, name in enumerate(names)
     ]
     place = settled(mean)
@@ -82,6 +86,7 @@ def _of_type(
     curve: np.ndarray,
     mine: np.ndarray,
     size: int,
+    carried: np.ndarray,
     seconds: np.ndarray,
     energy_j: np.ndarray,
 ) -> dict[str, Any]:
@@ -99,7 +104,7 @@ def _of_type(
         "settled_round": last or None,
         "settled_accuracy": float(curve[place]) if place is not None else None,
         "one_way_mb": size * last / MB,
-        "traffic_mb": 2 * size * int(taken[mine].sum()) / MB,
+        "traffic_mb": float((taken * carried)[mine].sum()) / MB,
         "time_s": float((taken * seconds)[mine].sum() / max(clients, 1)),
         "modelled_energy_j": float((taken * energy_j)[mine].sum() / max(clients, 1)),
     }

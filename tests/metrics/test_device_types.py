@@ -45,7 +45,8 @@ def test_figures_by_type() -> None:
         made.append(replace(record(number), evaluation=found, participants=participants))
     figures = device_type_figures(
         made, own, ["large", "small"],
-        sizes=[4_000_000, 1_000_000], seconds=np.array([1.0, 2.0, 3.0, 4.0]), energy_j=np.array([10.0, 20.0, 30.0, 40]),
+        sizes=[4_000_000, 1_000_000], carried=np.array([8e6, 2e6, 8e6, 2e6]),
+        seconds=np.array([1.0, 2.0, 3.0, 4.0]), energy_j=np.array([10.0, 20.0, 30.0, 40]),
     )  # fmt: skip
     large, small, mean = figures["types"]
     assert [one["type"] for one in figures["types"]] == ["large", "small", "mean"]
@@ -56,5 +57,5 @@ def test_figures_by_type() -> None:
     assert large["time_s"] == (4 * 1.0 + 1 * 3.0) / 2 and small["modelled_energy_j"] == (20 + 40) / 2
     assert mean["accuracy"] == pytest.approx(0.55) and mean["settled_round"] == 4
     assert "modelled" in figures["energy"]
-    none = device_type_figures([], own, ["large", "small"], sizes=[1, 1], seconds=own, energy_j=own)
+    none = device_type_figures([], own, ["large", "small"], sizes=[1, 1], carried=own, seconds=own, energy_j=own)
     assert none["types"][-1]["accuracy"] is None
