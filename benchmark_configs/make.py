@@ -317,6 +317,10 @@ def readme() -> str:
     for dataset, (_, app) in moss_tables.DATA.items():
         types = ", ".join(f"`{name}`" for name in app.types)
         lines.append(f"| [moss_{dataset}](moss_{dataset}.yml) | {app.title} | {types} | {app.public} |")
+    lines += ["", "| | baselines |", "|---|---|"]
+    for dataset in moss_tables.DATA:
+        links = ", ".join(f"[{method}]({method}_moss_{dataset}.yml)" for method in moss_tables.PRUNED)
+        lines.append(f"| `{dataset}` | {links} |")
     lines += ["", *_SEARCHES.splitlines(), "", "| | data | model | files |", "|---|---|---|---|"]
     for stem, search in search_tables.METHODS.items():
         for suffix, where, model in zip(("", "_small"), search.data, search.models, strict=True):
@@ -376,8 +380,9 @@ _MOSS = """\
 ## Moss
 
 Moss on the paper's applications (section 4.1), or what stands for them, with its values (4.2): full participation
-(fewer: `num_participants`), five local epochs, and on the server five epochs of WIRE. Samples a device are what a
-Dirichlet partition gives; the paper's are all alike. Files say how to take public data of another task.
+(fewer: `num_participants`), five local epochs, and on the server five epochs of WIRE. Files say how to take public data
+of another task. The pruning baselines have files named `METHOD_moss_DATA`: types keep 1, 0.4 and 0.05 of the
+parameters, as the paper has it, or, by a key that stands on top, as many as Moss's types.
 """
 
 

@@ -1,7 +1,9 @@
-"""Moss's configurations: its three applications, or what stands for them, written to files by make.py."""
+"""Moss's configurations and those of the pruning baselines that it is measured against: its three applications, or
+what stands for them, written to files by make.py."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 Keys = Mapping[str, Any]
@@ -38,14 +40,15 @@ _SMALL_TYPES = ("resnet18_speech", "nasbench201_base", "lenet_6k")
 DATA: Mapping[str, tuple[str, Data]] = {
     "cifar10": (PAPER, Data(
         "CIFAR-10, 300 devices", "cifar10", "cifar10-moss",
-        f"{_IMPORT}cifar-10-batches-bin --data-set cifar10 {_DIRICHLET} 300 --test local -o data/cifar10-moss",
+        f"{_IMPORT}cifar-10-batches-bin --data-set cifar10 {_DIRICHLET} 300 --samples-per-client 100 "
+        "--test local -o data/cifar10-moss",
         ("resnet18", "mobilenetv2", "lenet_80k"), 300, 100,
         f"{_IMPORT}cifar-100-binary --data-set cifar100 --partition iid --clients 1 -o data/cifar100",
     )),
     "speech": (PAPER, Data(
         "Speech Commands with 12 classes, 300 devices", "google_speech12", "speech12-moss",
-        f"{_IMPORT}speech_commands_v0.02 --data-set google_speech12 {_DIRICHLET} 300 --test local "
-        "-o data/speech12-moss",
+        f"{_IMPORT}speech_commands_v0.02 --data-set google_speech12 {_DIRICHLET} 300 "
+        "--samples-per-client 200 --test local -o data/speech12-moss",
         ("resnet18", "mobilenetv2", "lenet_6k"), 300, 200, _FSDD,
     )),
     "har": (PAPER, Data(
@@ -71,12 +74,32 @@ DATA: Mapping[str, tuple[str, Data]] = {
 }  # fmt: skip
 
 
-def job_keys(name: str, data: Data) -> dict[str, Any]:
+def _ratios(method: str, third: int) -> Keys:
+    return {f"{method}.param_ratio": [1.0, 0.4, 0.05], f"{method}.groups": [third] * 3}
+
+
+# the pruning baselines: title, own keys by the number of devices of each type. 0.63 and 0.22 of the channels are 0.4
+# and 0.05 of a ResNet-18's parameters
+PRUNED: Mapping[str, tuple[str, Callable[[int], Keys]]] = {
+    "hermes": ("Hermes", partial(_ratios, "hermes")),
+    "tailorfl": ("TailorFL", partial(_ratios, "tailorfl")),
+    "fedmask": ("FedMask", partial(_ratios, "fedmask")),
+    "fedskel": ("FedSkel", partial(_ratios, "fedskel")),
+    "lotteryfl": ("LotteryFL", lambda _: {"lotteryfl.weighted": True}),
+    "heterofl": (
+        "HeteroFL",
+        lambda third: {"heterofl.rates": [1.0, 0.63, 0.22], "heterofl.groups": [third] * 3, "heterofl.weighted": True},
+    ),
+    "fjord": ("FjORD", lambda _: {"fjord.p": [0.22, 0.63, 1.0], "fjord.levels": "fix"}),
+}
+
+
+def job_keys(name: str, method: str, data: Data, own: Keys) -> dict[str, Any]:
     """The job_conf of a file."""
     return {
         "job_name": name,
         "log_path": "./logs",
-        "method": "moss",
+        "method": method,
         "data_set": data.kind,
         "data_dir": f"./data/{data.folder}",
         "model": data.types[0],
@@ -84,8 +107,7 @@ def job_keys(name: str, data: Data) -> dict[str, Any]:
         **COMMON,
         **data.keys,
         "public_samples": data.public,
-        "moss.types": list(data.types),
-        "moss.groups": [data.devices // 3] * 3,
+        **own,
     }
 
 
@@ -109,5 +131,27 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
             "The paper's text says momentum 0.05: --set client_momentum=0.05 --set moss.momentum=0.05",
             "Written by benchmark_configs/make.py.",
         ]
-        made[name] = "".join(f"# {line}\n" for line in lines), job_keys(name, data)
+        third = data.devices // 3
+        own = {"moss.types": list(data.types), "moss.groups": [third] * 3}
+        made[name] = _top(lines), job_keys(name, "moss", data, own)
+        for method, (title, keys) in PRUNED.items():
+            name = f"{method}_moss_{dataset}"
+            lines = [
+                f"{title} on {data.title}, as moss_{dataset} has them, {says}.",
+                f"  fedscale driver start {name}",
+                "Data:",
+                f"  {data.obtain}",
+                f"{data.public} samples go to Moss's server there, and to nobody here: clients' data are the same.",
+            ]
+            if f"{method}.param_ratio" in keys(third):
+                lines += [
+                    "Types keep shares of the model's parameters; as many as Moss's types have, instead:",
+                    f"  --set {method}.match_params=[{','.join(data.types)}]",
+                ]
+            lines.append("Written by benchmark_configs/make.py.")
+            made[name] = _top(lines), job_keys(name, method, data, keys(third))
     return made
+
+
+def _top(lines: Sequence[str]) -> str:
+    return "".join(f"# {line}\n" for line in lines)

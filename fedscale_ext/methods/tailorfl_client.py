@@ -59,7 +59,8 @@ class TailorClient(MultiModelClient):
         model.train()
         names, sparsity = list(parameters), 0.0 if asked is None else asked["sparsity"]
         steps = optimizer_of(conf).begin(list(parameters.values()), None, [mask[name] for name in names])
-        passed = optimizer_of(conf).begin(
+        bare = Namespace(**{**vars(conf), "client_weight_decay": 0.0})  # gates of other channels stay, too
+        passed = optimizer_of(bare).begin(
             list(gates.values()), None, [kept[group].to(_device(model)) for group in gates]
         )
         losses = []

@@ -76,7 +76,7 @@ class AdamSteps:
         adam = self.adam
         gradients = self.pull(parameters, gradients, cohort=cohort)
         if adam.weight_decay:
-            gradients = list(torch._foreach_add(gradients, parameters, alpha=adam.weight_decay))
+            gradients = list(torch._foreach_add(gradients, self.pull.inside(parameters), alpha=adam.weight_decay))
         torch._foreach_lerp_(self.mean, gradients, 1.0 - adam.beta1)
         torch._foreach_mul_(self.square, adam.beta2)
         torch._foreach_addcmul_(self.square, gradients, gradients, value=1.0 - adam.beta2)

@@ -105,6 +105,13 @@ class Pull:
             gradients = clipped(gradients, self.clip_norm, cohort=cohort)
         return list(torch._foreach_add(gradients, self.offset)) if self.offset else gradients
 
+    def inside(self, parameters: list[Tensor]) -> list[Tensor]:
+        """The parameters with zeros outside the mask: what decays of them."""
+        if not self.mask:
+            return parameters
+        pairs = zip(parameters, self.mask, strict=True)
+        return [one if mask is None else torch.where(mask, one, 0.0) for one, mask in pairs]
+
 
 def _directions(parameter: Tensor, cohort: bool) -> Tensor:
     """Each filter divided by its norm, the gradient of that; zero for a filter of zeros."""
@@ -136,19 +143,21 @@ class Steps:
     def step(self, parameters: list[Tensor], gradients: list[Tensor], *, cohort: bool = False) -> None:
         """w <- w - lr v, v <- momentum v + clip(g + mu (w - w_global)) + weight_decay w, in place.
 
-        Gradients are left as they are. ``cohort``: the first axis is clients.
+        Gradients are left as they are; outside the mask nothing changes. ``cohort``: the first axis is clients.
         """
         sgd = self.sgd
         gradients = self.pull(parameters, gradients, cohort=cohort)
         if not self.velocity:
-            if sgd.weight_decay:
+            if sgd.weight_decay and self.pull.mask:
+                torch._foreach_sub_(parameters, self.pull.inside(parameters), alpha=sgd.lr * sgd.weight_decay)
+            elif sgd.weight_decay:
                 torch._foreach_mul_(parameters, 1.0 - sgd.lr * sgd.weight_decay)
             torch._foreach_add_(parameters, gradients, alpha=-sgd.lr)
             return
         torch._foreach_mul_(self.velocity, sgd.momentum)
         torch._foreach_add_(self.velocity, gradients)
         if sgd.weight_decay:
-            torch._foreach_add_(self.velocity, parameters, alpha=sgd.weight_decay)
+            torch._foreach_add_(self.velocity, self.pull.inside(parameters), alpha=sgd.weight_decay)
         torch._foreach_add_(parameters, self.velocity, alpha=-sgd.lr)
 
 
