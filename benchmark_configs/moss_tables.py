@@ -143,7 +143,8 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
                 f"  {data.obtain}",
                 f"{data.public} samples go to Moss's server there, and to nobody here: clients' data are the same.",
             ]
-            if f"{method}.param_ratio" in keys(third):
+            # the MLP has more parameters than the model that is pruned
+            if f"{method}.param_ratio" in keys(third) and "single_exit_mlp" not in data.types:
                 lines += [
                     "Types keep shares of the model's parameters; as many as Moss's types have, instead:",
                     f"  --set {method}.match_params=[{','.join(data.types)}]",
