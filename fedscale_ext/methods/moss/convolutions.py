@@ -1,8 +1,8 @@
-"""Convolutions that can be differentiated twice at the price of ordinary ones.
+"""Grouped convolutions that can be differentiated twice at the price of ordinary ones.
 
-torch's second derivative of a convolution makes kernels of feature maps, for which nothing is tuned, and of a grouped
-one it runs through the groups one after another. A convolution F(x, w) and its two gradients X(g, w) and W(x, g) are
-bilinear maps whose derivatives are these three again, and for each of them there is one fast kernel.
+torch's second derivative of a grouped convolution runs through its groups one after another. A convolution F(x, w)
+and its two gradients X(g, w) and W(x, g) are bilinear maps whose derivatives are these three again, and for each of
+them there is one fast kernel.
 """
 
 from collections.abc import Sequence
@@ -86,11 +86,11 @@ class _W(_Bilinear):
 
 
 class TwiceDifferentiable(TorchFunctionMode):
-    """Within it, networks' convolutions are these. Of the current thread only."""
+    """Within it, networks' grouped convolutions are these. Of the current thread only."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Any call of torch; others than ``conv2d`` as modules make it stay what they are."""
-        if func is not functional.conv2d or len(args) < 7 or isinstance(args[4], str):
+        """Any call of torch; others than ``conv2d`` with groups, as modules make it, stay what they are."""
+        if func is not functional.conv2d or len(args) < 7 or args[6] == 1 or isinstance(args[4], str):
             return func(*args, **(kwargs or {}))
         x, w, bias, *settings = args
         found = _F.apply(x, w, _Settings(*settings))

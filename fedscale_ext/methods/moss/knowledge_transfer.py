@@ -20,12 +20,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.func import grad, grad_and_value, jvp, vjp
+from torch.func import grad, grad_and_value, vjp
 from torch.optim.adam import adam
 
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.convolutions import TwiceDifferentiable
-from fedscale_ext.methods.moss.losses import Batch, Observed, Student, batches, in_memory
+from fedscale_ext.methods.moss.losses import Batch, Observed, Student, batches
 from fedscale_ext.methods.moss.matching import Wanted
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import map_shapes
@@ -131,13 +131,13 @@ class Wire:
         for _ in range(options.epochs):
             figures.clear()
             for rows in batches(len(x), options.batch_size, generator):
-                batch = Batch(in_memory(x[rows]), target[rows], wanted[rows], tuple(each[rows] for each in means))
+                batch = Batch(x[rows], target[rows], wanted[rows], tuple(each[rows] for each in means))
                 theta, velocity, found = self._batch(problem, theta, velocity, batch)
                 figures.append(found)
         self.projections = {name: theta[name] for name in self.projections}
         new = {name: theta[name] if name in theta else problem.buffers[name] for name in state}
         ce, loss, located = (float(torch.stack(each).mean()) for each in zip(*figures, strict=True))
-        return {name: each.to(state[name].dtype).contiguous() for name, each in new.items()}, Report(ce, loss, located)
+        return {name: each.to(state[name].dtype) for name, each in new.items()}, Report(ce, loss, located)
 
     def _batch(
         self, problem: Student, theta: State, velocity: State, batch: Batch
@@ -167,8 +167,7 @@ class Wire:
 
         A step m' = mu m + grad L(theta, w) + lambda theta, theta' = theta - eta m' is gone back through by one product
         with the second derivatives of L, from which also comes what w = Loc * Deg contributes. Steps of (b) are
-        computed a second time rather than kept, or memory would grow with them. The first needs the latter alone,
-        which is one derivative forwards.
+        computed a second time rather than kept, or memory would grow with them. The first needs the latter alone.
         """
         options = self.options
         weights, to_phi = _vjp(lambda phi: self._weights(phi, batch), self.phi)
@@ -199,8 +198,9 @@ class Wire:
                 with TwiceDifferentiable():
                     curved, by_weights = _vjp(grad(matched), passed[place], weights)[1](along)
                 by_theta = self._back(by_theta, along, curved)
-            else:  # L_loc is linear in its weights: what they contribute is how their errors change along the way
-                by_weights = options.beta * jvp(partial(problem.errors, batch=batch), (passed[0],), (along,))[1]
+            else:
+                with TwiceDifferentiable():
+                    (by_weights,) = _vjp(partial(grad(matched), passed[0]), weights)[1](along)
             total += by_weights
         gradient: State = to_phi(total)[0]
         return gradient

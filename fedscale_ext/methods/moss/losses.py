@@ -58,33 +58,19 @@ class Student:
     """The student's losses as functions of its parameters."""
 
     def __init__(self, spec: ModelSpec, names: tuple[str, ...], state: State, dtype: torch.dtype) -> None:
-        self.module, self.names = skeleton(spec).train(), names
-        own = {name: in_memory(each) for name, each in _cast(state, dtype).items()}
+        self.module, self.names, own = skeleton(spec).train(), names, _cast(state, dtype)
         self.parameters = {name: own[name] for name in parameter_names(spec)}
         self.buffers = {name: each.clone() for name, each in own.items() if name not in self.parameters}
 
     def losses(self, theta: State, weights: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor, State]:
         """CE, L_loc without beta (Eq. 5; zero without weights), and the buffers as they have become."""
-        logits, found, buffers = self._outputs(theta, batch, () if weights is None else self.names)
+        buffers = {name: each.clone() for name, each in self.buffers.items()}
+        state = {**{name: theta[name] for name in self.parameters}, **buffers}
+        logits, found = _outputs(self.module, batch.x, () if weights is None else self.names, state)
         ce = functional.cross_entropy(logits, batch.target)
         if weights is None:
             return ce, torch.zeros_like(ce), buffers
         return ce, (weights * matching.errors(theta, found, batch.wanted)).sum() / len(batch.x), buffers
-
-    def errors(self, theta: State, batch: Batch) -> Tensor:
-        """What L_loc weighs, over the number of samples: [N, B, sum of C_m]."""
-        return matching.errors(theta, self._outputs(theta, batch, self.names)[1], batch.wanted) / len(batch.x)
-
-    def _outputs(self, theta: State, batch: Batch, names: Sequence[str]) -> tuple[Tensor, list[Tensor], State]:
-        buffers = {name: each.clone() for name, each in self.buffers.items()}
-        state = {**{name: theta[name] for name in self.parameters}, **buffers}
-        logits, found = _outputs(self.module, batch.x, names, state)
-        return logits, found, buffers
-
-
-def in_memory(tensor: Tensor) -> Tensor:
-    """As the CPU's kernels want it: the axes of samples and filters in the order height, width, channels."""
-    return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
 def _cast(state: State, dtype: torch.dtype) -> State:
