@@ -319,6 +319,10 @@ def readme() -> str:
         files_of = ("moss", *moss_tables.BASELINES)
         links = ", ".join(f"[{method}]({method}_{dataset}.yml)" for method in files_of)
         lines.append(f"| `{dataset}` | {app.title} | {types} | {app.public} | {links} |")
+    lines += ["", "| | pruning baselines |", "|---|---|"]
+    for dataset in moss_tables.DATA:
+        links = ", ".join(f"[{method}]({method}_moss_{dataset}.yml)" for method in moss_tables.PRUNED)
+        lines.append(f"| `{dataset}` | {links} |")
     lines += ["", *_SEARCHES.splitlines(), "", "| | data | model | files |", "|---|---|---|---|"]
     for stem, search in search_tables.METHODS.items():
         for suffix, where, model in zip(("", "_small"), search.data, search.models, strict=True):
@@ -377,12 +381,13 @@ code has, the weakest devices in the lowest.
 _MOSS = """\
 ## Moss
 
-Moss and distillation systems on the paper's applications (section 4.1), or what stands for them, with its values
-(4.2): full participation (fewer: `num_participants`), five local epochs, and on Moss's server five epochs of WIRE.
-Samples a device are what a Dirichlet partition gives; the paper's are all alike. Files say how to take public data of
-another task (not for FedGEMS, which needs labels). FedMD, DS-FL and FedGEMS keep a model of each client on disk, as a
-device would: of the larger files, some gigabytes. Values of their own papers are the defaults, but that the servers of
-DS-FL and FedGEMS learn at the clients' rate; FedDF's and Fed-ET's take fewer steps in small files.
+Moss, distillation systems and pruning baselines on the paper's applications (section 4.1), or what stands for them,
+with its values (4.2): full participation (fewer: `num_participants`), five local epochs, and on Moss's server five epochs of
+WIRE. Files say how to take public data of another task (not for FedGEMS, which needs labels). FedMD, DS-FL and FedGEMS
+keep a model of each client on disk, as a device would: of the larger files, some gigabytes. Values of their own papers
+are the defaults, but that the servers of DS-FL and FedGEMS learn at the clients' rate; FedDF's and Fed-ET's take fewer
+steps in small files. The pruning baselines have files named `METHOD_moss_DATA`: types keep 1, 0.4 and 0.05 of the
+parameters, as the paper has it, or, by a key that stands on top, as many as Moss's types.
 """
 
 

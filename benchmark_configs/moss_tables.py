@@ -1,8 +1,9 @@
-"""Moss's configurations and those of the distillation systems that it is measured against: its three applications, or
-what stands for them, written to files by make.py."""
+"""Moss's configurations and those of the distillation systems and pruning baselines that it is measured against: its
+three applications, or what stands for them, written to files by make.py."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 Keys = Mapping[str, Any]
@@ -39,14 +40,15 @@ _SMALL_TYPES = ("resnet18_speech", "nasbench201_base", "lenet_6k")
 DATA: Mapping[str, tuple[str, Data]] = {
     "cifar10": (PAPER, Data(
         "CIFAR-10, 300 devices", "cifar10", "cifar10-moss",
-        f"{_IMPORT}cifar-10-batches-bin --data-set cifar10 {_DIRICHLET} 300 --test local -o data/cifar10-moss",
+        f"{_IMPORT}cifar-10-batches-bin --data-set cifar10 {_DIRICHLET} 300 --samples-per-client 100 "
+        "--test local -o data/cifar10-moss",
         ("resnet18", "mobilenetv2", "lenet_80k"), 300, 100,
         f"{_IMPORT}cifar-100-binary --data-set cifar100 --partition iid --clients 1 -o data/cifar100",
     )),
     "speech": (PAPER, Data(
         "Speech Commands with 12 classes, 300 devices", "google_speech12", "speech12-moss",
-        f"{_IMPORT}speech_commands_v0.02 --data-set google_speech12 {_DIRICHLET} 300 --test local "
-        "-o data/speech12-moss",
+        f"{_IMPORT}speech_commands_v0.02 --data-set google_speech12 {_DIRICHLET} 300 "
+        "--samples-per-client 200 --test local -o data/speech12-moss",
         ("resnet18", "mobilenetv2", "lenet_6k"), 300, 200, _FSDD,
     )),
     "har": (PAPER, Data(
@@ -82,7 +84,27 @@ BASELINES: Mapping[str, tuple[str, Keys, Keys]] = {
 _SERVER_RATE = ("dsfl", "fedgems")
 
 
-def job_keys(name: str, data: Data, method: str = "moss", own: Keys | None = None) -> dict[str, Any]:
+def _ratios(method: str, third: int) -> Keys:
+    return {f"{method}.param_ratio": [1.0, 0.4, 0.05], f"{method}.groups": [third] * 3}
+
+
+# the pruning baselines: title, own keys by the number of devices of each type. 0.63 and 0.22 of the channels are 0.4
+# and 0.05 of a ResNet-18's parameters
+PRUNED: Mapping[str, tuple[str, Callable[[int], Keys]]] = {
+    "hermes": ("Hermes", partial(_ratios, "hermes")),
+    "tailorfl": ("TailorFL", partial(_ratios, "tailorfl")),
+    "fedmask": ("FedMask", partial(_ratios, "fedmask")),
+    "fedskel": ("FedSkel", partial(_ratios, "fedskel")),
+    "lotteryfl": ("LotteryFL", lambda _: {"lotteryfl.weighted": True}),
+    "heterofl": (
+        "HeteroFL",
+        lambda third: {"heterofl.rates": [1.0, 0.63, 0.22], "heterofl.groups": [third] * 3, "heterofl.weighted": True},
+    ),
+    "fjord": ("FjORD", lambda _: {"fjord.p": [0.22, 0.63, 1.0], "fjord.levels": "fix"}),
+}
+
+
+def job_keys(name: str, method: str, data: Data, own: Keys) -> dict[str, Any]:
     """The job_conf of a file."""
     return {
         "job_name": name,
@@ -95,28 +117,49 @@ def job_keys(name: str, data: Data, method: str = "moss", own: Keys | None = Non
         **COMMON,
         **data.keys,
         "public_samples": data.public,
-        f"{method}.types": list(data.types),
-        f"{method}.groups": [data.devices // 3] * 3,
-        **{f"{method}.{key}": value for key, value in (own or {}).items()},
+        **own,
     }
+
+
+def type_keys(method: str, data: Data) -> dict[str, Any]:
+    """Who has which type."""
+    return {f"{method}.types": list(data.types), f"{method}.groups": [data.devices // 3] * 3}
 
 
 def own_keys(method: str, data: Data, says: str) -> dict[str, Any]:
     """A baseline's hyperparameters beside its types."""
     _, paper, small = BASELINES[method]
     rate = {"lr": {**COMMON, **data.keys}["learning_rate"]} if method in _SERVER_RATE else {}
-    return {**rate, **(paper if says == PAPER else small)}
+    return {f"{method}.{key}": value for key, value in {**rate, **(paper if says == PAPER else small)}.items()}
 
 
 def _top(title: str, name: str, says: str, data: Data, more: list[str]) -> str:
-    lines = [f"{title} on {data.title}, {says}.", f"  fedscale driver start {name}", "Data:", f"  {data.obtain}"]
+    lines = [f"{title} on {data.title}, {says}.", *_start(name, data)]
     lines.append(f"The server holds {data.public} samples that it takes from the clients' ones.")
     if data.unrelated:
         folder = data.unrelated.rpartition(" ")[2]
         lines += [f"  of another task: {data.unrelated}", f"    --set public_dir={folder}"]
     lines.append("The weakest third of the devices has the type of fewest MACs; num_participants is all of them.")
-    lines += [*more, "Written by benchmark_configs/make.py."]
-    return "".join(f"# {line}\n" for line in lines)
+    return _commented([*lines, *more])
+
+
+def _pruned_top(title: str, name: str, says: str, dataset: str, data: Data, own: Keys) -> str:
+    lines = [f"{title} on {data.title}, as moss_{dataset} has them, {says}.", *_start(name, data)]
+    lines.append(f"{data.public} samples go to Moss's server there, and to nobody here: clients' data are the same.")
+    ratios = [key for key in own if key.endswith(".param_ratio")]
+    if ratios and "single_exit_mlp" not in data.types:  # the MLP has more parameters than the model that is pruned
+        key = ratios[0].replace("param_ratio", "match_params")
+        lines.append("Types keep shares of the model's parameters; as many as Moss's types have, instead:")
+        lines.append(f"  --set {key}=[{','.join(data.types)}]")
+    return _commented(lines)
+
+
+def _start(name: str, data: Data) -> list[str]:
+    return [f"  fedscale driver start {name}", "Data:", f"  {data.obtain}"]
+
+
+def _commented(lines: Sequence[str]) -> str:
+    return "".join(f"# {line}\n" for line in (*lines, "Written by benchmark_configs/make.py."))
 
 
 def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -125,11 +168,14 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     for dataset, (says, data) in DATA.items():
         name = f"moss_{dataset}"
         momentum = "The paper's text says momentum 0.05: --set client_momentum=0.05 --set moss.momentum=0.05"
-        made[name] = _top("Moss", name, says, data, [momentum]), job_keys(name, data)
+        made[name] = _top("Moss", name, says, data, [momentum]), job_keys(name, "moss", data, type_keys("moss", data))
         for method, (title, _, _) in BASELINES.items():
             name = f"{method}_{dataset}"
-            own = own_keys(method, data, says)
+            own = {**type_keys(method, data), **own_keys(method, data, says)}
             more = ["Data, types, devices and training are those of Moss's file."]
             shown = replace(data, unrelated="") if method == "fedgems" else data  # it needs labels
-            made[name] = _top(title, name, says, shown, more), job_keys(name, data, method, own)
+            made[name] = _top(title, name, says, shown, more), job_keys(name, method, data, own)
+        for method, (title, keys) in PRUNED.items():
+            name, own = f"{method}_moss_{dataset}", keys(data.devices // 3)
+            made[name] = _pruned_top(title, name, says, dataset, data, own), job_keys(name, method, data, own)
     return made

@@ -40,7 +40,7 @@ def conf(client: int, asked: Namespace) -> Namespace:
     return Namespace(
         use_cuda=False, task="cv", seed=1, round=1, client_id=client, local_steps=asked.steps, batch_size=BATCH,
         learning_rate=0.05, client_momentum=0.9, client_weight_decay=5e-4, prox_mu=0.0, own_classes=False,
-        clip_norm=None, loss_decay=0.2, precision=asked.precision, client_optimizer="sgd",
+        group_lasso=0.0, clip_norm=None, loss_decay=0.2, precision=asked.precision, client_optimizer="sgd",
         local_epochs=None, held_out=0.0, offset=None, own=None, mask=None,
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ def conf(asked: Namespace, budget: float) -> Namespace:
     return Namespace(
         use_cuda=False, task="cv", seed=1, round=1, client_id=1, local_steps=asked.steps, batch_size=asked.batch,
         learning_rate=0.01, client_momentum=0.9, client_weight_decay=0.0, prox_mu=0.0, own_classes=False,
-        clip_norm=None, loss_decay=0.2, precision="float32", client_optimizer="sgd", local_epochs=None,
+        group_lasso=0.0, clip_norm=None, loss_decay=0.2, precision="float32", client_optimizer="sgd", local_epochs=None,
         held_out=0.0, offset=None, own=None, mask=None,
         paths={"budget": budget, "unsupported": [], "load": 0.0},
     )  # fmt: skip

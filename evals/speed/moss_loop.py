@@ -1,4 +1,5 @@
-"""WIRE as one would write it down: the public data again in every step, the pairs one by one, torch's autograd.
+"""WIRE as one would write it down: the teacher again for every loss that needs its maps (as in L2T-ww's code), the
+pairs one by one, torch's autograd through all steps of a batch.
 
 What :mod:`fedscale_ext.methods.moss` must equal; ``evals/speed/moss_server_step.py`` measures both.
 """
@@ -69,7 +70,13 @@ class Loop:
         phi = {name: each.requires_grad_() for name, each in self.phi.items()}
         adam = torch.optim.Adam(phi.values(), lr=options.meta_lr, weight_decay=options.meta_weight_decay)
 
-        def losses(theta: Tensors, x: Tensor, y: Tensor, sources: list[Tensor]) -> tuple[Tensor, Tensor]:
+        def right(theta: Tensors, x: Tensor, y: Tensor) -> Tensor:
+            held = {name: theta[name] for name in names}
+            return functional.cross_entropy(torch.func.functional_call(network, held, (x,)), y)
+
+        def losses(theta: Tensors, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.no_grad():
+                sources = list(features(teacher, x, wire.teacher_taps)[1].values())
             logits, found = features(network, x, wire.student_taps, {name: theta[name] for name in names})
             ce = functional.cross_entropy(logits, y)
             return ce, options.beta * self.matching(theta, phi, sources, list(found.values()))
@@ -87,18 +94,16 @@ class Loop:
             for rows in torch.randperm(len(public.x), generator=generator).split(options.batch_size):
                 assert public.labels is not None
                 x, y = public.x[rows], public.labels[rows]
-                with torch.no_grad():
-                    sources = list(features(teacher, x, wire.teacher_taps)[1].values())
                 now = {name: each.detach().requires_grad_() for name, each in theta.items()}
-                theta, velocity = step(sum(losses(now, x, y, sources)), now, velocity, False)
+                theta, velocity = step(sum(losses(now, x, y)), now, velocity, False)
                 kept = {name: each.clone() for name, each in network.named_buffers()}
                 now = {name: each.detach().requires_grad_() for name, each in theta.items()}
                 moving = velocity
                 for _ in range(options.inner_steps):
-                    now, moving = step(losses(now, x, y, sources)[1], now, moving, True)
-                now, _ = step(losses(now, x, y, sources)[0], now, moving, True)
+                    now, moving = step(losses(now, x, y)[1], now, moving, True)
+                now, _ = step(right(now, x, y), now, moving, True)
                 adam.zero_grad()
-                found = torch.autograd.grad(losses(now, x, y, sources)[0], list(phi.values()))
+                found = torch.autograd.grad(right(now, x, y), list(phi.values()))
                 for each, gradient in zip(phi.values(), found, strict=True):
                     each.grad = gradient
                 adam.step()

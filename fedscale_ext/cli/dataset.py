@@ -63,6 +63,9 @@ PartitionOption = Annotated[
 Clients = Annotated[int | None, typer.Option(help="Clients of the partition.")]
 Alpha = Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")]
 MinSamples = Annotated[int, typer.Option(help="Samples that each client of a Dirichlet partition has at least.")]
+SamplesPerClient = Annotated[
+    int, typer.Option(help="Samples that each client of a Dirichlet partition trains on, exactly.", show_default="any")
+]
 Shards = Annotated[int, typer.Option(help="Shards per client of a shard partition.")]
 ClassesPerClient = Annotated[int, typer.Option(help="Classes of each client of a classes partition.")]
 ClientMap = Annotated[
@@ -137,6 +140,7 @@ def import_(
     clients: Clients = None,
     alpha: Alpha = 0.5,
     min_samples: MinSamples = 1,
+    samples_per_client: SamplesPerClient = 0,
     shards: Shards = 2,
     classes_per_client: ClassesPerClient = 2,
     client_map: ClientMap = None,
@@ -162,7 +166,7 @@ def import_(
     """
     from fedscale_ext.data import registry
 
-    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples)
+    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
     kind = format_ or _format(source)
     entry = registry.known(data_set)
     if kind is Format.leaf and entry is not None and entry.text:
@@ -191,7 +195,13 @@ def import_(
 
 
 def spread_over(
-    partition: Spread | None, clients: int | None, alpha: float, shards: int, classes_per_client: int, min_samples: int
+    partition: Spread | None,
+    clients: int | None,
+    alpha: float,
+    shards: int,
+    classes_per_client: int,
+    min_samples: int,
+    samples_per_client: int,
 ) -> "Partition | None":
     """The partition that the options ask for; UserError where they do not go together."""
     from fedscale_ext.data.partition import Partition
@@ -200,9 +210,11 @@ def spread_over(
         raise UserError("--partition and --clients belong together: give both, or neither for data with clients")
     if partition is None and min_samples != 1:
         raise UserError("--min-samples is for --partition dirichlet")
+    if partition is None and samples_per_client:
+        raise UserError("--samples-per-client is for --partition dirichlet")
     if partition is None or clients is None:
         return None
-    return Partition(partition.value, clients, alpha, shards, classes_per_client, min_samples)
+    return Partition(partition.value, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
 
 
 def import_and_tell(kind: str, source: Path, out: Path, data_set: str, options: dict[str, Any]) -> None:
@@ -345,7 +357,7 @@ def _tell(written: "Written") -> None:
     print(f"{written.clients} clients, {written.train_samples} training and {written.test_samples} test samples")
     if written.left_out:
         entry = known(written.data_set)
-        what = "speakers without a whole window" if entry and entry.text else "clips that the client map does not name"
+        what = "speakers without a whole window" if entry and entry.text else "samples that no client has"
         print(f"{written.left_out} {what} were left out")
     if written.absent:
         print(f"{written.absent} clips that the client map names are not there")

@@ -41,6 +41,7 @@ def download(
     clients: options.Clients = None,
     alpha: options.Alpha = 0.5,
     min_samples: options.MinSamples = 1,
+    samples_per_client: options.SamplesPerClient = 0,
     shards: options.Shards = 2,
     classes_per_client: options.ClassesPerClient = 2,
     client_map: options.ClientMap = None,
@@ -66,7 +67,7 @@ def download(
 
     # whatever can be wrong is found before anything comes over the network
     wanted = downloadable(name).at(mirror)
-    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples)
+    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
     if wanted.needs_partition and spread is None:
         raise UserError(f"{wanted.name} has no clients of its own: add --partition dirichlet --clients 100, or another")
     if client_map is not None and not any(source.format == "speech" for source in wanted.sources):

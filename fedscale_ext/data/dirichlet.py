@@ -55,6 +55,38 @@ def dirichlet_at_least(labels: np.ndarray, clients: int, alpha: float, seed: int
     return client
 
 
+def dirichlet_equal(labels: np.ndarray, clients: int, alpha: float, seed: int, each: int) -> np.ndarray:
+    """Client of each sample, int64 [n], where everyone has exactly ``each`` samples; -1 for those that are left over.
+
+    Each client draws proportions of the labels from Dirichlet(alpha), and takes its samples by these (Hsu et al. 2019);
+    of a label that the clients before it, in random order, have used up, it takes others by the rest of its
+    proportions.
+    """
+    if each * clients > len(labels):
+        raise UserError(
+            f"{len(labels)} samples do not give {clients} clients {each} each: ask for fewer clients or samples"
+        )
+    present, left = np.unique(labels, return_counts=True)
+    sizes = left.copy()
+    rng = stream(seed, "partition", "dirichlet equal")
+    draws = log_gamma(rng, alpha, (clients, len(present)))
+    counts = np.zeros(draws.shape, dtype=np.int64)
+    for owner in rng.permutation(clients):
+        while (lacks := each - counts[owner].sum()) > 0:
+            log = np.where(left > 0, draws[owner], -np.inf)
+            share = np.exp(log - log.max())
+            edges = np.rint(np.cumsum(share) / share.sum() * lacks).astype(np.int64)
+            taken = np.minimum(np.diff(edges, prepend=0), left)
+            counts[owner] += taken
+            left -= taken
+    client = np.full(len(labels), -1, dtype=np.int64)
+    for place, label in enumerate(present):
+        own = np.flatnonzero(labels == label)
+        mixed = stream(seed, "partition", "dirichlet equal", "samples", int(label)).permutation(own)
+        client[mixed[: sizes[place] - left[place]]] = np.repeat(np.arange(clients), counts[:, place])
+    return client
+
+
 def log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, ...]) -> np.ndarray:
     """Logarithms of Gamma(alpha) draws, which divided by their sum are Dirichlet: float64 of that shape.
 

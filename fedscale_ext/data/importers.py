@@ -121,7 +121,7 @@ def _import(
                     )
                 if partition is not None and source.outline is not None and not len(writer):
                     labels, split = source.outline  # refuses before minutes of writing what cannot be spread
-                    spread(partition, labels, np.full_like(split, -1) if local_test else split, seed)
+                    spread(partition, labels, np.full_like(split, -1) if local_test else split, seed, test_fraction)
                 if shape is None and sample.x.ndim == 3:
                     shape = check_shape(sample.x.shape)
                 client = "" if partition else sample.client

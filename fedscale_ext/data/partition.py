@@ -1,7 +1,7 @@
 """Partitions of samples over clients for data without natural clients.
 
-Each function returns the client (0..clients-1) of each sample, so that every sample has exactly one;
-nobody is empty. Draws depend on the seed only.
+Each function returns the client (0..clients-1) of each sample, so that every sample has exactly one (but
+where each client has an exact number of samples: others have none); nobody is empty. Draws depend on the seed only.
 """
 
 from dataclasses import asdict, dataclass
@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.data.dirichlet import dirichlet, dirichlet_at_least
+from fedscale_ext.data.dirichlet import dirichlet, dirichlet_at_least, dirichlet_equal
+from fedscale_ext.data.split import with_held_out
 from fedscale_ext.errors import UserError
 from fedscale_ext.streams import stream
 
@@ -22,7 +23,9 @@ class Partition:
 
     ``dirichlet``: each label's samples are shared out by proportions drawn from Dirichlet(alpha);
     the smaller ``alpha``, the fewer labels and the more unequal sizes (Yurochkin et al. 2019). With ``min_samples``
-    above 1 everyone has so many (HypeMeFed's: 50, for UniMiB SHAR 24, or 13 for alpha 0.1).
+    above 1 everyone has so many (HypeMeFed's: 50, for UniMiB SHAR 24, or 13 for alpha 0.1). With
+    ``samples_per_client`` above 0, each client draws proportions of the labels instead, and has exactly so many samples
+    to train on (Moss's: 100); samples may be left over.
     ``classes``: each client has exactly ``classes_per_client`` classes, and an equal share of a class with all
     others who have it (HeteroFL, Diao et al. 2021, section 4: two classes of CIFAR-10).
     ``shard``: samples sorted by label, cut into ``shards_per_client * clients`` pieces that are dealt
@@ -35,6 +38,7 @@ class Partition:
     shards_per_client: int = 2
     classes_per_client: int = 2
     min_samples: int = 1
+    samples_per_client: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -51,19 +55,33 @@ class Partition:
             raise UserError(f"a client needs at least 1 sample, not {self.min_samples}")
         if self.min_samples > 1 and self.kind != "dirichlet":
             raise UserError(f"a minimum of samples is for Dirichlet partitions, not for {self.kind}")
+        if self.samples_per_client < 0:
+            raise UserError(f"samples of each client must be at least 1, not {self.samples_per_client}")
+        if self.samples_per_client and self.kind != "dirichlet":
+            raise UserError(f"an exact number of samples is for Dirichlet partitions, not for {self.kind}")
+        if self.samples_per_client and self.min_samples > 1:
+            raise UserError("a minimum of samples and an exact number are both given: leave one of them out")
 
     def settings(self) -> dict[str, Any]:
-        """Its fields for dataset.json; ``min_samples`` only where it is asked for, as it was added later."""
-        return {key: value for key, value in asdict(self).items() if key != "min_samples" or value > 1}
+        """Its fields for dataset.json; those that were added later only where they are asked for."""
+        later = {"min_samples": 1, "samples_per_client": 0}
+        return {key: value for key, value in asdict(self).items() if value != later.get(key)}
 
-    def assign(self, labels: np.ndarray, seed: int) -> np.ndarray:
-        """Client of each sample: int64 [n] in 0..clients-1, for ``labels`` int [n]."""
+    def assign(self, labels: np.ndarray, seed: int, held_out: float = 0.0) -> np.ndarray:
+        """Client of each sample: int64 [n] in 0..clients-1, for ``labels`` int [n]; -1 for samples that are left over.
+
+        ``held_out``: the share of each client's samples that it will not train on, which come on top of
+        ``samples_per_client``.
+        """
         pieces = self.clients * (self.shards_per_client if self.kind == "shard" else 1)
         if len(labels) < pieces:
             raise UserError(
                 f"{len(labels)} samples cannot be spread over {self.clients} clients "
                 f"({pieces} pieces, none empty): ask for fewer clients"
             )
+        if self.samples_per_client:
+            each = with_held_out(self.samples_per_client, held_out)
+            return dirichlet_equal(labels, self.clients, self.alpha, seed, each)
         if self.kind == "dirichlet":
             if self.min_samples > 1:
                 return dirichlet_at_least(labels, self.clients, self.alpha, seed, self.min_samples)
@@ -143,7 +161,8 @@ def follow(
         rng = stream(seed, "partition", "test", int(label))
         own = rng.permutation(np.flatnonzero(labels == label))
         who = rng.permutation(clients)  # in random order, so that rounding favours nobody
-        shares = np.bincount(train_client[train_labels == label], minlength=clients)[who]
+        holders = train_client[(train_labels == label) & (train_client >= 0)]
+        shares = np.bincount(holders, minlength=clients)[who]
         edges = np.cumsum(shares if shares.any() else np.ones(clients))
         places = (np.arange(len(own)) + rng.random()) * (edges[-1] / len(own))
         client[own] = who[np.searchsorted(edges, places, side="right")]

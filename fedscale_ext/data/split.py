@@ -20,6 +20,14 @@ def held_out_count(samples: int, fraction: float) -> int:
     return min(samples - 1, max(1, int(fraction * samples + 0.5)))
 
 
+def with_held_out(train: int, fraction: float) -> int:
+    """The least number of samples of which a client is left with ``train`` once its test samples are held out."""
+    samples = train
+    while samples - held_out_count(samples, fraction) < train:
+        samples += 1
+    return samples
+
+
 def held_out_mask(
     client: np.ndarray, clients: int, fraction: float, seed: int, labels: np.ndarray | None = None
 ) -> np.ndarray:

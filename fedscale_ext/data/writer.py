@@ -31,7 +31,7 @@ _PER_FOLDER = 1000
 class Written:
     """What a data folder holds after an import or synthesis; ``already_there``: nothing was done because
     the folder held the same data, made with the same settings; ``left_out`` counts samples that the source has
-    and a list of clients does not name."""
+    and a list of clients does not name, or a partition leaves over."""
 
     data_dir: Path
     name: str
@@ -176,7 +176,7 @@ class LayoutWriter:
             raise UserError(f"there are no samples to write to {self.out_dir}")
         labels, split = np.array(self._label), np.array(self._test)
         if partition is not None:
-            client = spread(partition, labels, split, seed)
+            client = spread(partition, labels, split, seed, test_fraction)
             width = len(str(partition.clients))
             names = [f"c{number:0{width}d}" for number in range(1, partition.clients + 1)]
         else:
@@ -186,13 +186,19 @@ class LayoutWriter:
             test = held_out_mask(client, len(names), test_fraction, seed, of_classes)
         else:
             test = split == 1
-        if test.all():
+        nobodys = client < 0
+        test &= ~nobodys
+        train = ~test & ~nobodys
+        if not train.any():
             raise UserError(f"the samples for {self.out_dir} are all test samples: there is nothing to train on")
         entry = self.entry
         classes = entry.classes if entry else classes or int(labels.max()) + 1
         label_names = label_names or (entry.label_names if entry else ())
         rows, _ = group(client, len(names))
-        for file, wanted in (("train", ~test), ("test", test)):
+        for row in np.flatnonzero(nobodys).tolist():
+            (self._folder / self._path(row)).unlink()
+        left_out += int(nobodys.sum())
+        for file, wanted in (("train", train), ("test", test)):
             if wanted.any():
                 self._write_csv(file, rows[wanted[rows]], client, names, labels, label_names)
         about: dict[str, Any] = {
@@ -202,8 +208,8 @@ class LayoutWriter:
             "how": self.how,
             "classes": classes,
             "shape": list(entry.shape if entry else shape),
-            "clients": len(np.unique(client[~test])),
-            "train_samples": int((~test).sum()),
+            "clients": len(np.unique(client[train])),
+            "train_samples": int(train.sum()),
             "test_samples": int(test.sum()),
             "left_out": left_out,
             "absent": absent,
@@ -254,13 +260,14 @@ class LayoutWriter:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def spread(partition: Partition, labels: np.ndarray, split: np.ndarray, seed: int) -> np.ndarray:
-    """Client of each sample; where the source has a split (``split`` 1: test), tests follow the training samples.
+def spread(partition: Partition, labels: np.ndarray, split: np.ndarray, seed: int, test_fraction: float) -> np.ndarray:
+    """Client of each sample, -1 for what is left over; where the source has a split (``split`` 1: test), tests follow
+    the training samples, where not, ``test_fraction`` of each client's samples will be held out.
 
     UserError where the samples do not do for the partition."""
     test = split == 1
     if (split < 0).any() or test.all():
-        return partition.assign(labels, seed)
+        return partition.assign(labels, seed, test_fraction)
     client = np.empty(len(labels), dtype=np.int64)
     client[~test] = partition.assign(labels[~test], seed)
     client[test] = follow(client[~test], labels[~test], labels[test], partition.clients, seed)

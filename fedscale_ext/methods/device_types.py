@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -40,15 +40,30 @@ class DeviceTypesParams:
         if not self.types:
             raise UserError(f"{self.method}.types is empty; name the types' models, as in [resnet18, mobilenetv2]")
         keys = [type_key(name) for name in self.types]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise UserError(f"{self.method}.types has {key!r} twice; types are told apart by their models' names")
-        if self.groups and self.ranges:
-            raise UserError(f"{self.method}.groups and {self.method}.ranges are both given; remove one of them")
-        for name in ("groups", "ranges"):
-            given = getattr(self, name)
-            if given and len(given) != len(self.types):
-                raise UserError(f"{self.method}.{name} has {len(given)} entries for {len(self.types)} types")
+        check_dealt(self.method, "types", keys, self)
+
+
+class Dealt(Protocol):
+    """How types are dealt to devices."""
+
+    @property
+    def groups(self) -> tuple[int, ...]: ...  # noqa: D102
+
+    @property
+    def ranges(self) -> tuple[str, ...]: ...  # noqa: D102
+
+
+def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> None:
+    """UserError where two ``types``, which the hyperparameter ``key`` names, are one, or where groups or ranges do not
+    fit them."""
+    for name in types:
+        if types.count(name) > 1:
+            raise UserError(f"{method}.{key} has {name!r} twice; types are told apart by their models' names")
+    if dealt.groups and dealt.ranges:
+        raise UserError(f"{method}.groups and {method}.ranges are both given; remove one of them")
+    for part, given in (("groups", dealt.groups), ("ranges", dealt.ranges)):
+        if given and len(given) != len(types):
+            raise UserError(f"{method}.{part} has {len(given)} entries for {len(types)} types")
 
 
 def type_key(name: str) -> str:
@@ -79,6 +94,11 @@ class DeviceTypesAggregator(MultiModelAggregator):
         """A model for each type, and who has which."""
         for key, spec in self.type_specs().items():
             self.pool.add(key, spec, models.initial_state(spec, self.seed))
+        self.deal_types()
+
+    def deal_types(self) -> None:
+        """Who has which type, and tell people."""
+        self.costs = [models.cost(spec) for spec in self.type_specs().values()]
         self.own = self._types_of_clients()
         counts = np.bincount(self.own, minlength=len(self.keys))
         self.notice(", ".join(f"{n} clients have {key}" for n, key in zip(counts.tolist(), self.keys, strict=True)))
@@ -87,7 +107,7 @@ class DeviceTypesAggregator(MultiModelAggregator):
         """Place of each client's type, int64 [clients]."""
         if self.params.ranges:
             return self._by_ranges(self.params.ranges)
-        macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
+        macs = np.array([cost.forward_macs for cost in self.costs])
         largest_first = np.argsort(-macs, kind="stable")
         if self.params.groups:
             self._check_groups(self.params.groups)
@@ -139,7 +159,11 @@ class DeviceTypesAggregator(MultiModelAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains the model of its type."""
-        return [WorkItem(client, self.keys[self.own[client - 1]]) for client in participants.tolist()]
+        return [self.item_of(client) for client in participants.tolist()]
+
+    def item_of(self, client: int) -> WorkItem:
+        """What a client trains, as things are."""
+        return WorkItem(client, self.keys[self.own[client - 1]])
 
     def expected_shares(self) -> dict[str, float]:
         """Of the clients that may train, those that have a type."""
@@ -152,7 +176,7 @@ class DeviceTypesAggregator(MultiModelAggregator):
 
     def usual(self, *, first: bool) -> list[WorkItem]:
         """A round of each client, by client; ``first``: the one in which it takes part for the first time."""
-        return [WorkItem(client + 1, self.keys[place]) for client, place in enumerate(self.own.tolist())]
+        return [self.item_of(client + 1) for client in range(self.task.num_clients)]
 
     def results(self) -> dict[str, Any]:
         """Accuracy, rounds, time, modelled energy and transmission by type."""
@@ -171,4 +195,8 @@ class DeviceTypesAggregator(MultiModelAggregator):
             upload=self.uploaded,
         )
         energy = joules(self.population.computation_ms, computation, communication, down, up)
-        return Participation(up, down + up, computation + communication, energy)
+        return Participation(self.one_way(up), down + up, computation + communication, energy)
+
+    def one_way(self, up: np.ndarray) -> np.ndarray:
+        """Bytes of a participation that the paper's Table 4 counts, [clients]: those that are handed in, ``up``."""
+        return up

@@ -24,7 +24,7 @@ class Participation:
     """What one round takes of each client, float64 [clients]: bytes handed in, bytes in both directions, seconds, and
     joules."""
 
-    up_bytes: np.ndarray
+    one_way_bytes: np.ndarray
     bytes: np.ndarray
     seconds: np.ndarray
     energy_j: np.ndarray
@@ -121,4 +121,4 @@ def _of_type(
 
 def _one_way(usual: Participation, mine: np.ndarray) -> float:
     """Bytes that a device of a type hands in."""
-    return float(usual.up_bytes[mine].mean()) if mine.any() else 0.0
+    return float(usual.one_way_bytes[mine].mean()) if mine.any() else 0.0

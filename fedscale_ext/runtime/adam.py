@@ -14,7 +14,7 @@ from fedscale_ext.runtime.sgd import Masks, Pull
 
 @dataclass(frozen=True)
 class Adam:
-    """``lr``, ``mu`` and ``clip_norm`` as in :class:`Sgd`; ``beta1``, ``beta2`` and ``eps`` as torch has them."""
+    """``lr``, ``mu``, ``clip_norm`` and ``lasso`` as in :class:`Sgd`, ``beta1``, ``beta2`` and ``eps`` as torch's."""
 
     lr: float
     beta1: float
@@ -23,12 +23,14 @@ class Adam:
     weight_decay: float
     mu: float
     clip_norm: float | None
+    lasso: float = 0.0
 
     @classmethod
     def of(cls, conf: Namespace) -> "Adam":
         """From a client's settings."""
         decay, beta1, beta2 = conf.client_weight_decay, conf.adam_beta1, conf.adam_beta2
-        return cls(conf.learning_rate, beta1, beta2, conf.adam_eps, decay, conf.prox_mu, conf.clip_norm)
+        pulls = conf.prox_mu, conf.clip_norm, conf.group_lasso
+        return cls(conf.learning_rate, beta1, beta2, conf.adam_eps, decay, *pulls)
 
     def begin(
         self, parameters: list[Tensor], offset: list[Tensor] | None = None, mask: Masks | None = None
@@ -39,7 +41,8 @@ class Adam:
         # a CUDA graph replays the same commands: the number of the step must lie where they find it
         on_gpu = bool(parameters) and parameters[0].is_cuda
         taken = torch.zeros((), dtype=torch.float64, device=parameters[0].device) if on_gpu else 0
-        return AdamSteps(self, Pull.begin(self.mu, self.clip_norm, parameters, offset, mask), first, second, taken)
+        pull = Pull.begin(self.mu, self.clip_norm, parameters, offset, mask, self.lasso)
+        return AdamSteps(self, pull, first, second, taken)
 
 
 @dataclass
@@ -73,7 +76,7 @@ class AdamSteps:
         adam = self.adam
         gradients = self.pull(parameters, gradients, cohort=cohort)
         if adam.weight_decay:
-            gradients = list(torch._foreach_add(gradients, parameters, alpha=adam.weight_decay))
+            gradients = list(torch._foreach_add(gradients, self.pull.inside(parameters), alpha=adam.weight_decay))
         torch._foreach_lerp_(self.mean, gradients, 1.0 - adam.beta1)
         torch._foreach_mul_(self.square, adam.beta2)
         torch._foreach_addcmul_(self.square, gradients, gradients, value=1.0 - adam.beta2)

@@ -203,6 +203,7 @@ class MultiModelExecutor(NoPickle, Executor):
                 "learning_rate": header["learning_rate"],
                 "client_id": item["client"],
                 HELD_OUT: 0.0,
+                "group_lasso": 0.0,
                 **objective,
                 "local_steps": steps,
                 "local_epochs": epochs,

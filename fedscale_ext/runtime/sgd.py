@@ -23,24 +23,27 @@ def masks_of(confs: Sequence[Namespace], names: Sequence[str]) -> Masks:
 
 @dataclass(frozen=True)
 class Sgd:
-    """``lr`` learning rate, ``mu`` FedProx's coefficient, ``clip_norm`` largest norm of a client's gradient."""
+    """``lr`` learning rate, ``mu`` FedProx's coefficient, ``clip_norm`` largest norm of a client's gradient, ``lasso``
+    the weight of group lasso."""
 
     lr: float
     momentum: float
     weight_decay: float
     mu: float
     clip_norm: float | None
+    lasso: float = 0.0
 
     @classmethod
     def of(cls, conf: Namespace) -> "Sgd":
         """From a client's settings."""
-        return cls(conf.learning_rate, conf.client_momentum, conf.client_weight_decay, conf.prox_mu, conf.clip_norm)
+        decay, clip, lasso = conf.client_weight_decay, conf.clip_norm, conf.group_lasso
+        return cls(conf.learning_rate, conf.client_momentum, decay, conf.prox_mu, clip, lasso)
 
     def begin(self, parameters: list[Tensor], offset: list[Tensor] | None = None, mask: Masks | None = None) -> "Steps":
         """Start from ``parameters`` as they are: w_global of the prox term, momentum zero. ``offset`` is added to
         each step's gradients (:mod:`variates`), which are zero outside the ``mask``."""
         velocity = [torch.zeros_like(parameter) for parameter in parameters] if self.momentum else []
-        return Steps(self, Pull.begin(self.mu, self.clip_norm, parameters, offset, mask), velocity)
+        return Steps(self, Pull.begin(self.mu, self.clip_norm, parameters, offset, mask, self.lasso), velocity)
 
 
 @dataclass
@@ -53,6 +56,7 @@ class Pull:
     origin: list[Tensor] = field(default_factory=list)
     offset: list[Tensor] = field(default_factory=list)
     mask: Masks = field(default_factory=list)
+    lasso: float = 0.0
 
     @classmethod
     def begin(
@@ -62,10 +66,11 @@ class Pull:
         parameters: list[Tensor],
         offset: list[Tensor] | None,
         mask: Masks | None,
+        lasso: float = 0.0,
     ) -> "Pull":
         """Remember ``parameters`` where there is a prox term."""
         origin = [parameter.detach().clone() for parameter in parameters] if mu else []
-        return cls(mu, clip_norm, origin, offset or [], mask or [])
+        return cls(mu, clip_norm, origin, offset or [], mask or [], lasso)
 
     def restart(self, parameters: list[Tensor]) -> None:
         """Begin anew from ``parameters``, in the same memory."""
@@ -76,12 +81,18 @@ class Pull:
         """The same for the first ``clients`` of a cohort alone."""
         origin, offset = ([one[:clients] for one in tensors] for tensors in (self.origin, self.offset))
         mask = [None if one is None else one[:clients] for one in self.mask]
-        return Pull(self.mu, self.clip_norm, origin, offset, mask)
+        return Pull(self.mu, self.clip_norm, origin, offset, mask, self.lasso)
 
     def __call__(self, parameters: list[Tensor], gradients: list[Tensor], *, cohort: bool) -> list[Tensor]:
         """clip(g + mu (w - w_global)) + offset: the prox gradient is Li et al. 2020, Eq 2, clipped together with the
-        loss's; zero outside the mask. The gradients are left as they are: two of them may share memory.
+        loss's, and so is that of ``lasso`` times the sum of all filters' norms (filters: rows of what has two axes or
+        more); zero outside the mask. The gradients are left as they are: two of them may share memory.
         """
+        if self.lasso:
+            gradients = [
+                gradient if parameter.dim() - cohort < 2 else gradient + self.lasso * _directions(parameter, cohort)
+                for parameter, gradient in zip(parameters, gradients, strict=True)
+            ]
         if self.origin:
             away = torch._foreach_sub(parameters, self.origin)
             gradients = list(torch._foreach_add(gradients, away, alpha=self.mu))
@@ -93,6 +104,20 @@ class Pull:
         if self.clip_norm is not None:
             gradients = clipped(gradients, self.clip_norm, cohort=cohort)
         return list(torch._foreach_add(gradients, self.offset)) if self.offset else gradients
+
+    def inside(self, parameters: list[Tensor]) -> list[Tensor]:
+        """The parameters with zeros outside the mask: what decays of them."""
+        if not self.mask:
+            return parameters
+        pairs = zip(parameters, self.mask, strict=True)
+        return [one if mask is None else torch.where(mask, one, 0.0) for one, mask in pairs]
+
+
+def _directions(parameter: Tensor, cohort: bool) -> Tensor:
+    """Each filter divided by its norm, the gradient of that; zero for a filter of zeros."""
+    dims = tuple(range(1 + cohort, parameter.dim()))
+    norms = torch.linalg.vector_norm(parameter, dim=dims, keepdim=True)
+    return parameter / norms.masked_fill(norms == 0, 1.0)
 
 
 @dataclass
@@ -118,19 +143,21 @@ class Steps:
     def step(self, parameters: list[Tensor], gradients: list[Tensor], *, cohort: bool = False) -> None:
         """w <- w - lr v, v <- momentum v + clip(g + mu (w - w_global)) + weight_decay w, in place.
 
-        Gradients are left as they are. ``cohort``: the first axis is clients.
+        Gradients are left as they are; outside the mask nothing changes. ``cohort``: the first axis is clients.
         """
         sgd = self.sgd
         gradients = self.pull(parameters, gradients, cohort=cohort)
         if not self.velocity:
-            if sgd.weight_decay:
+            if sgd.weight_decay and self.pull.mask:
+                torch._foreach_sub_(parameters, self.pull.inside(parameters), alpha=sgd.lr * sgd.weight_decay)
+            elif sgd.weight_decay:
                 torch._foreach_mul_(parameters, 1.0 - sgd.lr * sgd.weight_decay)
             torch._foreach_add_(parameters, gradients, alpha=-sgd.lr)
             return
         torch._foreach_mul_(self.velocity, sgd.momentum)
         torch._foreach_add_(self.velocity, gradients)
         if sgd.weight_decay:
-            torch._foreach_add_(self.velocity, parameters, alpha=sgd.weight_decay)
+            torch._foreach_add_(self.velocity, self.pull.inside(parameters), alpha=sgd.weight_decay)
         torch._foreach_add_(parameters, self.velocity, alpha=-sgd.lr)
 
 

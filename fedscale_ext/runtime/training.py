@@ -112,7 +112,7 @@ class MultiModelClient(TorchClient):
         steps.step(parameters, [gradient for gradient in found if gradient is not None])
         losses = [loss]
         alone: dict[nn.Linear, FusedWeight] = {}
-        if isinstance(steps, Steps) and not (offset or mask) and conf.precision == "float32":
+        if isinstance(steps, Steps) and not (offset or mask or conf.group_lasso) and conf.precision == "float32":
             parameters, steps, alone = split(parameters, steps, calls)
         with drawing(model, generator), fused(alone):
             for batch in seen:

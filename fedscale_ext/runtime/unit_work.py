@@ -336,7 +336,7 @@ def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
     no_norm = header["longest"] is None and conf.max_update_norm is None and not header["norms"]
     whole = not any(item.get("dropped") for item in header.get("items", ()))
     plain = not conf.own_classes and conf.own is None and conf.clip_norm is None and conf.precision == "float32"
-    sgd = conf.client_optimizer == "sgd" and conf.offset is None
+    sgd = conf.client_optimizer == "sgd" and conf.offset is None and not conf.group_lasso
     return bool(header["sum"]) and no_norm and whole and plain and few and sgd
 
 

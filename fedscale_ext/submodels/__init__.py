@@ -2,7 +2,7 @@
 
 from fedscale_ext.submodels.coverage import Coverage, coverage, extract, insert, prefix
 from fedscale_ext.submodels.mean import CountMean, count_mean
-from fedscale_ext.submodels.widths import leading, narrowed, widths_at, window
+from fedscale_ext.submodels.widths import leading, narrowed, rate_of, widths_at, window
 
 __all__ = [
     "CountMean",
@@ -14,6 +14,7 @@ __all__ = [
     "leading",
     "narrowed",
     "prefix",
+    "rate_of",
     "widths_at",
     "window",
 ]

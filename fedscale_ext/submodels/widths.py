@@ -6,10 +6,13 @@ The same rate for every channel group but those that data and task fix (``models
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.models.counting import sizes
+from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.spec import Layout, ModelSpec
 from fedscale_ext.models.widths import FIXED
 from fedscale_ext.submodels.coverage import IndexMap
@@ -32,6 +35,27 @@ def narrowed(spec: ModelSpec, rate: float) -> ModelSpec:
     if rate < 1:
         models.check_resizable(spec)
     return models.resized(spec, widths_at(spec, rate))
+
+
+@lru_cache(maxsize=64)
+def rate_of(spec: ModelSpec, parameters: float) -> float:
+    """The rate in (0, 1] at which ``narrowed`` comes nearest to so many parameters."""
+    models.check_resizable(spec)
+    rates = sorted({place / width for group, width in models.group_widths(spec).items() for place in range(1, width + 1)
+                    if group not in FIXED})  # fmt: skip
+    low, high = 0, len(rates) - 1  # parameters grow with the rate
+    while low < high:
+        middle = (low + high) // 2
+        if _parameters(spec, rates[middle]) < parameters:
+            low = middle + 1
+        else:
+            high = middle
+    near = rates[max(0, low - 1) : low + 1]
+    return min(near, key=lambda rate: abs(_parameters(spec, rate) - parameters))
+
+
+def _parameters(spec: ModelSpec, rate: float) -> int:
+    return sizes(skeleton(narrowed(spec, rate)))[0]
 
 
 def window(spec: ModelSpec, rate: float, start: int = 0) -> IndexMap:

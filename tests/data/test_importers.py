@@ -80,6 +80,23 @@ def test_partition_spreads_training_and_test_samples(tmp_path):
         import_npz(path, tmp_path / "other", "Mnist")
 
 
+@pytest.mark.parametrize("split", [True, False])
+def test_an_exact_number_of_samples_leaves_others_out(tmp_path, split):
+    np.savez(
+        tmp_path / "all.npz", x=X, y=Y, **({"part": np.where(np.arange(40) % 4, "train", "test")} if split else {})
+    )
+    partition = Partition("dirichlet", 3, samples_per_client=7)
+    report = import_npz(
+        tmp_path / "all.npz", tmp_path / "out", "Mnist", partition=partition, split="part" if split else None
+    )
+    # a split of its own: 30 and 10; without, two of nine are held out of each
+    trained, tested, left_out = (21, 10, 9) if split else (21, 6, 13)
+    assert (report.train_samples, report.test_samples, report.left_out) == (trained, tested, left_out)
+    data = open_data_set(tmp_path / "out", "Mnist")
+    assert data.train_sizes.tolist() == [7, 7, 7] and int(data.test_sizes.sum()) == tested
+    assert len(list((tmp_path / "out").rglob("*.png"))) == 40 - left_out
+
+
 @pytest.mark.parametrize("order", ["NHWC", "NCHW", "float"])
 def test_orders_of_axes_and_floats(tmp_path, order):
     colour = np.stack([X[:8], X[8:16], X[16:24]], axis=1)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fedscale_ext.data.dirichlet import dirichlet_at_least
 from fedscale_ext.data.partition import KINDS, Partition, follow
-from fedscale_ext.data.split import group, held_out_count, held_out_mask
+from fedscale_ext.data.split import group, held_out_count, held_out_mask, with_held_out
 from fedscale_ext.errors import UserError
 
 FIXED = settings(deadline=None, derandomize=True, max_examples=60)
@@ -208,3 +208,62 @@ def test_held_out_samples_have_the_clients_own_mix(samples, fraction, classes, s
     assert mask.sum() == held_out_count(samples, fraction)
     expected = np.bincount(labels, minlength=classes) * mask.sum() / samples
     assert np.abs(np.bincount(labels[mask], minlength=classes) - expected).max() < 1 + 1e-9
+
+
+# ---- Dirichlet with an exact number ----
+
+
+@FIXED
+@given(st.integers(1, 30), st.floats(1e-3, 1e3), st.integers(1, 20), st.integers(0, 300), st.integers(1, 12))
+def test_everyone_has_the_exact_number(clients, alpha, each, extra, classes):
+    labels = np.random.default_rng(extra).integers(0, classes, clients * each + extra)
+    partition = Partition("dirichlet", clients, alpha, samples_per_client=each)
+    client = partition.assign(labels, extra)
+    assert np.count_nonzero(client < 0) == extra and client.min() >= -1
+    assert np.bincount(client[client >= 0], minlength=clients).tolist() == [each] * clients
+    assert np.array_equal(client, partition.assign(labels, extra))
+
+
+@FIXED
+@given(st.integers(1, 200), st.floats(0.0, 0.9))
+def test_what_is_held_out_comes_on_top(train, fraction):
+    samples = with_held_out(train, fraction)
+    assert samples - held_out_count(samples, fraction) == train
+
+
+def test_small_alpha_means_few_labels_and_a_large_one_all():
+    labels = np.arange(50_000) % 10
+    for alpha, low, high in ((0.1, 1.5, 5.0), (1e3, 9.9, 10.0)):  # Moss's 300 devices of 100 samples
+        client = Partition("dirichlet", 300, alpha, samples_per_client=100).assign(labels, 1, 0.2)
+        assert np.bincount(client[client >= 0]).tolist() == [125] * 300
+        kinds = np.mean([len(np.unique(labels[client == c])) for c in range(300)])
+        assert low <= kinds <= high
+    assert not np.array_equal(client, Partition("dirichlet", 300, alpha, samples_per_client=100).assign(labels, 2, 0.2))
+
+
+def test_test_samples_follow_where_samples_are_left_over():
+    labels = np.repeat(np.arange(4), 100)
+    client = Partition("dirichlet", 5, 0.2, samples_per_client=20).assign(labels, 1)
+    tests = np.repeat(np.arange(5), 40)  # nobody trains on class 4: dealt evenly
+    found = follow(client, labels, tests, 5, 1)
+    for number in range(5):
+        own, served = set(labels[client == number]), set(tests[found == number].tolist()) - {4}
+        assert served <= own
+    assert np.bincount(found[tests == 4], minlength=5).tolist() == [8] * 5
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda: Partition("dirichlet", 10, samples_per_client=10).assign(np.zeros(99, np.int64), 1),
+            "99 samples do not",
+        ),
+        (lambda: Partition("dirichlet", 3, samples_per_client=-1), "must be at least 1, not -1"),
+        (lambda: Partition("iid", 3, samples_per_client=2), "is for Dirichlet partitions, not for iid"),
+        (lambda: Partition("dirichlet", 3, samples_per_client=2, min_samples=2), "leave one of them out"),
+    ],
+)
+def test_exact_numbers_that_cannot_be_are_refused(make, sentence):
+    with pytest.raises(UserError, match=sentence):
+        make()

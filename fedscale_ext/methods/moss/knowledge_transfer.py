@@ -34,18 +34,17 @@ from fedscale_ext.runtime.work import State
 
 
 @dataclass(frozen=True)
-class Options:
+class WireParams:
     """What WIRE is like; the defaults are the paper's (section 4.2.4) and where it names none L2T-ww's.
 
     ``wire``: the loss, "ce+mse" matches all pairs with equal weights. ``meta_update`` and ``inner_steps``: as above.
-    ``meta_layers``: of the meta-networks. ``beta`` weighs L_loc (L2T-ww's is 0.5). ``ce_target``: labels, or the
-    teacher's probabilities where the public data have other labels. ``persistent`` off begins phi and r anew each time.
+    ``meta_layers``: of the meta-networks. ``beta`` weighs L_loc (L2T-ww's is 0.5). ``persistent`` off begins phi and r
+    anew each time.
     """
 
     wire: Literal["loc+ce", "loc", "ce", "ce+mse"] = "loc+ce"
     meta_update: Literal["bilevel", "joint", "frozen"] = "bilevel"
     meta_layers: Literal[1, 2] = 1
-    ce_target: Literal["labels", "teacher"] = "labels"
     persistent: bool = True
     epochs: int = 5
     batch_size: int = 32
@@ -61,6 +60,13 @@ class Options:
     def learns(self) -> bool:
         """Whether phi is learnt."""
         return self.wire.startswith("loc") and self.meta_update != "frozen"
+
+
+@dataclass(frozen=True)
+class Options(WireParams):
+    """``ce_target``: labels, or the teacher's probabilities where the public data have other labels."""
+
+    ce_target: Literal["labels", "teacher"] = "labels"
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from typing import ClassVar, Literal
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesParams
-from fedscale_ext.methods.moss.knowledge_transfer import Options
+from fedscale_ext.methods.moss.knowledge_transfer import Options, WireParams
 
 DEFAULT_TAPS = "default"
 
 
 @dataclass(frozen=True)
-class MossParams(DeviceTypesParams):
+class MossParams(DeviceTypesParams, WireParams):
     """Keys ``moss.<name>``. The job's ``model`` is the proxies' (the paper's: that of the largest type).
 
     ``types``: names or spec files of the types' models. A device has the largest one whose MACs it affords, unless
@@ -36,20 +36,7 @@ class MossParams(DeviceTypesParams):
     proxy: bool = True
     aggregation: Literal["file", "fedavg"] = "file"
     same_arch_transfer: Literal["copy", "wire"] = "copy"
-    wire: Literal["loc+ce", "loc", "ce", "ce+mse"] = "loc+ce"
-    meta_update: Literal["bilevel", "joint", "frozen"] = "bilevel"
-    meta_layers: Literal[1, 2] = 1
     ce_target: Literal["auto", "labels", "teacher"] = "auto"
-    persistent: bool = True
-    epochs: int = 5
-    batch_size: int = 32
-    lr: float = 1e-3
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    beta: float = 1.0
-    inner_steps: int = 2
-    meta_lr: float = 1e-4
-    meta_weight_decay: float = 1e-4
 
     method: ClassVar[str] = "moss"
 
@@ -79,7 +66,7 @@ class MossParams(DeviceTypesParams):
 
     def options(self, ce_target: Literal["labels", "teacher"]) -> Options:
         """Of WIRE."""
-        given = {field.name: getattr(self, field.name) for field in fields(Options) if field.name != "ce_target"}
+        given = {field.name: getattr(self, field.name) for field in fields(WireParams)}
         return Options(ce_target=ce_target, **given)
 
 
