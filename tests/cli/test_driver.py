@@ -295,7 +295,7 @@ def test_setup_commands(fedscale, state, write_conf):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"worker_ips": ["10.9.8.7:[1]"]}, "worker_ips names 10.9.8.7, but this command"),
+        ({"worker_ips": ["10.9.8.7:[1]"]}, "worker_ips names 10.9.8.7, but `driver start`"),
         ({"setup_commands": ["no-such-program-here x"]}, "the program 'no-such-program-here' is not found"),
         ({"aggregator_entry": "nothing.py"}, "nothing.py"),
         ({"job_conf": {"job_name": "../x"}}, "job_name '../x' must be a file name"),
