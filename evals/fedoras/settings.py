@@ -39,9 +39,9 @@ _PAPER: dict[str, Any] = {"num_participants": 10, "eval_interval": 50, "fednas.s
 _SHARES = {"fedoras.allocation": "shares"}
 _CIFAR: dict[str, Any] = {"model": "cnn_tiny", "augment": "flip_crop", **_SHARES}
 _SPEECH: dict[str, Any] = {"model": "cnn_s", "augment": "speech", **_SHARES, "fedoras.shares": [0.4, 0.2, 0.2, 0.2]}
-_SILOS = {"rounds": 24, "local_epochs": None, "local_steps": 6, "decay_factor": 0.93, "spider.proj_start": 6,
-          "spider.proj_recovery": 3, "fednas.search_rounds": 10,
-          **_stages(24, 12, val_fraction=0.5, **_SEARCH)}  # fmt: skip
+_SILOS = {"rounds": 20, "local_epochs": None, "local_steps": 6, "decay_factor": 0.92, "spider.proj_start": 4,
+          "spider.proj_recovery": 3, "fednas.search_rounds": 8,
+          **_stages(20, 10, val_fraction=0.5, **_SEARCH)}  # fmt: skip
 _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
 _SPEECH_SMALL = {"num_participants": 20, "batch_size": 16, "local_epochs": 2, "rounds": 40, "decay_factor": 0.96,
                  "eval_interval": 40, **_stages(40, 8, val_fraction=0.5, **_SEARCH)}  # fmt: skip
