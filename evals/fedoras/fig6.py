@@ -35,8 +35,10 @@ def by_rounds(runs: Sequence[Run]) -> list[Run]:
     """A row per number of rounds, the mean over tiers and generations; and the paper's 0.8."""
     rows = []
     for run in runs:
-        for number, tau in enumerate(np.nanmean(taus(run), axis=0), start=1):
-            rows.append(row(run, rounds_label(number), {TAU: float(tau)}))
+        for number, of_round in enumerate(taus(run).T, start=1):
+            known = of_round[np.isfinite(of_round)]
+            if len(known):
+                rows.append(row(run, rounds_label(number), {TAU: float(known.mean())}))
         rows.append(row(run, REQUIRED, {TAU: 0.8}))
     return rows
 
@@ -46,8 +48,10 @@ def costs(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     first data set, the mean over seeds of the agreement."""
     jobs = list({run.log_dir: run for run in runs}.values())
     figure, (left, middle, right) = panels(experiment, ("", "", ""))
-    means = [np.nanmean(taus(run), axis=0) for run in jobs]
-    left.plot(range(1, ROUNDS + 1), np.nanmean(means, axis=0), "-o", color=COLORS[0])
+    found = {number: [run.figures[TAU] for run in runs if run.arm.label == rounds_label(number)]
+             for number in range(1, ROUNDS + 1)}  # fmt: skip
+    means = {number: np.mean(values) for number, values in found.items() if values}
+    left.plot(list(means), list(means.values()), "-o", color=COLORS[0])
     left.axhline(0.8, color="#6b7280", linewidth=0.8, linestyle=":")
     judging: list[dict[str, Any]] = results(jobs[0])["judging"]
     for number in dict.fromkeys(one["tier"] for one in judging):

@@ -39,11 +39,12 @@ _PAPER: dict[str, Any] = {"num_participants": 10, "eval_interval": 50, "fednas.s
 _SHARES = {"fedoras.allocation": "shares"}
 _CIFAR: dict[str, Any] = {"model": "cnn_tiny", "augment": "flip_crop", **_SHARES}
 _SPEECH: dict[str, Any] = {"model": "cnn_s", "augment": "speech", **_SHARES, "fedoras.shares": [0.4, 0.2, 0.2, 0.2]}
-_SILOS = {"rounds": 24, "local_epochs": None, "local_steps": 6, "decay_factor": 0.93, "spider.proj_start": 6,
-          "spider.proj_recovery": 3, "fednas.search_rounds": 10,
-          **_stages(24, 12, val_fraction=0.5, **_SEARCH)}  # fmt: skip
+_SILOS = {"rounds": 20, "local_epochs": None, "local_steps": 6, "decay_factor": 0.92, "spider.proj_start": 4,
+          "spider.proj_recovery": 3, "fednas.search_rounds": 8,
+          **_stages(20, 10, val_fraction=0.5, **_SEARCH)}  # fmt: skip
 _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
-_SPEECH_SMALL = {"num_participants": 24, "batch_size": 16, "local_epochs": 2}
+_SPEECH_SMALL = {"num_participants": 20, "batch_size": 16, "local_epochs": 2, "rounds": 40, "decay_factor": 0.96,
+                 "eval_interval": 40, **_stages(40, 8, val_fraction=0.5, **_SEARCH)}  # fmt: skip
 # 1.0 is the paper's learning rate, of a loss at every position of the text
 _TEXT: dict[str, Any] = {"model": "rnn_positions", "learning_rate": 1.0, "client_momentum": 0.0, "clip_norm": 5.0,
                          "batch_size": 4, "fedoras.allocation": "shares", "fedoras.subspace": 0.67,
@@ -63,8 +64,8 @@ DATA = {
     "speech": DataSet("google_speech", "speech_commands_logmel.npz", _LOG_MEL, keys=_SPEECH, small=_SPEECH_SMALL),
     "speech12": DataSet("google_speech12", "speech_commands_logmel.npz", _LOG_MEL, keys=_SPEECH, small=_SPEECH_SMALL),
     "tinyshakespeare": DataSet("shakespeare", "tinyshakespeare_by_speaker.json", keys=_TEXT,
-                               small={"num_participants": 12, "fedoras.finetune_batch": 4,
-                                      **_stages(40, 8, val_fraction=0.5, **_SEARCH)}),
+                               small={"num_participants": 8, "eval_interval": 60,
+                                      **_stages(40, 8, val_fraction=0.25, evaluations=20, population=12, parents=8)}),
     # the paper's, imported beforehand into folders of these names, such as cifar10_full-h0.1
     "cifar10_full": DataSet("cifar10", clients=100, keys=_CIFAR_PAPER,
                             paper={"rounds": 500, "local_epochs": 50, "batch_size": 128,

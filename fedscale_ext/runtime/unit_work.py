@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import one_line
 from fedscale_ext.models import parameter_names
@@ -287,8 +288,13 @@ class UnitWork:
         conf = self.settings(header, {"client": 1, "objective": {}})
         trainer = self._client_of(conf)
         generator = torch.Generator().manual_seed(0)
-        x = torch.randn(2 * conf.batch_size, *self.data.input_shape, generator=generator).to(self.bench.device)
-        y = torch.randint(self.data.num_classes, (len(x),), generator=generator).to(self.bench.device)
+        shape, classes = (2 * conf.batch_size, *self.data.input_shape), self.data.num_classes
+        entry = known(self.data.data_set)
+        if entry is not None and entry.text:  # numbers of symbols, which clients may learn to foretell
+            x = torch.randint(classes, shape, generator=generator).float().to(self.bench.device)
+        else:
+            x = torch.randn(*shape, generator=generator).to(self.bench.device)
+        y = torch.randint(classes, (len(x),), generator=generator).to(self.bench.device)
         samples = ClientSamples(x, y)
         cohort_of = partial(self.bench.cohort, model, factored=can_factor(header, [conf]))
         one = cohort_of(1) if trainer.in_cohorts else None

@@ -18,7 +18,7 @@ from fedscale_ext.streams import stream
 if TYPE_CHECKING:
     from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 
-_PATHS = 16  # of which the one that takes most memory counts
+_PATHS, _DEAREST = 64, 3  # random paths, and of these the dearest, of which the one that takes most memory counts
 NAMES = {"supernet": "supernet training", "search": "search", "finetune": "fine-tuning", "twin": "twins"}
 
 
@@ -107,12 +107,13 @@ def fairness_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
 
 def peak_mb(job: "FedorASAggregator", tier: int) -> float:
     """MB of a step of stage 1 on a device of a tier: the subspace's state and momentum, and what the most demanding of
-    some random paths within the budget needs for a batch."""
+    the dearest of some random paths within the budget needs for a batch."""
     training = job.training
     costs = training.costs[tier]
     budgets = np.full(_PATHS, training.tiers[tier].budget)
     drawn = sample_paths(costs, costs.held, budgets, stream(job.seed, tier, "memory"))
-    paths = {costs.path(columns) for columns in drawn}
-    found = [training_memory(path_of(training.spec, path), job.args.batch_size) for path in sorted(paths)]
+    dearest = drawn[path_macs(costs, drawn).argsort(kind="stable")[-_DEAREST:]]
+    paths = [costs.path(columns) for columns in dearest]
+    found = [training_memory(path_of(training.spec, path), job.args.batch_size) for path in paths]
     kept = training.bytes * (2 if job.config.job.client_momentum else 1)
     return (kept + max(own.gradients + own.activations for own in found)) / 1e6

@@ -12,6 +12,7 @@ import torch
 from job_results import assert_equal, result
 
 from fedscale_ext.config import load_config, with_values
+from fedscale_ext.data.importers import import_text
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 from fedscale_ext.methods.fedoras.client import budget_tables
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
@@ -184,3 +185,26 @@ def test_a_job_goes_on_between_stages(run: Run) -> None:
     resumed, summary = run("broken", rounds=9, resume=True, **keys)
     assert_equal(resumed, unbroken)
     assert summary["rounds"] == 5 and summary["stopped"] == "all stages are done"
+
+
+def test_a_job_on_texts_measures_cohorts_on_symbols(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows each symbol is a label: normal numbers in place of symbols gave negative ones."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    verse = "Now is the winter of our discontent made glorious summer by this sun of York. "
+    (tmp_path / "texts.json").write_text(json.dumps({f"speaker {n}": verse[n:] * 6 for n in range(5)}))
+    import_text(tmp_path / "texts.json", tmp_path / "texts")
+    space = {"family": "supernet", "fields": {
+        "form": "rnn", "embedding": 4, "hidden": 8, "readout": "all", "stages": 1,
+        "ops": [["linear", "qrnn"], ["linear", "zero"]]}}  # fmt: skip
+    (tmp_path / "space.json").write_text(json.dumps(space))
+    texts = {
+        "data_set": "shakespeare", "data_dir": str(tmp_path / "texts"), "model": str(tmp_path / "space.json"),
+        "cohort_size": "auto", "num_participants": 4, "batch_size": 2, "rounds": 4, "fedoras.twin_rounds": 0,
+        "fedoras.supernet_rounds": 1, "fedoras.tiers": 1, "fedoras.brackets": [], "fedoras.finetune_rounds": 1,
+        "fedoras.subspace": 1.0,
+    }  # fmt: skip
+    summary = run_in_process(with_values(load_config(job_file), job_name="texts", **{**KEYS, **texts}), ignore_event)
+    (tier,) = summary["results"]["tiers"]
+    assert tier["perplexity"] == pytest.approx(math.exp(tier["loss"])) and summary["rounds"] == 3
