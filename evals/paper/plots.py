@@ -24,9 +24,9 @@ def bars(*columns: str) -> Plot:
         arms = list(dict.fromkeys(run.arm.label for run in runs))
         width = max(4.5, 0.45 * len(arms)) * len(columns)
         figure, axes = grid(experiment, len(_datas(runs)), len(columns), width)
-        for row, data in zip(axes, _datas(runs), strict=True):
-            groups = {label: group for (label, _), group in _groups(runs, data).items()}
-            last = data == _datas(runs)[-1] or list(groups) != arms
+        by_data = [{label: group for (label, _), group in _groups(runs, data).items()} for data in _datas(runs)]
+        for row, data, groups in zip(axes, _datas(runs), by_data, strict=True):
+            last = groups is by_data[-1] or list(groups) != list(by_data[-1])  # the last row's labels are for all alike
             for axis, column in zip(row, columns, strict=True):
                 for place, (label, group) in enumerate(groups.items()):
                     values = shown(group, column)

@@ -50,6 +50,14 @@ def test_an_arm_has_one_colour_on_all_data_sets(drawn: list[Figure]) -> None:
     assert figure.axes[0].get_ylabel() == "mean client accuracy, %"
 
 
+def test_every_bar_has_a_name_where_data_sets_have_different_ones(drawn: list[Figure]) -> None:
+    own = {"accuracy %": 1.0}
+    some = [Run(Arm(label), data, 1, NOWHERE, own) for label, data in (("a", "x"), ("b", "x"), ("a", "y"))]
+    plots.bars("accuracy %")(EXPERIMENT, some, Path("a.png"))
+    names = [[label.get_text() for label in axis.get_xticklabels()] for axis in drawn[0].axes]
+    assert names == [["a", "b"], ["a"]]
+
+
 @pytest.mark.parametrize("high", [0.04, 0.08, 0.3, 5.0, 4000.0])
 def test_labels_of_a_logarithmic_axis_do_not_overlap(drawn: list[Figure], high: float) -> None:
     two = [Run(Arm("a", x=x), "har", 1, NOWHERE, {"TMACs": x, "accuracy %": 1.0}) for x in (0.012, high)]

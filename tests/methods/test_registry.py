@@ -22,9 +22,9 @@ def registered(monkeypatch: pytest.MonkeyPatch, **places: str) -> None:
 def test_built_in_methods_are_found_without_the_packages_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     registered(monkeypatch)
     assert method_names() == [
-        "depthfl", "dsfl", "fedadam", "fedavg", "feddf", "fedet", "fedgems", "fedmd", "fednas", "fedoras", "fedprox",
-        "fedrolex", "fedtrans", "fedyogi", "fjord", "fluid", "heterofl", "hypemefed", "lotteryfl", "moss", "qfedavg",
-        "scalefl", "spider", "splitmix", "zerofl",
+        "depthfl", "dsfl", "fedadam", "fedavg", "feddf", "fedet", "fedgems", "fedmask", "fedmd", "fednas", "fedoras",
+        "fedprox", "fedrolex", "fedskel", "fedtrans", "fedyogi", "fjord", "fluid", "hermes", "heterofl", "hypemefed",
+        "lotteryfl", "moss", "qfedavg", "scalefl", "spider", "splitmix", "tailorfl", "zerofl",
     ]  # fmt: skip
     assert method_class("fedtrans") is FedTransAggregator
 

@@ -10,7 +10,7 @@ from fedscale_ext.runtime import launch
 def dies(config):
     os.kill(os.getpid(), signal.SIGSEGV)
 sys.argv = ["entry", "--this_rank=1"]
-launch._main(dies)
+launch.run_process(dies)
 """
 
 
