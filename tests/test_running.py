@@ -79,10 +79,14 @@ def test_an_interrupt_ends_even_what_is_trained_and_the_job_can_go_on(
         while True:  # a unit that takes for ever
             pass
 
-    with monkeypatch.context() as patch:
-        patch.setattr(UnitWork, "train", stuck_in_round_two)
-        with pytest.raises(KeyboardInterrupt):
+    # what a shell starts in the background ignores the signal, and so does a test run there
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(UnitWork, "train", stuck_in_round_two)
             fedscale_ext.run(job_file, checkpoint_interval=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "executor" not in {thread.name for thread in threading.enumerate()}
     assert "job tiny was stopped; resume=True" in capfd.readouterr().err
     result = fedscale_ext.run(job_file, checkpoint_interval=1, progress=False, resume=True)
