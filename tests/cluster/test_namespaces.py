@@ -15,6 +15,8 @@ import pytest
 
 from cluster.conftest import ROOT, Cluster, wait_for
 
+pytestmark = pytest.mark.slow  # sshd and hosts that lose their power take a minute
+
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 NETWORK = "10.77.0"
 

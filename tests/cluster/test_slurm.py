@@ -64,6 +64,7 @@ def said(job: jobs.Job) -> str:
     return "".join(path.read_text() for path in Path(job.cluster["folder"]).glob("*_log.*"))
 
 
+@pytest.mark.slow
 def test_a_job_runs_on_submitits_local_executor(here, job_file):
     assert queue(job_file, f"log_path={here}/out", executor="local") == 0
     job = jobs.find("tiny")

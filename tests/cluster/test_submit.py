@@ -35,6 +35,7 @@ def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Clu
     assert found["loss"] == alone["loss"]
 
 
+@pytest.mark.slow
 def test_stop_leaves_nothing_on_any_host(cluster: Cluster) -> None:
     process = cluster.fedscale("driver", "submit", cluster.conf(rounds=10000))
     wait_for(lambda: cluster.record().get("round") or process.poll() is not None)

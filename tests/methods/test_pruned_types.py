@@ -59,7 +59,10 @@ def test_a_job_resumes_bit_for_bit_and_learns(job_file: Path, method: str) -> No
     assert types["x1"]["one_way_mb"] > types["x0.4"]["one_way_mb"] > types["x0.05"]["one_way_mb"]
 
 
-@pytest.mark.parametrize("method", METHODS)
+_SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in METHODS if method != "hermes"]
+
+
+@pytest.mark.parametrize("method", ["hermes", *_SLOW])
 def test_executors_play_no_part(job_file: Path, method: str) -> None:
     keys = keys_of(method, unit_size=1, rounds=2)
     fedscale_ext.run(job_file, job_name="here", **keys)

@@ -31,7 +31,11 @@ def here(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[s
     return summary, result(job_file.parent / "logs" / name / "logs")
 
 
-@pytest.mark.parametrize("method", METHODS)
+# the others share their machinery with these two
+_SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in METHODS if method not in ("fedmd", "fedet")]
+
+
+@pytest.mark.parametrize("method", ["fedmd", "fedet", *_SLOW])
 def test_a_job_resumes_and_equals_itself_wherever_it_runs(method: str, job_file: Path) -> None:
     keys = keys_of(method)
     summary, unbroken = here(job_file, "unbroken", **keys, cohort_size=2)
