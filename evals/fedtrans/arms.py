@@ -1,9 +1,10 @@
 """Arms that several tables and figures share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evals.paper.engine import Arm
+from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.report import published
 
 FEDTRANS = "FedTrans"
@@ -18,6 +19,14 @@ def fedtrans(data: str = "femnist", paper: Mapping[str, float] | None = None, **
     """FedTrans with its defaults, and ``keys`` of its own."""
     own = {f"fedtrans.{name}": value for name, value in keys.items()}
     return Arm(FEDTRANS, {"method": "fedtrans", **own}, data, paper or {})
+
+
+def swept(name: str, values: Sequence[float], label: str) -> list[Arm]:
+    """FedTrans with each value of one hyperparameter that settings.py leaves alone; at its default the job is the other
+    tables' FedTrans, which is not trained again."""
+    default = getattr(FedTransParams, name)
+    own = [{} if x == default else {f"fedtrans.{name}": x} for x in values]
+    return [Arm(f"{label} = {x:g}", {"method": "fedtrans", **keys}, x=x) for x, keys in zip(values, own, strict=True)]
 
 
 def anchors(data: str = "femnist") -> list[Arm]:

@@ -1,13 +1,14 @@
 """Figure 11: deepening degree (claim F16)."""
 
+from evals.fedtrans.arms import swept
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.engine import Experiment
 
 EXPERIMENT = Experiment(
     "fig11b",
     "Figure 11: deepening degree",
-    [Arm(f"deepening degree = {x:g}", {"method": "fedtrans", "fedtrans.deepen_count": x}, x=x) for x in (1, 2, 3)],
+    swept("deepen_count", (1, 2, 3), "deepening degree"),
     plot=plots.sweep("deepening degree"),
 )
 

@@ -1,13 +1,14 @@
 """Figure 12: threshold of activeness (claim F17)."""
 
+from evals.fedtrans.arms import swept
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.engine import Experiment
 
 EXPERIMENT = Experiment(
     "fig12",
     "Figure 12: threshold of activeness",
-    [Arm(f"alpha = {x:g}", {"method": "fedtrans", "fedtrans.alpha": x}, x=x) for x in (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)],
+    swept("alpha", (0.5, 0.7, 0.8, 0.9, 0.95, 1.0), "alpha"),
     plot=plots.sweep("alpha"),
 )
 

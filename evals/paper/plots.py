@@ -241,7 +241,7 @@ def best_models(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> 
     shares = best_shares(runs)
     axis.bar(list(shares), [100 * share for share in shares.values()], color=COLORS[0])
     axis.set_ylabel("clients whose best model it is, %")
-    axis.set_xlabel("model, by its MACs over those of the smallest")
+    axis.set_xlabel("model, by its MACs over those of 1x")
     axis.set_title(", ".join(_datas(runs)), fontsize=9)
     save(figure, path)
 
