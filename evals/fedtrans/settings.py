@@ -23,7 +23,7 @@ _SMALL: dict[str, Any] = {
     "fedtrans.gamma": 5, "fedtrans.delta": 40, "fedtrans.beta": 0.02,
 }  # fmt: skip
 _PAPER: dict[str, Any] = {
-    "rounds": 2000, "num_participants": 100, "eval_interval": 50, "bn_statistics": "federated",
+    "rounds": 2000, "num_participants": 100, "eval_interval": 50, "bn_statistics": "federated", "cohort_size": "auto",
     "fedtrans.gamma": 10, "fedtrans.delta": 30, "fedtrans.beta": 0.003,
 }  # fmt: skip
 
