@@ -41,7 +41,7 @@ def start(
     ``resume`` continues its last run from the last checkpoint, ``resume_from`` from that of a round; with
     ``supervise`` processes that end are started again.
     """
-    config = load_config(conf, overrides)
+    config = preparation.hide_key(load_config(conf, overrides))
     name = config.fedscale.job_name
     preparation.check_hosts(config)
     plain, shell = plain_commands(config.cluster.setup_commands or ())

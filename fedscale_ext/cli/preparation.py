@@ -23,12 +23,13 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Said
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.errors import UserError
-from fedscale_ext.metrics.names import NEEDS_WANDB
+from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
 
 # what runtime/events.py and runtime/parent_pipe.py read: importing them would load torch into the driver
 EVENTS_VARIABLE = "FEDSCALE_EXT_EVENTS"
 PIPE_VARIABLE = "FEDSCALE_EXT_PARENT_PIPE"
+WANDB_VARIABLE = "WANDB_API_KEY"  # wandb's own
 AGGREGATOR = "aggregator"
 
 
@@ -49,6 +50,30 @@ def arguments(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
     for rank, (_, gpu) in enumerate(slots, start=1):
         result[f"executor {rank}"] = configuration.to_argv(config, **shared, this_rank=rank, cuda_device=f"cuda:{gpu}")
     return result
+
+
+def hide_key(config: JobConfig) -> JobConfig:
+    """The configuration with a Weights & Biases key moved into the environment: anyone on this machine reads
+    the command lines of its processes, and job.json keeps them."""
+    if not _shows_key(config):
+        return config
+    os.environ[WANDB_VARIABLE] = config.fedscale.wandb_token
+    return configuration.with_values(config, wandb_token=WANDB_LOGIN)
+
+
+def refuse_key(config: JobConfig) -> None:
+    """UserError for a Weights & Biases key in the configuration of a job that other machines run."""
+    if _shows_key(config):
+        raise UserError(
+            "wandb_token holds a key, which command lines and files on other machines would show; log in there by "
+            f"`wandb login` and write wandb_token: {WANDB_LOGIN}"
+        )
+
+
+def _shows_key(config: JobConfig) -> bool:
+    """A name of an environment variable is passed on as it is, and read where it is used."""
+    token = str(config.given.get("wandb_token") or WANDB_LOGIN)
+    return token != WANDB_LOGIN and not token.startswith("$")
 
 
 def check_hosts(config: JobConfig) -> None:

@@ -18,6 +18,7 @@ _LABEL = "fedscale-job"
 
 def render(config: JobConfig, image: str, claim: str) -> str:
     """YAML documents for `kubectl apply -f -`; UserError for names that Kubernetes does not take."""
+    preparation.refuse_key(config)
     name = config.fedscale.job_name.lower().replace("_", "-").replace(".", "-")
     if not re.fullmatch(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?", name):
         raise UserError(

@@ -41,6 +41,7 @@ def submit(
 ) -> int:  # fmt: skip
     """Queue the job of a configuration; ``executor`` is what submitit calls the cluster. Exit code 0: it is queued."""
     config = load_config(conf, overrides)
+    preparation.refuse_key(config)
     name = config.fedscale.job_name
     nodes, counts = _shape(config)
     more = _options(options)

@@ -33,6 +33,7 @@ def submit(
 ) -> int:
     """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
     config = load_config(conf, overrides)
+    preparation.refuse_key(config)
     name = config.fedscale.job_name
     way, places = Access.of(config), access.places(config)
     with jobs.claim(name):

@@ -11,11 +11,10 @@ import numpy as np
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError, one_line
-from fedscale_ext.metrics.names import NEEDS_WANDB
+from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.metrics.tags import DURATIONS
 from fedscale_ext.runtime.work import RoundRecord
 
-LOGIN = "login"  # the token of those whose machine knows it already
 _KEYS = (
     "num_participants",
     "data_set",
@@ -41,7 +40,7 @@ def open_run(config: JobConfig) -> "WandbRun | None":
         return None
     if find_spec("wandb") is None:
         raise UserError(NEEDS_WANDB)
-    if args.wandb_token != LOGIN:
+    if args.wandb_token != WANDB_LOGIN:
         os.environ["WANDB_API_KEY"] = args.wandb_token
     wandb = importlib.import_module("wandb")
     if wandb.run is not None:

@@ -4,7 +4,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from fedscale_ext.cli import preparation
+from fedscale_ext.config import make_config
 
 from .conftest import ROOT
 
@@ -36,3 +39,22 @@ def test_driver_does_without_torch():
     code = "import sys, fedscale_ext.cli.driver; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert found.stdout == "False\n"
+
+
+def test_a_wandb_key_stands_on_no_command_line(monkeypatch):
+    monkeypatch.setenv(preparation.WANDB_VARIABLE, "")
+    config = preparation.hide_key(make_config({}, {"wandb_token": "secret-1234"}))
+    words = [word for argv in preparation.commands(config).values() for word in argv]
+    assert "--wandb_token=login" in words and not any("secret-1234" in word for word in words)
+    assert preparation.environment()[preparation.WANDB_VARIABLE] == "secret-1234"
+
+
+@pytest.mark.parametrize("token", ["login", "$KEY_OF_MINE", None])
+def test_a_wandb_token_that_shows_nothing_stays(monkeypatch, token):
+    monkeypatch.setenv("KEY_OF_MINE", "secret-1234")
+    monkeypatch.setenv(preparation.WANDB_VARIABLE, "")
+    config = make_config({}, {} if token is None else {"wandb_token": token})
+    assert preparation.hide_key(config) is config
+    preparation.refuse_key(config)
+    assert os.environ[preparation.WANDB_VARIABLE] == ""
+    assert not any("secret-1234" in word for argv in preparation.commands(config).values() for word in argv)

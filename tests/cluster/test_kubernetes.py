@@ -94,3 +94,8 @@ def test_an_entry_is_found_where_its_machine_has_it(tmp_path):
     assert subprocess.run([*argv, "run.py", "--a=b c"], capture_output=True, text=True).stdout == "['--a=b c']\n"
     done = subprocess.run([*argv, "gone.py"], capture_output=True, text=True)
     assert done.returncode == 2 and "error: entry 'gone.py' is not below exp_path" in done.stderr
+
+
+def test_a_wandb_key_is_not_written_into_a_manifest():
+    with pytest.raises(UserError, match="wandb_token holds a key"):
+        documents(wandb_token="secret-1234")
