@@ -62,7 +62,8 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished job of an arm; ``failed`` says why there is none, or that it was not run (yet)."""
+    """A finished job of an arm; ``failed`` says why there is none, or that it was not run (yet). Without a folder, but
+    with figures, it is known from an earlier results file."""
 
     arm: Arm
     data: str
@@ -79,6 +80,8 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--data", nargs="+", help="data sets instead of the script's own, as in speech cifar10-h0.5")
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="rows to run instead of all; others stay as not run")
+    parser.add_argument("--add", action="store_true", help="keep what else the results file has, without its jobs: "
+                        "pictures that need those (boxes, curves) show the new ones alone")  # fmt: skip
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a job_conf key for all jobs")
     parser.add_argument("--folder", type=Path, default=Path("data"), help="where data sets are, or are imported to")
     parser.add_argument("--sources", type=Path, default=_sources(), help="where the npz files of real data are")
@@ -91,12 +94,16 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
     experiment = replace(experiment, title=f"{experiment.title} ({given.scale})")
     name = "_".join([experiment.name, given.scale, *(given.data or ())])
     where = {key: getattr(given, key).absolute() for key in ("folder", "sources", "runs")}
-    options = shlex.join(word for key in ("data", "arms", "set") for word in _option(key, getattr(given, key)))
+    options = shlex.join(word for key in ("data", "arms", "set", "add") for word in _option(key, getattr(given, key)))
     seeds = " ".join(map(str, given.seeds))
     command = f"python -m evals.{paper.name}.{experiment.name} --scale {given.scale} --seeds {seeds} {options}".strip()
     plan = planned(paper, experiment, given.scale, given.data)
     chosen = _chosen([arm for arm, _ in plan], given.arms)
     rest = {(arm.label, data): Run(arm, data, given.seeds[0], None, failed=NOT_RUN) for arm, data in plan}
+    now = {(arm.label, data, seed) for arm, data in plan if arm.label in chosen for seed in given.seeds}
+    kept = output.kept(given.results / name, now) if given.add else []
+    for run in kept:
+        rest.pop((run.arm.label, run.data), None)
     done: list[Run] = []
     for seed in given.seeds:
         for arm, data in plan:
@@ -109,7 +116,8 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
             done.append(run)
             rest.pop((arm.label, data), None)
             runs = sorted([*done, *rest.values()], key=lambda run: plan.index((run.arm, run.data)))
-            output.write(experiment, runs, given.results / name, command, given.scale)
+            order = [(arm.label, data) for arm, data in plan]
+            output.write(experiment, runs, given.results / name, command, given.scale, kept, order)
     print((given.results / f"{name}.md").read_text(encoding="utf-8"))
     return 1 if any(run.failed for run in done) else 0
 
@@ -198,7 +206,9 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _option(key: str, values: Sequence[str] | None) -> list[str]:
+def _option(key: str, values: Sequence[str] | bool | None) -> list[str]:
+    if isinstance(values, bool):
+        return [f"--{key}"] if values else []
     if key != "set":
         return [f"--{key}", *values] if values else []
     return [f"--set={value}" for value in values or ()]

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def write(experiment: "Experiment", runs: Sequence["Run"], stem: Path, command: str, scale: str) -> None:
-    """Write ``stem``.json, .md and, once there is a result, .png."""
+def write(
+    experiment: "Experiment", runs: Sequence["Run"], stem: Path, command: str, scale: str,
+    kept: Sequence["Run"] = (), order: Sequence[tuple[str, str]] = (),
+) -> None:  # fmt: skip
+    """Write ``stem``.json, .md and, once there is a result, .png; ``kept`` are :func:`kept` of an earlier file, whose
+    rows stand where ``order`` has their arm and data."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     finished = [run for run in runs if run.log_dir is not None]
     shown = finished if experiment.rows is None else experiment.rows(finished)
+    if kept:
+        shown = sorted([*kept, *shown], key=lambda run: _place(run.arm.label, run.data, order))
     rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
     content = {"name": experiment.name, "scale": scale, "command": command, "rows": rows}
     if experiment.orders:
@@ -34,6 +41,28 @@ def write(experiment: "Experiment", runs: Sequence["Run"], stem: Path, command: 
         experiment.plot(experiment, shown, _named(stem, ".png"))
 
 
+def kept(stem: Path, now: Container[tuple[str, str, int]]) -> list["Run"]:
+    """The runs that ``stem``.json tells of, but for those (arm, data, seed) that are run ``now``: figures without a
+    job. SystemExit where there is no file."""
+    from evals.paper.engine import Arm, Run
+
+    path = _named(stem, ".json")
+    if not path.is_file():
+        sys.exit(f"--add: there is no {path} to add to; leave it out")
+    found = []
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        arm = Arm(row["label"], row["keys"], row["data"], row["paper"])
+        for place, seed in enumerate(row["seeds"]):
+            figures = {name: figure["values"][place] for name, figure in row["figures"].items()}
+            if (row["label"], row["data"], seed) not in now:
+                found.append(Run(arm, row["data"], seed, None, figures))
+    return found
+
+
+def _place(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
+    return order.index((label, data)) if (label, data) in order else len(order)
+
+
 def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
     """A row per arm and data set: each figure's mean and standard deviation over seeds (0 for one), and its values."""
     groups: dict[tuple[str, str], list[Run]] = {}
@@ -41,7 +70,7 @@ def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
         groups.setdefault((run.arm.label, run.data), []).append(run)
     rows = []
     for (label, data), group in groups.items():
-        good = [run for run in group if run.log_dir is not None]
+        good = [run for run in group if not run.failed]
         figures = {}
         for name in good[0].figures if good else ():
             if not all(name in run.figures for run in good):

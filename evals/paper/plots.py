@@ -98,6 +98,7 @@ def scatter(x: str, y: str = "accuracy %") -> Plot:
 
 def boxes(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Box plots of the clients' accuracies, a panel per data set (Figure 6); clients of all seeds together."""
+    runs = [run for run in runs if run.log_dir]
     figure, axes = panels(experiment, _datas(runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
         groups = _groups(runs, data)
@@ -116,6 +117,7 @@ def boxes(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
 
 def curves(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Mean client accuracy against MACs spent so far, a panel per data set (Figure 7); a line per run."""
+    runs = [run for run in runs if run.log_dir]
     figure, axes = panels(experiment, _datas(runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
         for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
@@ -133,6 +135,7 @@ def curves(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
 
 def by_round(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Accuracy of the whole model on all test samples by round, a panel per data set; the mean over seeds."""
+    runs = [run for run in runs if run.log_dir]
     figure, axes = panels(experiment, _datas(runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
         for number, ((label, _), group) in enumerate(_groups(runs, data).items()):

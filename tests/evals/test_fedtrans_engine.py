@@ -109,6 +109,22 @@ def test_what_was_not_reached_yet_is_not_run(
     assert [row["failed"] for row in rows] == [[], ["not run"], ["not run"], ["not run"]]
 
 
+def test_seeds_of_an_earlier_machine_stay(done: dict[str, Any], places: dict[str, Path], tmp_path: Path) -> None:
+    elsewhere = {**places, "results": tmp_path}
+    with pytest.raises(SystemExit, match=r"--add: there is no .*try_smoke\.json to add to"):
+        call(EXPERIMENT, elsewhere, "--seeds", "3", "--add")
+    (tmp_path / "try_smoke.json").write_text((places["results"] / "try_smoke.json").read_text())
+    assert call(EXPERIMENT, elsewhere, "--seeds", "2", "3", "--arms", "FedTrans", "--add") == 0
+    rows = json.loads((tmp_path / "try_smoke.json").read_text())["rows"]
+    assert [(row["label"], row["seeds"]) for row in rows] == [
+        ("FedTrans", [1, 2, 3]), ("largest", [1, 2]), ("middle", [1, 2]), ("absent", [])
+    ]  # fmt: skip
+    assert rows[0]["figures"]["accuracy %"]["values"][:2] == done["rows"][0]["figures"]["accuracy %"]["values"]
+    assert rows[3]["failed"] == ["not run"]
+    text = (tmp_path / "try_smoke.md").read_text()
+    assert "| FedTrans | chars74k | 1, 2, 3 | 76.42 / " in text and "--set=batch_size=5 --add`" in text
+
+
 def test_an_interrupted_job_is_continued(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, done: Any) -> None:
     log_dir = next(places["runs"].glob("logs/fedtrans_chars74k_*_1/run"))
     summary = log_dir / "summary.json"
