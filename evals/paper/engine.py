@@ -156,10 +156,13 @@ def _run(
     try:
         own = paper.keys_of(data, scale)
         keys = {**own, **arm.keys, **more}
+        if str(arm.keys.get("model", "")).startswith(REFERENCE):
+            keys["model"] = arm.keys["model"]  # that of another arm, whichever model --set gives that one
         _check_method(str(keys.get("method", "fedavg")))
         if str(keys.get("model", "")).startswith(REFERENCE):
-            keys["capacity_model"] = own.get("model", paper.base_model)
-            keys["model"] = _referred(str(keys["model"]), data, seed, done)
+            which, source = _referred(str(keys["model"]), data, seed, done)
+            keys["capacity_model"] = {"model": paper.base_model, **own, **source.arm.keys, **more}["model"]
+            keys["model"] = which
         keys = {key: value for key, value in filled(keys).items() if _wanted(key, str(keys.get("method", "fedavg")))}
         keys["data_dir"] = str(paper.prepared(data, folder, sources))
         log_dir = jobs.train(keys, data, seed, paper.folder / "job.yml", runs, in_process=scale == "smoke")
@@ -178,11 +181,12 @@ def filled(keys: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _referred(reference: str, data: str, seed: int, done: Sequence[Run]) -> str:
+def _referred(reference: str, data: str, seed: int, done: Sequence[Run]) -> tuple[str, Run]:
+    """The file of a model, and the run whose it is."""
     which, _, label = reference[len(REFERENCE) :].partition(":")
     for run in done:
         if (run.arm.label, run.data, run.seed) == (label, data, seed) and run.log_dir is not None:
-            return jobs.model_file(run.log_dir, which)
+            return jobs.model_file(run.log_dir, which), run
     raise jobs.Failed(f"there is no finished job {label!r} to take the model from")
 
 

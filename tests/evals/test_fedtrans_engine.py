@@ -145,6 +145,18 @@ def test_a_baseline_has_the_devices_of_the_job_whose_model_it_is_given(places: d
         assert load_model(Path(one["config"]["model"]).with_suffix(".safetensors"))[0].family == "nasbench201"
 
 
+def test_a_model_that_is_set_goes_to_the_job_that_others_have_theirs_from(
+    places: dict[str, Path], tmp_path: Path, done: Any
+) -> None:
+    elsewhere = {**places, "results": tmp_path, "runs": tmp_path / "runs"}
+    assert call(EXPERIMENT, elsewhere, "--arms", "FedTrans", "largest", "--set", "model=nasbench201_2x") == 0
+    (first,) = (tmp_path / "runs").glob("logs/fedtrans_*/run/header.json")
+    (given,) = (tmp_path / "runs").glob("logs/fedavg_*/run/header.json")
+    assert json.loads(first.read_text())["config"]["model"] == "nasbench201_2x"
+    config = json.loads(given.read_text())["config"]
+    assert config["capacity_model"] == "nasbench201_2x" and config["model"].endswith(".json")
+
+
 def test_other_data_take_each_different_arm_once() -> None:
     assert [data for _, data in planned(PAPER, table1.EXPERIMENT, "small", None)] == ["chars74k"] * 2 + [
         "cifar10-h0.5"
