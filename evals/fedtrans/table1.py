@@ -5,9 +5,9 @@ from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
 
 ARMS = [
-    Arm(label, {"method": "fedtrans", "fedtrans.l2s": l2s}, data, {"accuracy %": accuracy})
+    Arm(label, {"method": "fedtrans", **keys}, data, {"accuracy %": accuracy})
     for data, off, on in (("femnist", 75.5, 60.9), ("cifar10", 77.5, 54.1))
-    for label, l2s, accuracy in (("FedTrans", False, off), ("FedTrans (l2s)", True, on))
+    for label, keys, accuracy in (("FedTrans", {}, off), ("FedTrans (l2s)", {"fedtrans.l2s": True}, on))
 ]
 EXPERIMENT = Experiment(
     "table1",
