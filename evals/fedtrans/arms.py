@@ -37,6 +37,11 @@ def anchors(data: str = "femnist") -> list[Arm]:
     ]
 
 
+def beside() -> list[Arm]:
+    """What stands beside a sweep: FedTrans as the other tables have it, whose largest model FedAvg trains."""
+    return [fedtrans(), *anchors()]
+
+
 def suite(data: str, paper: Figures) -> list[Arm]:
     """Table 2's methods on one data set, with FedAvg beside them."""
     baselines = [

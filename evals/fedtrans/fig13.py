@@ -11,7 +11,7 @@ _H = (0.1, 0.5, 1, 10, 100)
 EXPERIMENT = Experiment(
     "fig13",
     "Figure 13: heterogeneity of the data (Dirichlet h)",
-    [replace(fedtrans(f"chars74k-h{h:g}"), label=f"h = {h:g}", x=h) for h in _H],
+    [replace(fedtrans(f"femnist-h{h:g}"), label=f"h = {h:g}", x=h) for h in _H],
     plot=plots.sweep("h of the Dirichlet partition", log=True),
     note="The samples of all writers are dealt anew by Dirichlet(h); a lower h is a higher heterogeneity.",
 )

@@ -11,7 +11,7 @@ EXPERIMENT = Experiment(
     "Figure 9: accuracy and MACs of architectures",
     [
         fedtrans(),
-        *(Arm(f"transformed m{k}", {"method": "fedavg", "model": f"@{k}:{FEDTRANS}"}) for k in range(4)),
+        *(Arm(f"transformed m{k}", {"method": "fedavg", "model": f"@{k}:{FEDTRANS}"}) for k in range(3)),
         *(Arm(name, {"method": "fedavg", "model": f"torchvision_{name}"}) for name in _KNOWN),
     ],
     ("accuracy %", "MACs of largest", "TMACs"),

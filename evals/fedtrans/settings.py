@@ -44,10 +44,11 @@ DATA = {
     "har": DataSet("uci_har", "uci_har.npz", _HAR, clients=30, small={"num_participants": 30}),
     # the paper's, imported beforehand into folders of these names
     "femnist": DataSet("femnist", clients=3400),
-    "cifar10_full": DataSet("cifar10", keys={"model": "mobilenetv3_small"}, paper=_CIFAR_PAPER),
+    "cifar10_full": DataSet("cifar10", keys={"model": "mobilenetv3_small", "augment": "flip_crop"}, paper=_CIFAR_PAPER),
     "speech_full": DataSet("google_speech", keys={"model": "resnet18_speech"},
                            paper={"rounds": 1500, "fedtrans.delta": 100}),
-    "openimage": DataSet("openImg", keys={"model": "resnet18_openimage"}, paper={"fedtrans.delta": 50}),
+    "openimage": DataSet("openImg", keys={"model": "resnet18_openimage", "augment": "flip"},
+                         paper={"fedtrans.delta": 50}),
 }  # fmt: skip
 # which data a script takes where it is not told: the data sets of the paper, and what stands for them
 STANDS_FOR = {

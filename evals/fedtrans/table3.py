@@ -1,5 +1,6 @@
 """Table 3: FedTrans without layer selection (l), soft aggregation (s), warm-up (w), decay (d); claims F8, F9."""
 
+from evals.fedtrans.arms import anchors
 from evals.fedtrans.settings import main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
@@ -26,6 +27,7 @@ ARMS += [
     Arm("FedTrans-w", {"method": "fedtrans", **_W}),
     Arm("FedTrans-d", {"method": "fedtrans", "fedtrans.decay": "off"}),
 ]
+ARMS += anchors()
 EXPERIMENT = Experiment(
     "table3",
     "Table 3: what each part of FedTrans contributes",

@@ -124,15 +124,38 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
 
 def planned(paper: Paper, experiment: Experiment, scale: str, instead: Sequence[str] | None) -> list[tuple[Arm, str]]:
     """Each arm with the name of its data set at a scale, each of these pairs once; with ``instead``, each different
-    arm on each of these."""
+    arm on each of these. SystemExit where these are dealt out already, and the script sweeps the partition."""
     wanted = [arm for arm in experiment.arms if scale in arm.scales]
     if not instead:
         pairs = [(arm, paper.data_at(arm.data, scale)) for arm in wanted]
     else:
         first = {arm.label: arm for arm in reversed(wanted)}
         arms = [arm for arm in wanted if first[arm.label] is arm]
-        pairs = [(Arm(arm.label, arm.keys, data, {}, arm.x), data) for data in instead for arm in arms]
+        named = [(arm, data, _dealt(arm, data, experiment)) for data in instead for arm in arms]
+        pairs = [
+            (replace(arm, data=name, paper=_published(paper, wanted, arm, data)), name) for arm, data, name in named
+        ]
     return list({(arm.label, data): (arm, data) for arm, data in reversed(pairs)}.values())[::-1]
+
+
+def _dealt(arm: Arm, data: str, experiment: Experiment) -> str:
+    """The data set, dealt out as the arm of a swept partition says."""
+    _, dash, how = arm.data.partition("-")
+    if arm.x is None or not dash:
+        return data
+    if "-" in data:
+        sys.exit(f"{experiment.name} deals the samples out by itself: name {data.partition('-')[0]} alone")
+    return data + dash + how
+
+
+def _published(paper: Paper, arms: Sequence[Arm], arm: Arm, data: str) -> Mapping[str, float]:
+    """The paper's figures of an arm on the same kind of data, or of its only data set; none where it is neither."""
+    kind = paper.data[paper.split_name(data)[0]].kind
+    own = [one for one in arms if one.label == arm.label]
+    for one in own:
+        if paper.data[paper.split_name(paper.data_at(one.data, "paper"))[0]].kind == kind:
+            return one.paper
+    return arm.paper if len({one.data for one in arms}) == 1 else {}
 
 
 def _chosen(arms: Sequence[Arm], wanted: Sequence[str] | None) -> set[str]:

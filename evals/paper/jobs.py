@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.methods import method_class
+from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.records import read_records
 
@@ -101,15 +103,15 @@ def figures(log_dir: Path) -> dict[str, float]:
         "completion s": time["round_completion_mean_s"],
         "completion std s": time["round_completion_std_s"],
         "models": len(job["models"]),
-        "participants / model": float(np.mean([len(one["participants"]) / one["models"] for one in last])),
         "MACs of largest": max(model["cost"]["forward_macs"] for model in job["models"]),
         "coordinator ms / round": 1e3 * float(np.mean(coordinator)),
-        "floats beside the weights": float(clients["participations"]),  # one training loss per update
-        "utility updates": float(sum(one["models"] * len(one["participants"]) for one in rounds)),
+        "training losses": float(clients["participations"]),  # one in each update
         "rounds": job["rounds"],
         "wall s": time["wall_s"],
         "round s": float(np.mean([one["round_duration_s"] for one in rounds])),
     }
+    if not issubclass(method_class(job["method"]), ShrinkingAggregator):  # whose models are parts of one
+        found["participants / model"] = float(np.mean([len(one["participants"]) / one["models"] for one in last]))
     late = [value for round, value in global_accuracies(log_dir) if round > 0.75 * job["rounds"]]
     if late:
         found |= {"global %": 100 * late[-1], "global, late %": 100 * float(np.mean(late))}

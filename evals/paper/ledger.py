@@ -1,8 +1,8 @@
 """Rows of evals/claims.md from the results of a paper's scripts.
 
 A claim is a list of orderings "figure of A > factor x figure of B - slack", looked at for each data set and seed. It
-holds where all of them do everywhere, does not hold where one of them does nowhere, and is not decidable otherwise, or
-with fewer than two seeds.
+holds where all of them do everywhere, does not hold where one of them does nowhere, and is not decidable otherwise,
+with fewer than two seeds, or where the mean over seeds is within the ordering's noise on a data set.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from evals.paper.orders import Order, compared, number
 Claims = Mapping[str, tuple[str, Sequence[Order]]]
 
 
-def judged(margins: Sequence[float], seeds: int) -> str:
-    """Of one ordering over data sets and seeds."""
-    if seeds < 2 or not margins:
+def judged(margins: Sequence[float], seeds: int, within: bool = False) -> str:
+    """Of one ordering over data sets and seeds; ``within`` its noise on one of them."""
+    if seeds < 2 or not margins or within:
         return "not decidable"
     if all(margin > 0 for margin in margins):
         return "holds"
@@ -39,7 +39,8 @@ def row(claim: str, orders: Sequence[Order], results: Mapping[str, Any]) -> str 
             seeds = max(seeds, len(one.seeds))
             means = [number(each["figures"][order.column]["mean"]) for each in (one.more, one.less)]
             words.append(f"{order.column}, {one.data}: {order.more} {means[0]}, {order.less} {means[1]}")
-        outcomes.append(judged(margins, seeds))
+        within = any(abs(sum(one.margins)) < order.noise * len(one.margins) for one in found)
+        outcomes.append(judged(margins, seeds, within))
     if not words:
         return None
     outcome = next((one for one in ("does not hold", "not decidable") if one in outcomes), "holds")

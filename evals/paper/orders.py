@@ -13,7 +13,8 @@ Row = Mapping[str, Any]
 @dataclass(frozen=True)
 class Order:
     """The figure ``column`` of ``more`` is above ``factor`` times that of ``less``, less ``slack``; ``data``: only on
-    data sets whose names begin so; ``optional``: plays no part where there is no such row (k = 200 at small scale)."""
+    data sets whose names begin so; ``optional``: plays no part where there is no such row (k = 200 at small scale);
+    mean margins below ``noise`` decide nothing."""
 
     column: str
     more: str
@@ -22,6 +23,7 @@ class Order:
     slack: float = 0.0
     data: str = ""
     optional: bool = False
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)

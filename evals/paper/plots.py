@@ -47,7 +47,8 @@ def bars(*columns: str) -> Plot:
 
 
 def sweep(name: str, column: str = "accuracy %", cost: str = "TMACs", log: bool = False) -> Plot:
-    """Accuracy and cost against the swept value, as Figures 10 to 13 have them; a line per data set."""
+    """Accuracy and cost against the swept value, as Figures 10 to 13 have them; a line per data set, and a level one
+    for each arm that has no value."""
 
     def plot(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
         figure, axes = panels(experiment, (column, cost))
@@ -60,6 +61,9 @@ def sweep(name: str, column: str = "accuracy %", cost: str = "TMACs", log: bool 
                 axis.plot(values, list(map(np.mean, by_value)), "-o", color=COLORS[number], label=data or None)
                 for x, found in zip(values, by_value, strict=True):
                     axis.plot([x] * len(found), found, ".", color=COLORS[number], alpha=0.5)
+                beside = _groups([run for run in own if run.arm.x is None])
+                for style, ((label, _), group) in zip((":", "--", "-."), beside.items(), strict=False):
+                    axis.axhline(np.mean(shown(group, what)), ls=style, lw=1, color=COLORS[number], label=label)
             axis.set_xlabel(name)
             axis.set_ylabel(AXES.get(what, (what,))[0])
             if log:
@@ -67,8 +71,7 @@ def sweep(name: str, column: str = "accuracy %", cost: str = "TMACs", log: bool 
             else:
                 places = sorted({run.arm.x for run in runs if run.arm.x is not None})
                 axis.set_xticks(places, [f"{x:g}" for x in places])
-        if not swept:
-            legend(figure, axes)
+        legend(figure, axes)
         save(figure, path)
 
     return plot
@@ -223,19 +226,22 @@ def lines(ylabel: str, xlabel: str, columns: Mapping[str, str]) -> Plot:
 
 
 def best_shares(runs: Sequence["Run"]) -> dict[str, float]:
-    """Share of clients that reach their best accuracy on each arm's model; ties are shared out (Figure 1b)."""
+    """Share of clients that reach their best accuracy on each arm's model; ties are shared out (Figure 1b). Of the
+    seeds that have all models; none where there is no such seed."""
     labels = list(dict.fromkeys(run.arm.label for run in runs))
     shares = dict.fromkeys(labels, 0.0)
     clients = 0
     for data, seed in dict.fromkeys((run.data, run.seed) for run in runs):
         own = [run for run in runs if (run.data, run.seed) == (data, seed)]
+        if {run.arm.label for run in own} != set(labels):
+            continue  # a seed of which some models are still to be trained
         table = np.stack([client_accuracies(run.log_dir) for run in own if run.log_dir])
         table = table[:, ~np.isnan(table).any(0)]
         best = table == table.max(0)
         for run, share in zip(own, (best / best.sum(0)).sum(1), strict=True):
             shares[run.arm.label] += float(share)
         clients += table.shape[1]
-    return {label: share / clients for label, share in shares.items()}
+    return {label: share / clients for label, share in shares.items()} if clients else {}
 
 
 def best_models(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:

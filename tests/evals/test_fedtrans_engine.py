@@ -1,20 +1,28 @@
 """The engine of FedTrans's tables and figures: what it runs, does not run again, and writes."""
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evals.fedtrans import fig1b, ledger, settings, table1, table3
-from evals.fedtrans.arms import LARGEST, MIDDLE, all_suites
+from evals.fedtrans import fig1b, fig13, ledger, settings, table1, table3
+from evals.fedtrans.arms import LARGEST, MIDDLE, all_suites, anchors
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import jobs, plots
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import Arm, Experiment, Run, filled, planned
 from evals.paper.output import aggregated, markdown
+from fedscale_ext.config import load_config
+from fedscale_ext.methods import method_class
+from fedscale_ext.methods.params import make_params
 from fedscale_ext.metrics.models import load_model
 
+SCRIPTS = (
+    "table1 table2 table3 table4 table5 table6 fig1b fig2 fig6 fig7 fig8 fig9 fig10a fig10b fig11a fig11b fig12 fig13 "
+    "regime base_size eta dilution readings"
+).split()
 EXPERIMENT = Experiment(
     "try",
     "Two methods",
@@ -158,14 +166,53 @@ def test_a_model_that_is_set_goes_to_the_job_that_others_have_theirs_from(
 
 
 def test_other_data_take_each_different_arm_once() -> None:
-    assert [data for _, data in planned(PAPER, table1.EXPERIMENT, "small", None)] == ["chars74k"] * 2 + [
-        "cifar10-h0.5"
-    ] * 2
+    assert [data for _, data in planned(PAPER, table1.EXPERIMENT, "small", None)] == [
+        *["chars74k"] * 2, *["cifar10-h0.5"] * 2, *["chars74k"] * 2, *["cifar10-h0.5"] * 2
+    ]  # fmt: skip
     instead = planned(PAPER, table1.EXPERIMENT, "small", ["har", "speech"])
     assert [(arm.label, data) for arm, data in instead] == [
-        (label, data) for data in ("har", "speech") for label in ("FedTrans", "FedTrans (l2s)")
+        (label, data)
+        for data in ("har", "speech")
+        for label in ("FedTrans", "FedTrans (l2s)", *(arm.label for arm in anchors()))
     ]
-    assert not any(arm.paper for arm, _ in instead)
+    assert not any(arm.paper for arm, _ in instead)  # of neither kind of data
+
+
+def test_the_papers_figures_stand_beside_the_same_kind_of_data_and_beside_an_only_one() -> None:
+    on_images = planned(PAPER, table1.EXPERIMENT, "small", ["cifar10-c2"])
+    assert [arm.paper.get("accuracy %") for arm, _ in on_images[:2]] == [77.5, 54.1]
+    assert planned(PAPER, table3.EXPERIMENT, "small", ["speech"])[0][0].paper["accuracy %"] == 76.42
+
+
+def test_a_swept_partition_is_that_of_other_data_too() -> None:
+    assert [data for _, data in planned(PAPER, fig13.EXPERIMENT, "small", ["speech"])] == [
+        "speech-h0.1", "speech-h0.5", "speech-h1", "speech-h10", "speech-h100"
+    ]  # fmt: skip
+    assert planned(PAPER, fig13.EXPERIMENT, "paper", None)[0][1] == "femnist-h0.1"
+    with pytest.raises(SystemExit, match="fig13 deals the samples out by itself: name cifar10 alone"):
+        planned(PAPER, fig13.EXPERIMENT, "small", ["cifar10-h0.5"])
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -> None:
+    arms = planned(PAPER, importlib.import_module(f"evals.fedtrans.{name}").EXPERIMENT, scale, None)
+    assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
+    trained = {(data, json.dumps(dict(arm.keys), sort_keys=True)) for arm, data in arms}
+    twice = {"fig11a", "fig11b", "fig12", "eta"}  # whose default stands beside too
+    assert len(arms) - len(trained) == (name in twice)
+    labels = {arm.label for arm, _ in arms}
+    for arm, data in arms:
+        keys = filled({**PAPER.keys_of(data, scale), **arm.keys})
+        reference = str(keys.get("model", "")).partition(":")
+        if reference[0].startswith("@"):
+            assert reference[2] in labels
+            del keys["model"]
+        method = str(keys["method"])
+        settings = [
+            f"{key}={json.dumps(value)}" for key, value in keys.items() if key.partition(".")[0] in (key, method)
+        ]
+        make_params(method_class(method).Params, load_config(str(PAPER.folder / "job.yml"), settings))
 
 
 def test_names_of_partitions() -> None:

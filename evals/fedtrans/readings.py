@@ -1,0 +1,27 @@
+"""What the paper leaves open, read otherwise: the literal readings of the sheet's section 9, and no decay of the
+learning rate (9.5). Not in the paper."""
+
+from evals.fedtrans.arms import anchors, fedtrans
+from evals.fedtrans.settings import main
+from evals.paper import plots
+from evals.paper.engine import Arm, Experiment
+
+_READINGS = (
+    ("older models on the leading part", {"fedtrans.align": "prefix"}),  # 9.15
+    ("Eq 5 as printed", {"fedtrans.normalise": "literal"}),
+    ("decay since the start", {"fedtrans.decay_clock": "global"}),
+    ("similarities added up", {"fedtrans.sim_reduce": "sum"}),
+    ("equal shares of replicas", {"fedtrans.symmetry": "equal"}),
+    ("loss of all participants", {"fedtrans.doc_loss": "all"}),
+    ("no learning-rate decay", {"decay_factor": 1.0}),  # 9.5
+)
+EXPERIMENT = Experiment(
+    "readings",
+    "FedTrans by other readings of its paper",
+    [fedtrans(), *(Arm(label, {"method": "fedtrans", **keys}) for label, keys in _READINGS), *anchors()],
+    plot=plots.bars("accuracy %", "TMACs"),
+    note="Each row changes one resolution of FedTrans's. The last concerns FedAvg too, which keeps the decay here.",
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(EXPERIMENT))
