@@ -111,8 +111,8 @@ def markdown(
     lines = [f"# {experiment.title}", "", f"`{command}`", ""]
     if experiment.note:
         lines += [experiment.note, ""]
-    lines += ["Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are those "
-              "of its own data, models and sizes.", ""]  # fmt: skip
+    lines += ["Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are "
+              "those of its own data, models and sizes.", ""]  # fmt: skip
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         cells = [_cell(row, column) for column in experiment.columns]
