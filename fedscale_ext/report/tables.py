@@ -197,7 +197,7 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
         ("left out", f"{failed}, {clients['stragglers']:,} stragglers, {clients['offline']:,} times offline, "
-                     f"{clients['untested']:,} untested"),
+                     f"{clients['untested']:,} untested (no test samples, or the test failed)"),
     ]  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """The list of methods."""
 
+import shlex
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import fedscale_ext
 from fedscale_ext import methods as registry
@@ -46,7 +48,10 @@ def test_show_prints_the_lineage_of_a_finished_job(call, state, job_file):
     assert code == 0 and lines[0] == "fedtrans, 3 rounds, 2 models"
     assert lines[1].split()[:3] == ["model", "parent", "round"]
     assert lines[3].split()[:4] == ["m1", "m0", "2", "widen"]
-    assert lines[-1].endswith("growth.png")
+    assert lines[-2].endswith("growth.png")
+    model, devices = shlex.split(lines[-1])[-3::2]
+    assert model == f"model={done['log_dir']}/models/m1.json" and Path(model.removeprefix("model=")).is_file()
+    assert devices == f"capacity_model={done['config']['model']}"
     alone = fedscale_ext.run(job_file, rounds=1, job_name="alone")
     assert call("methods", "show", alone["log_dir"])[1].startswith("fedavg, 1 round, 1 model\n")
 
