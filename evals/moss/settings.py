@@ -2,11 +2,12 @@
 
 Small: 30 devices, ten of each type, all of them in every round, as the paper has them with 300. Each trains on 100
 samples (the paper: 100 and 200), or, of UCI HAR's people, once on its 270, which makes as many steps as five times on
-the paper's 50. Types are smaller: Large is a ResNet-18 of 67,000 parameters, Medium a MobileNetV2 of five thin blocks
-(``models/``), Small the paper's own LeNet; each has fewer parameters and MACs than the one before it, as in the paper.
-The learning rate is ten times the paper's, on devices and on the server; all methods have the same. Devices' time per
-sample is taken for that of networks as large as the paper's: ``reference_macs`` is smaller by as much as Large is.
-``capacity_model`` is the same for all, so that all methods deal the same types to the same devices.
+the paper's 50; the server holds as many as a device (100 and 50). Types are smaller: Large is a ResNet-18 of 67,000
+parameters, Medium a MobileNetV2 of five thin blocks (``models/``), Small the paper's own LeNet; each has fewer
+parameters and MACs than the one before it, as in the paper. The learning rate is ten times the paper's, on devices and
+on the server; all methods have the same. Devices' time per sample is taken for that of networks as large as the
+paper's: ``reference_macs`` is smaller by as much as Large is. ``capacity_model`` is the same for all, so that all
+methods deal the same types to the same devices.
 """
 
 from functools import partial
@@ -48,7 +49,8 @@ DATA = {
     "cifar10_30": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 30,
                           {**_CIFAR, **_FEW, **_thin("cifar10"), "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
     "speech12_30": DataSet("google_speech12", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL), 30,
-                           {**_SPEECH, **_FEW, **_thin("speech12"), "reference_macs": 1.2e6}, dirichlet=_HUNDRED),
+                           {**_SPEECH, **_FEW, **_thin("speech12"), "reference_macs": 1.2e6},
+                           small={"public_samples": 100}, dirichlet=_HUNDRED),
     "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30,
                          {**_HAR, **_FEW, **_thin("har"), "reference_macs": 6.3e5},
                          small={"local_epochs": 1},
@@ -80,7 +82,7 @@ PAPER = Paper(
             "local_steps": 1, "public_samples": 30, "moss.epochs": 1, "fedmd.pretrain_epochs": 1,
             "fedmd.private_epochs": 1, "fedgems.server_epochs": 1,
         },
-        "small": {**dict.fromkeys(_RATES, 0.01), **_QUICK, "rounds": 40, "local_epochs": 5},
+        "small": {**dict.fromkeys(_RATES, 0.01), **_QUICK, "rounds": 25, "local_epochs": 5},
         "paper": {**dict.fromkeys(_RATES, 0.001), "rounds": 50, "local_epochs": 5},
     },
     stands_for=STANDS_FOR,
