@@ -100,7 +100,7 @@ PRUNED: Mapping[str, tuple[str, Callable[[int], Keys]]] = {
         "HeteroFL",
         lambda third: {"heterofl.rates": [1.0, 0.63, 0.22], "heterofl.groups": [third] * 3, "heterofl.weighted": True},
     ),
-    "fjord": ("FjORD", lambda _: {"fjord.p": [0.22, 0.63, 1.0], "fjord.levels": "fix"}),
+    "fjord": ("FjORD", lambda third: {"fjord.p": [0.22, 0.63, 1.0], "fjord.groups": [third] * 3}),
 }
 
 

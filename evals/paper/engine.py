@@ -188,6 +188,8 @@ def _run(
             keys["model"] = which
         keys = {key: value for key, value in filled(keys).items() if _wanted(key, str(keys.get("method", "fedavg")))}
         keys["data_dir"] = str(paper.prepared(data, folder, sources))
+        if "public_dir" in keys:  # named as data sets are
+            keys["public_dir"] = str(paper.prepared(str(keys["public_dir"]), folder, sources))
         log_dir = jobs.train(keys, data, seed, paper.folder / "job.yml", runs, in_process=scale == "smoke")
         return Run(arm, data, seed, log_dir, jobs.figures(log_dir))
     except (jobs.Failed, SystemExit) as error:
@@ -197,11 +199,13 @@ def _run(
 def filled(keys: Mapping[str, Any]) -> dict[str, Any]:
     """The keys without those that begin with $, which are put in where other values name them, and without None."""
     known = {key[1:]: str(value) for key, value in keys.items() if key.startswith("$")}
-    return {
-        key: Template(value).substitute(known) if isinstance(value, str) and "$" in value else value
-        for key, value in keys.items()
-        if not key.startswith("$") and value is not None
-    }
+
+    def put_in(value: Any) -> Any:
+        if isinstance(value, list):
+            return [put_in(each) for each in value]
+        return Template(value).substitute(known) if isinstance(value, str) and "$" in value else value
+
+    return {key: put_in(value) for key, value in keys.items() if not key.startswith("$") and value is not None}
 
 
 def _referred(reference: str, data: str, seed: int, done: Sequence[Run]) -> tuple[str, Run]:

@@ -55,12 +55,19 @@ def _in_process(job: Path, keys: dict[str, Any]) -> None:
 
 
 def _digest(keys: Mapping[str, Any]) -> str:
-    """Of the keys, places aside: a model's file stands for what it holds."""
-    decisive = {key: value for key, value in keys.items() if key != "data_dir"}
-    for key in ("model", "capacity_model"):
-        if str(decisive.get(key)).endswith(".json"):
-            decisive[key] = json.loads(Path(decisive[key]).read_text(encoding="utf-8"))
+    """Of the keys, places aside: a model's file stands for what it holds, a folder of public data for its name."""
+    decisive = {key: _held(value) for key, value in keys.items() if key != "data_dir"}
+    if "public_dir" in decisive:
+        decisive["public_dir"] = Path(decisive["public_dir"]).name
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def _held(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_held(each) for each in value]
+    if isinstance(value, str) and value.endswith(".json"):
+        return json.loads(Path(value).read_text(encoding="utf-8"))
+    return value
 
 
 def summary(log_dir: Path) -> dict[str, Any]:

@@ -18,9 +18,11 @@ Plot = Callable[["Experiment", Sequence["Run"], Path], None]
 
 
 def bars(*columns: str) -> Plot:
-    """A panel per column and a row of them per data set: one bar per arm, its mean in figures, points for seeds."""
+    """A panel per column and a row of them per data set: one bar per arm, its mean in figures, points for seeds. Arms
+    without any of the columns are left out."""
 
     def plot(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
+        runs = [run for run in runs if any(column in run.figures for column in columns)] or runs
         arms = list(dict.fromkeys(run.arm.label for run in runs))
         width = max(4.5, 0.45 * len(arms)) * len(columns)
         figure, axes = grid(experiment, len(_datas(runs)), len(columns), width)
@@ -35,7 +37,8 @@ def bars(*columns: str) -> Plot:
                         axis.plot([place] * len(values), values, "o", color="#1f2430", markersize=3)
                     # bars begin at zero, where differences of a point cannot be seen
                     top = np.nanmax([*values, 0.0])
-                    axis.annotate(f"{np.mean(values):.4g}", (place, top), (0, 4), textcoords="offset points",
+                    says = "–" if np.isnan(np.mean(values)) else f"{np.mean(values):.4g}"
+                    axis.annotate(says, (place, top), (0, 4), textcoords="offset points",
                                   ha="center", fontsize=7)  # fmt: skip
                 axis.margins(y=0.08)
                 axis.set_xticks(range(len(groups)), list(groups) if last else [], fontsize=7, rotation=30, ha="right")

@@ -5,19 +5,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.levels import ranked_levels
-from fedscale_ext.metrics.device_types import Participation, device_type_figures
-from fedscale_ext.metrics.energy import joules
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.aggregator import MultiModelAggregator
-from fedscale_ext.runtime.schedule import client_times
 from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -71,7 +68,7 @@ def type_key(name: str) -> str:
     return Path(name).stem if name.endswith(".json") else name
 
 
-class DeviceTypesAggregator(MultiModelAggregator):
+class DeviceTypesAggregator(ByTypeAggregator):
     """Base of such methods; their ``Params`` are :class:`DeviceTypesParams` and more. The pool holds a model for each
     type, which its clients train and are served."""
 
@@ -79,6 +76,10 @@ class DeviceTypesAggregator(MultiModelAggregator):
     def keys(self) -> list[str]:
         """The types, as they are told apart."""
         return [type_key(name) for name in self.params.types]
+
+    def type_names(self) -> Sequence[str]:
+        """The keys of the types."""
+        return self.keys
 
     def type_specs(self) -> dict[str, ModelSpec]:
         """Each type's model, by key."""
@@ -173,30 +174,3 @@ class DeviceTypesAggregator(MultiModelAggregator):
     def evaluation_plan(self) -> EvaluationPlan:
         """Every client on the model of its type; each model also on everybody's samples."""
         return EvaluationPlan([self.keys[place] for place in self.own.tolist()], {key: key for key in self.keys})
-
-    def usual(self, *, first: bool) -> list[WorkItem]:
-        """A round of each client, by client; ``first``: the one in which it takes part for the first time."""
-        return [self.item_of(client + 1) for client in range(self.task.num_clients)]
-
-    def results(self) -> dict[str, Any]:
-        """Accuracy, rounds, time, modelled energy and transmission by type."""
-        usual, first = (self._participation(self.usual(first=first)) for first in (False, True))
-        return device_type_figures(self.history, self.own, self.keys, usual, first)
-
-    def _participation(self, items: Sequence[WorkItem]) -> Participation:
-        down, up = (np.array(list(map(each, items)), dtype=np.float64) for each in (self.traffic, self.uploaded))
-        _, computation, communication = client_times(
-            items,
-            self.pool,
-            self.population,
-            self.task,
-            reference_macs=self.config.job.reference_macs,
-            traffic=self.traffic,
-            upload=self.uploaded,
-        )
-        energy = joules(self.population.computation_ms, computation, communication, down, up)
-        return Participation(self.one_way(up), down + up, computation + communication, energy)
-
-    def one_way(self, up: np.ndarray) -> np.ndarray:
-        """Bytes of a participation that the paper's Table 4 counts, [clients]: those that are handed in, ``up``."""
-        return up

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
@@ -166,8 +167,21 @@ class LevelsAggregator(ShrinkingAggregator):
         }
 
 
-class RatesAggregator(LevelsAggregator):
+class RatesAggregator(ByTypeAggregator, LevelsAggregator):
     """Levels that differ in width alone: a rate of channels for each, in every channel group."""
+
+    def type_names(self) -> Sequence[str]:
+        """The levels."""
+        return self.keys
+
+    def item_of(self, client: int) -> WorkItem:
+        """A round on the client's own level."""
+        level = int(self.own[client - 1])
+        return WorkItem(client, self.keys[level], self.objective(level))
+
+    def results(self) -> dict[str, Any]:
+        """By level, where clients stay on theirs."""
+        return {} if self.levels_by == "dynamic" else super().results()
 
     @property
     def rates(self) -> Sequence[float]:

@@ -14,7 +14,7 @@ weights, what is never pruned, and its mask in bits, in both directions as of th
 sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ import torch
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods import masks
+from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.lotteryfl_client import LotteryExecutor
 from fedscale_ext.models import parameter_names
@@ -59,7 +60,7 @@ class LotteryFLParams:
                 raise UserError(f"lotteryfl.{name} is {value}; it must be {least} and below 1")
 
 
-class LotteryFLAggregator(FedAvgAggregator):
+class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     """Clients prune one model to subnetworks of their own, which overlap in the server's mean (LotteryFL)."""
 
     Params: ClassVar[type] = LotteryFLParams
@@ -74,6 +75,15 @@ class LotteryFLAggregator(FedAvgAggregator):
         super().init_state(population, task)
         self._all = sum(weight.numel() for weight in self._weights().values())
         self.left = torch.full((task.num_clients,), self._all)  # surviving weights of each client
+        self.own = np.zeros(task.num_clients, dtype=np.int64)
+
+    def type_names(self) -> Sequence[str]:
+        """All clients prune the one model."""
+        return [KEY]
+
+    def one_way(self, up: np.ndarray) -> np.ndarray:
+        """The whole model, as of other systems that prune."""
+        return np.full(len(up), self.pool[KEY].cost.bytes, dtype=np.float64)
 
     def client_tensors(self) -> list[ClientTensors]:
         """The mask m_c, in bits."""
@@ -83,9 +93,13 @@ class LotteryFLAggregator(FedAvgAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains its part of the global model."""
+        return [self.item_of(client) for client in participants.tolist()]
+
+    def item_of(self, client: int) -> WorkItem:
+        """Its part of the model, as it is now."""
         ticket = {name: getattr(self.params, name) for name in ("threshold", "target", "step")}
         objective = {"ticket": ticket, HELD_OUT: self.params.validation}
-        return [WorkItem(client, KEY, objective, bytes=self._bytes(client)) for client in participants.tolist()]
+        return WorkItem(client, KEY, objective, bytes=self._bytes(client))
 
     def _bytes(self, client: int) -> int:
         """Surviving values, what is never pruned, and the mask."""

@@ -1,6 +1,49 @@
-"""Makes the folder evals importable: it is part of the checkout, not of the package."""
+"""Makes the folder evals importable: it is part of the checkout, not of the package. What tests of all papers share."""
 
+import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from evals.paper.engine import Experiment, filled, planned
+from evals.paper.papers import Paper
+from fedscale_ext.config import load_config
+from fedscale_ext.methods import method_class
+from fedscale_ext.methods.params import make_params
+
+
+@pytest.fixture
+def jobs_of() -> Callable[[Paper, Experiment, str], list[tuple[str, dict[str, Any], Any]]]:
+    """Of each job of a script at a scale: data set, job_conf keys, and what its method makes of them."""
+
+    def jobs(paper: Paper, experiment: Experiment, scale: str) -> list[tuple[str, dict[str, Any], Any]]:
+        arms = planned(paper, experiment, scale, None)
+        assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
+        made = []
+        for arm, data in arms:
+            keys = filled({**paper.keys_of(data, scale), **arm.keys})
+            method = str(keys["method"])
+            own = {key: value for key, value in keys.items() if key.partition(".")[0] in (key, method)}
+            assert not any("$" in f"{key}{value}" for key, value in own.items())
+            settings = [f"{key}={json.dumps(value)}" for key, value in own.items()]
+            config = load_config(str(paper.folder / "job.yml"), settings)
+            made.append((data, keys, make_params(method_class(method).Params, config)))
+        return made
+
+    return jobs
+
+
+@pytest.fixture
+def row() -> Callable[..., dict[str, Any]]:
+    """A row of results with one figure."""
+
+    def made(label: str, values: Sequence[float], column: str, data: str = "any") -> dict[str, Any]:
+        figures = {column: {"values": list(values), "mean": sum(values) / len(values)}}
+        return {"label": label, "data": data, "seeds": list(range(len(values))), "figures": figures}
+
+    return made

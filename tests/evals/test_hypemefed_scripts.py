@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,8 @@ from evals.hypemefed.cka import cka
 from evals.hypemefed.settings import PAPER
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, filled, planned
+from evals.paper.engine import Arm, Experiment, Run, filled
 from evals.paper.orders import Order, differences
-from fedscale_ext.config import load_config
-from fedscale_ext.methods import method_class, method_names
-from fedscale_ext.methods.params import make_params
 
 SCRIPTS = "fig3a fig3b fig3c fig4 fig7 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table1 regime composition".split()
 
@@ -44,17 +42,8 @@ def experiment(name: str) -> Experiment:
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -> None:
-    arms = planned(PAPER, experiment(name), scale, None)
-    assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
-    for arm, data in arms:
-        keys = filled({**PAPER.keys_of(data, scale), **arm.keys})
-        method = str(keys["method"])
-        own = {key: value for key, value in keys.items() if key.partition(".")[0] in (key, method)}
-        assert not any("$" in f"{key}{value}" for key, value in own.items())
-        settings = [f"{key}={json.dumps(value)}" for key, value in own.items()]
-        if method in method_names():
-            make_params(method_class(method).Params, load_config(str(PAPER.folder / "job.yml"), settings))
+def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, jobs_of: Callable[..., Any]) -> None:
+    assert jobs_of(PAPER, experiment(name), scale)
 
 
 def test_a_data_set_stands_in_with_the_partition_that_is_asked_for() -> None:
@@ -70,15 +59,12 @@ def test_what_begins_with_a_dollar_is_put_in_and_none_takes_away() -> None:
     assert filled({"$n": "vgg", "model": "multi_$n", "a": None, "rounds": 3}) == {"model": "multi_vgg", "rounds": 3}
 
 
-def row(label: str, values: list[float], column: str = GLOBAL, data: str = "har_local") -> dict[str, Any]:
-    figures = {column: {"values": values, "mean": sum(values) / len(values)}}
-    return {"label": label, "data": data, "seeds": list(range(len(values))), "figures": figures}
-
-
-def test_differences_are_paired_by_seed() -> None:
-    (found,) = differences([Order(GLOBAL, "a", "b", factor=9.0, slack=9.0)], [row("a", [1, 5]), row("b", [2, 3, 7])])
+def test_differences_are_paired_by_seed(row: Callable[..., Any]) -> None:
+    (found,) = differences(
+        [Order(GLOBAL, "a", "b", factor=9.0, slack=9.0)], [row("a", [1, 5], GLOBAL), row("b", [2, 3, 7], GLOBAL)]
+    )
     assert found["values"] == [-1, 2] and found["mean"] == 0.5 and found["seeds"] == [0, 1]
-    assert differences([Order(GLOBAL, "a", "b")], [row("a", [1])]) == []
+    assert differences([Order(GLOBAL, "a", "b")], [row("a", [1], GLOBAL)]) == []
 
 
 @pytest.mark.parametrize("claim", ledger.CLAIMS)
@@ -93,9 +79,9 @@ def test_claims_are_about_rows_that_there_are(claim: str) -> None:
     assert {label for order in orders for label in (order.more, order.less)} <= labels
 
 
-def test_a_claim_may_leave_out_what_a_scale_has_not() -> None:
+def test_a_claim_may_leave_out_what_a_scale_has_not(row: Callable[..., Any]) -> None:
     script, orders = ledger.CLAIMS["H8"]
-    rows = [row(label, [50.0, 51.0]) for label in ("k=25", "k=50", "k=100", table1.ALL)]
+    rows = [row(label, [50.0, 51.0], GLOBAL) for label in ("k=25", "k=50", "k=100", table1.ALL)]
     results = {"rows": rows, "scale": "small", "command": "x"}
     assert script == "table1" and "| holds |" in str(judge.row("H8", orders, results))
     rows[0]["figures"][GLOBAL]["values"] = [47.0, 48.0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fjord import FjordAggregator
 from fedscale_ext.methods.fjord_client import FjordClient, Narrow, drawn_widths
 from fedscale_ext.runtime.samples import ClientSamples
@@ -168,6 +169,24 @@ def test_values_of_p_may_stand_in_any_order_and_weights_are_samples() -> None:
     assert made.rates == [1.0, 0.5]
     (item,) = made.assign(1, np.array([4]))
     assert made.weight(item) == 40.0
+
+
+def test_groups_give_the_weakest_the_smallest_p() -> None:
+    made = server(FjordAggregator, "fjord", capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], p=[0.25, 0.5, 1.0],
+                  groups=[3, 1, 2])  # fmt: skip
+    assert made.own.tolist() == [1, 0, 2, 2, 0, 2]
+    with pytest.raises(UserError, match=r"fjord.groups is \[3, 3\]"):
+        server(FjordAggregator, "fjord", p=[0.25, 1.0], groups=[3, 3], shares=None, clients=5)
+    with pytest.raises(UserError, match="remove one of them"):
+        server(FjordAggregator, "fjord", p=[0.25, 1.0], groups=[3, 3], levels="fix")
+
+
+@pytest.mark.parametrize("distil", [False, True])
+def test_a_usual_round_costs_the_mean_of_all_draws(distil: bool) -> None:
+    made = server(FjordAggregator, "fjord", p=[0.25, 1.0], distil=distil)
+    whole, quarter = (made.pool[key].cost.forward_macs for key in made.keys)
+    (first, *_) = made.usual(first=False)
+    assert first.effort == pytest.approx(((whole + quarter) / 2 + distil * whole / 2) / whole)
 
 
 def test_each_width_is_tested_where_that_is_asked_for() -> None:

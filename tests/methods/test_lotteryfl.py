@@ -256,6 +256,10 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
     summary = run(job_file, "job", **keys)
     here = folder(job_file, "job")
     unbroken = result(here)
+    everyone, mean = summary["results"]["types"]
+    assert (everyone["type"], everyone["clients"]) == ("global", 7)
+    assert everyone["accuracy"] == pytest.approx(summary["accuracy"]["mean"]) == mean["accuracy"]
+    assert everyone["one_way_mb"] == summary["models"][0]["cost"]["bytes"] * everyone["settled_round"] / 1e6
     left = read_tensors(here / "checkpoints" / "checkpoint-000004.safetensors")[0]["tensor.method/left"]
     assert left.min() < left.max()
 

@@ -1,0 +1,55 @@
+"""Figure 8: WIRE with other losses and deeper meta-networks (claim M9)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from evals.moss.arms import ACCURACY, ALL_COLUMNS, APPLICATIONS, ENERGY, MOSS, ROUNDS, SECONDS, moss
+from evals.moss.settings import main
+from evals.paper import plots
+from evals.paper.device_types import internals, with_types
+from evals.paper.engine import Experiment, Run
+from evals.paper.orders import Order
+
+TWO, LOCATION, ENTROPY, SQUARES = "Moss, two layers", "location only", "cross-entropy only", "cross-entropy + MSE"
+FIRST, SETTLED = "fidelity, first round", "fidelity, settled"
+_OWN = {
+    MOSS: {},
+    TWO: {"meta_layers": 2},
+    LOCATION: {"wire": "loc"},
+    ENTROPY: {"wire": "ce"},
+    SQUARES: {"wire": "ce+mse"},
+}
+
+
+def with_fidelity(runs: Sequence[Run]) -> list[Run]:
+    """Each run by type, with the mean fidelity of its proxies, but for those that are copies, at both times."""
+    shown = []
+    for run in with_types(runs, MOSS):
+        assert run.log_dir is not None
+        lines = {line["round"]: line for line in internals(run.log_dir) if "fidelity" in line}
+        place = min(max(1, round(run.figures[ROUNDS])), max(lines))
+        found = {FIRST: _mean(lines[min(lines)]), SETTLED: _mean(lines[place])}
+        shown.append(replace(run, figures={**run.figures, **found}))
+    return shown
+
+
+def _mean(line: dict[str, dict[str, float]]) -> float:
+    moved = {name.partition(".")[2] for name in line["transfers"] if name.startswith("forward.")}
+    return fmean(value for key, value in line["fidelity"].items() if key in moved)
+
+
+EXPERIMENT = Experiment(
+    "fig8",
+    "Figure 8: what WIRE's loss is made of",
+    [moss(label, data, **own) for data in APPLICATIONS for label, own in _OWN.items()],
+    (*ALL_COLUMNS, FIRST, SETTLED, "coordinator ms / round"),
+    plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY, FIRST, SETTLED),
+    note="Fidelity (Eq. 9) of the proxies that learn from another architecture, in the first round and in that of the "
+    "types' mean convergence.",
+    rows=with_fidelity,
+    orders=[Order(ACCURACY, MOSS, label) for label in _OWN if label != MOSS],
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(EXPERIMENT))

@@ -1,0 +1,91 @@
+"""Data sets and sizes of Moss's evaluation: what each name means at each scale.
+
+Small: 30 devices, ten of each type, all of them in every round, as the paper has them with 300. Each trains on 100
+samples (the paper: 100 and 200), or, of UCI HAR's people, once on its 270, which makes as many steps as five times on
+the paper's 50; the server holds as many as a device (100 and 50). Types are smaller: Large is a ResNet-18 of 67,000
+parameters, Medium a MobileNetV2 of five thin blocks (``models/``), Small the paper's own LeNet; each has fewer
+parameters and MACs than the one before it, as in the paper. The learning rate is ten times the paper's, on devices and
+on the server; all methods have the same. Devices' time per sample is taken for that of networks as large as the
+paper's: ``reference_macs`` is smaller by as much as Large is. ``capacity_model`` is the same for all, so that all
+methods deal the same types to the same devices.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evals.paper import engine
+from evals.paper.papers import DataSet, Paper
+
+FOLDER = Path(__file__).resolve().parent
+TYPED = ("moss", "fedmd", "feddf", "dsfl", "fedgems", "fedet")  # methods that are told the types' models
+DEALT = (*TYPED, "hermes", "tailorfl", "fedmask", "fedskel", "heterofl", "fjord")  # and those told how many have each
+
+
+def _types(large: str, medium: str, small: str) -> dict[str, Any]:
+    names = [large, medium, small]
+    own = {f"{method}.types": names for method in TYPED}
+    return {"$large": large, "$medium": medium, "$small": small, "model": large, "capacity_model": small, **own}
+
+
+def _devices(each: int) -> dict[str, Any]:
+    """So many of each type; a third and two thirds of them are what figure 11b takes."""
+    groups = {f"{method}.groups": [each] * 3 for method in DEALT}
+    return {"num_participants": 3 * each, "$third": each, "$two_thirds": 2 * each, **groups}
+
+
+def _thin(name: str) -> dict[str, Any]:
+    return _types("resnet18_speech", str(FOLDER / "models" / f"mobilenetv2_thin_{name}.json"), "lenet_6k")
+
+
+_LOCAL = ("--test", "local")
+_LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
+_FEW, _MANY = _devices(10), _devices(100)
+_HUNDRED = ("--samples-per-client", "100")
+_CIFAR = {"public_samples": 100, "$unrelated": "cifar100_few-iid"}
+_SPEECH = {"public_samples": 200, "$unrelated": "fsdd"}
+_HAR = {"public_samples": 50, "sample_shape": "1x32x36", "$unrelated": "chars74k"}
+DATA = {
+    "cifar10_30": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 30,
+                          {**_CIFAR, **_FEW, **_thin("cifar10"), "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
+    "speech12_30": DataSet("google_speech12", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL), 30,
+                           {**_SPEECH, **_FEW, **_thin("speech12"), "reference_macs": 1.2e6},
+                           small={"public_samples": 100}, dirichlet=_HUNDRED),
+    "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30,
+                         {**_HAR, **_FEW, **_thin("har"), "reference_macs": 6.3e5},
+                         small={"local_epochs": 1},
+                         paper={**_types("resnet18", "mobilenetv2", "lenet_6k"), "reference_macs": 3e8}),
+    # of other tasks, for figure 10
+    "cifar100_few": DataSet("cifar100", "cifar100_3k600.npz", clients=1),
+    "fsdd": DataSet("fsdd", "fsdd_600.npz", ("--x", "audio", "--y", "label")),
+    "chars74k": DataSet("femnist", "chars74k_55writers.npz"),
+    # the paper's, imported beforehand into folders of these names with their partition, such as cifar10_full-h0.1
+    "cifar10_full": DataSet("cifar10", clients=300, dirichlet=_HUNDRED,
+                            keys={**_CIFAR, **_MANY, **_types("resnet18", "mobilenetv2", "lenet_80k")}),
+    "speech12_full": DataSet("google_speech12", clients=300, dirichlet=("--samples-per-client", "200"),
+                             keys={**_SPEECH, **_MANY, **_types("resnet18", "mobilenetv2", "lenet_6k")}),
+}  # fmt: skip
+STANDS_FOR = {
+    "cifar10": {"smoke": "cifar10_30-h0.1", "small": "cifar10_30-h0.1", "paper": "cifar10_full-h0.1"},
+    "speech": {"smoke": "speech12_30-h0.1", "small": "speech12_30-h0.1", "paper": "speech12_full-h0.1"},
+    "har": {"smoke": "har_local", "small": "har_local", "paper": "har_local"},
+}
+_QUICK = {"feddf.steps": 200, "feddf.patience": 50, "feddf.batch_size": 32, "fedet.steps": 50, "fedet.batch_size": 32}
+_RATES = ("learning_rate", "moss.lr", "dsfl.lr", "fedgems.lr")  # one for all (section 4.2.4)
+PAPER = Paper(
+    name="moss",
+    folder=FOLDER,
+    data=DATA,
+    sizes={
+        "smoke": {
+            **dict.fromkeys(_RATES, 0.01), **_QUICK, "feddf.steps": 4, "fedet.steps": 2, "rounds": 2,
+            "local_steps": 1, "public_samples": 30, "moss.epochs": 1, "fedmd.pretrain_epochs": 1,
+            "fedmd.private_epochs": 1, "fedgems.server_epochs": 1,
+        },
+        "small": {**dict.fromkeys(_RATES, 0.01), **_QUICK, "rounds": 25, "local_epochs": 5},
+        "paper": {**dict.fromkeys(_RATES, 0.001), "rounds": 50, "local_epochs": 5},
+    },
+    stands_for=STANDS_FOR,
+    base_model="resnet18_speech",
+)  # fmt: skip
+main = partial(engine.main, PAPER)

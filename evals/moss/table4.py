@@ -1,0 +1,26 @@
+"""Table 4: transmission until convergence (claim M6)."""
+
+from functools import partial
+
+from evals.moss.arms import MOSS, TRANSMISSION, all_suites, fewest
+from evals.moss.settings import main
+from evals.paper import plots
+from evals.paper.device_types import columns, with_types
+from evals.paper.engine import Experiment
+
+EXPERIMENT = Experiment(
+    "table4",
+    "Table 4: transmission until convergence",
+    all_suites(),
+    (*columns("MB"), "traffic MB", "network MB / round"),
+    plots.bars(*columns("MB")),
+    note="MB of a type is what one of its devices hands in, times the rounds until the type's accuracy settles: the "
+    "paper's accounting, which charges systems that prune for the whole model of the type; the mean is over types. "
+    "`traffic MB` counts both directions of all devices until then, and what really travels of pruned models. A system "
+    "that does not learn settles at once: see `fig4`.",
+    rows=partial(with_types, reference=MOSS),
+    orders=fewest(TRANSMISSION),
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main(EXPERIMENT))

@@ -1,0 +1,119 @@
+"""Figures by type of device, of methods whose clients have types or levels: accuracy, rounds until it settles, and
+time, modelled energy and transmission until then (docs/device-types.md)."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evals.paper.jobs import summary
+from fedscale_ext.metrics.accuracy import client_accuracy
+from fedscale_ext.metrics.convergence import settled
+from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.tiers import group_means
+
+if TYPE_CHECKING:
+    from evals.paper.engine import Run
+
+TYPES = ("large", "medium", "small")
+MEAN = "mean"  # over the types; of accuracy over the devices
+_UNTIL = {"MB": "one_way_mb", "s": "time_s", "J": "modelled_energy_j"}  # figures until a type has settled
+Curve = Sequence[tuple[int, float]]  # (round, accuracy in [0, 1])
+
+
+def columns(what: str) -> tuple[str, ...]:
+    """The figure of each type, largest first, and of all: of % (mean over the evaluations in the last quarter of the
+    rounds), rounds, MB (what one device hands in, summed up), s and J."""
+    return tuple(f"{kind} {what}" for kind in (*TYPES, MEAN))
+
+
+def with_types(runs: Sequence["Run"], reference: str) -> list["Run"]:
+    """Each run with these columns, and "traffic MB" of all devices in both directions. A job that knows no types has
+    accuracies and rounds by those of the job ``reference`` on the same data with the same seed."""
+    dealt = {(run.data, run.seed): types_of_clients(run.log_dir) for run in runs
+             if run.arm.label == reference and run.log_dir}  # fmt: skip
+    shown = []
+    for run in runs:
+        assert run.log_dir is not None
+        shown.append(replace(run, figures={**run.figures, **figures(run.log_dir, dealt.get((run.data, run.seed)))}))
+    return shown
+
+
+def types_of_clients(log_dir: Path) -> np.ndarray:
+    """int64 [clients], the place of each client's type in ``TYPES``, of a job that serves each type its own model."""
+    job = summary(log_dir)
+    names = [row["type"] for row in job["results"]["types"]]
+    return np.array([names.index(key) for key in job["accuracy"]["served"]], dtype=np.int64)
+
+
+def figures(log_dir: Path, own: np.ndarray | None = None) -> dict[str, float]:
+    """Of one job; ``own`` is for one that knows no types, which has the mean's figures alone without."""
+    job = summary(log_dir)
+    *types, every = job["results"]["types"]
+    found = {"traffic MB": every["traffic_mb"]}
+    if len(types) == len(TYPES):
+        curves = {kind: row["curve"] for kind, row in zip(TYPES, types, strict=True)}
+        sizes = [row["clients"] for row in types]
+        for unit, name in _UNTIL.items():
+            values = [row[name] for row in types]
+            found |= dict(zip(columns(unit), [*values, float(np.mean(values))], strict=True))
+    else:
+        curves = {MEAN: types[0]["curve"]} if own is None else _split(log_dir, own)
+        sizes = [1] if own is None else np.bincount(own, minlength=len(TYPES)).tolist()
+        found |= {f"{MEAN} {unit}": types[0][name] for unit, name in _UNTIL.items()}
+    reached = {kind: late(curve, job["rounds"]) for kind, curve in curves.items()}
+    until = {kind: float(settled_round(curve)) for kind, curve in curves.items()}
+    reached[MEAN] = float(np.average(list(reached.values()), weights=sizes))
+    until[MEAN] = float(np.mean(list(until.values())))
+    return found | {f"{kind} %": 100 * value for kind, value in reached.items()} | {
+        f"{kind} rounds": value for kind, value in until.items()
+    }  # fmt: skip
+
+
+def late(curve: Curve, rounds: int) -> float:
+    """Mean over the evaluations in the last quarter of the rounds: single ones move by points."""
+    return float(np.mean([value for round, value in curve if round > 0.75 * rounds]))
+
+
+def settled_round(curve: Curve) -> int:
+    """The round in which a curve has settled, by the package's rule."""
+    place = settled([value for _, value in curve])
+    assert place is not None
+    return int(curve[place][0])
+
+
+def _split(log_dir: Path, own: np.ndarray) -> Mapping[str, Curve]:
+    curves: dict[str, list[tuple[int, float]]] = {kind: [] for kind in TYPES}
+    for number, accuracies in evaluations(log_dir):
+        for kind, value in zip(TYPES, group_means(accuracies, own, len(TYPES)), strict=True):
+            curves[kind].append((number, float(value)))
+    return curves
+
+
+def evaluations(log_dir: Path) -> Iterable[tuple[int, np.ndarray]]:
+    """(round, accuracy of each client in [0, 1]) of each evaluation of a job."""
+    for record in read_records(log_dir / "metrics.jsonl"):
+        if record.evaluation is not None:
+            yield record.round, client_accuracy(record.evaluation)
+
+
+def mean_curve(log_dir: Path) -> list[tuple[int, float]]:
+    """(round, mean accuracy over the clients) of each evaluation."""
+    return [(number, float(np.nanmean(accuracies))) for number, accuracies in evaluations(log_dir)]
+
+
+def first_reached(curve: Curve, accuracy: float) -> int | None:
+    """The first round in which the mean of up to three evaluations is ``accuracy`` at least."""
+    values = [value for _, value in curve]
+    for place, (number, _) in enumerate(curve):
+        if np.mean(values[max(0, place - 2) : place + 1]) >= accuracy:
+            return int(number)
+    return None
+
+
+def internals(log_dir: Path) -> list[dict[str, Any]]:
+    """What a job recorded of its method, a round each."""
+    return [json.loads(line) for line in (log_dir / "internals.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,53 @@
+"""What jobs reached and cost by type of device, of methods whose clients have one type, or level, for the whole job."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.metrics.device_types import Participation, device_type_figures
+from fedscale_ext.metrics.energy import joules
+from fedscale_ext.runtime.aggregator import MultiModelAggregator
+from fedscale_ext.runtime.schedule import client_times
+from fedscale_ext.runtime.work import WorkItem
+
+
+class ByTypeAggregator(MultiModelAggregator):
+    """Base of such methods; ``own`` int64 [clients] is the place of each client's type among :meth:`type_names`."""
+
+    own: np.ndarray
+
+    def type_names(self) -> Sequence[str]:
+        """The types, largest first where they are of one model."""
+        raise NotImplementedError
+
+    def item_of(self, client: int) -> WorkItem:
+        """What a client trains, as things are."""
+        raise NotImplementedError
+
+    def usual(self, *, first: bool) -> list[WorkItem]:
+        """A round of each client, by client; ``first``: the one in which it takes part for the first time."""
+        return [self.item_of(client + 1) for client in range(self.task.num_clients)]
+
+    def results(self) -> dict[str, Any]:
+        """Accuracy, rounds, time, modelled energy and transmission by type."""
+        usual, first = (self._participation(self.usual(first=first)) for first in (False, True))
+        return device_type_figures(self.history, self.own, self.type_names(), usual, first)
+
+    def _participation(self, items: Sequence[WorkItem]) -> Participation:
+        down, up = (np.array(list(map(each, items)), dtype=np.float64) for each in (self.traffic, self.uploaded))
+        _, computation, communication = client_times(
+            items,
+            self.pool,
+            self.population,
+            self.task,
+            reference_macs=self.config.job.reference_macs,
+            traffic=self.traffic,
+            upload=self.uploaded,
+        )
+        energy = joules(self.population.computation_ms, computation, communication, down, up)
+        return Participation(self.one_way(up), down + up, computation + communication, energy)
+
+    def one_way(self, up: np.ndarray) -> np.ndarray:
+        """Bytes of a participation that the paper's Table 4 counts, [clients]: those that are handed in, ``up``."""
+        return up

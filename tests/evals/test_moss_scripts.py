@@ -1,0 +1,173 @@
+"""Moss's tables and figures: what they run, what they make of jobs, and what claims they decide."""
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evals.moss import arms, fig4, fig8, ledger, published, table3
+from evals.moss.arms import ACCURACY, BASELINES, LITERAL, MOSS
+from evals.moss.settings import DEALT, PAPER, TYPED
+from evals.paper import device_types, jobs
+from evals.paper import ledger as judge
+from evals.paper.engine import Arm, Experiment, Run, filled, planned
+
+SCRIPTS = """table3 table4 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11a fig11b fig11c momentum readings""".split()
+
+
+def experiment(name: str) -> Experiment:
+    found: Experiment = importlib.import_module(f"evals.moss.{name}").EXPERIMENT
+    return found
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, jobs_of: Callable[..., Any]) -> None:
+    for data, keys, params in jobs_of(PAPER, experiment(name), scale):
+        devices = PAPER.keys_of(data, scale)["$third"] * 3
+        if keys["method"] in DEALT:
+            assert sum(params.groups) == devices == (300 if "full" in data else 30)
+        if keys["method"] in TYPED:
+            assert params.types[0] == keys["model"] and params.types[-1] == keys["capacity_model"]
+        if keys["method"] == "moss":
+            asked = params.lr / keys["learning_rate"]
+            assert asked == 1 or (name == "readings" and asked < 1)
+            assert (params.momentum == LITERAL["client_momentum"]) == (keys.get("client_momentum") is not None)
+
+
+@pytest.mark.parametrize("name", ["table3", "table4", "fig4", "fig5", "fig6"])
+def test_the_same_jobs_are_shown_by_tables_and_figures(name: str) -> None:
+    own = {(arm.label, data): dict(arm.keys) for arm, data in planned(PAPER, experiment(name), "small", None)}
+    assert {(label, data): keys for (label, data), keys in own.items() if label != table3.LITERAL_MOSS} == {
+        (arm.label, data): dict(arm.keys) for arm, data in planned(PAPER, experiment("fig5"), "small", None)
+    }
+    assert {label for label, _ in own} >= {MOSS, *BASELINES} and len(BASELINES) == 12
+
+
+def test_published_figures_are_those_of_the_paper() -> None:
+    assert set(published.BASELINES) == set(BASELINES)
+    ours, gems = published.figures("cifar10", MOSS), published.figures("har", "FedGEMS")
+    assert (ours["small %"], ours["mean %"], ours["large MB"], ours["mean MB"]) == (70.6, 75.1, 557.1, 223.1)
+    assert (gems["mean %"], gems["large MB"]) == (88.3, 0.4)
+    assert published.figures("cifar10", "anything else") == {}
+    for data in arms.APPLICATIONS:  # its last row is the mean of the others, to a digit or two
+        for label in (MOSS, *BASELINES):
+            row = published.figures(data, label)
+            assert np.mean([row[f"{kind} %"] for kind in device_types.TYPES]) == pytest.approx(row["mean %"], abs=0.4)
+
+
+@pytest.mark.parametrize("claim", ledger.CLAIMS)
+def test_claims_are_about_rows_and_columns_that_there_are(claim: str) -> None:
+    script, orders = ledger.CLAIMS[claim]
+    made = experiment(script)
+    labels = {arm.label for arm in made.arms} | {table3.gain_label(kind) for kind in device_types.TYPES}
+    assert orders and {label for order in orders for label in (order.more, order.less)} <= labels
+    assert all(order.column in made.columns for order in orders)
+
+
+def test_a_claim_on_all_baselines_needs_all_of_them(row: Callable[..., Any]) -> None:
+    def told(worst: float) -> str:
+        rows = [row(MOSS, [75.0, 76.0], ACCURACY)]
+        rows += [row(label, [70.0, worst], ACCURACY) for label in arms.DISTILLING]
+        return str(judge.row("M1", ledger.CLAIMS["M1"][1], {"rows": rows, "scale": "small", "command": "x"}))
+
+    assert "| holds |" in told(71.0) and "| not decidable |" in told(77.0)
+
+
+def test_lists_have_what_begins_with_a_dollar_put_in() -> None:
+    assert filled({"$a": "x", "names": ["$a", "b"], "numbers": [1, 2]}) == {"names": ["x", "b"], "numbers": [1, 2]}
+
+
+def test_jobs_are_told_apart_by_what_files_hold_and_not_where(tmp_path: Path) -> None:
+    for number, name in enumerate(("one", "two")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.json").write_text(json.dumps({"width": 4}))
+        (tmp_path / name / "other.json").write_text(json.dumps({"width": number}))
+
+    def digest(place: str, model: str, public: str) -> str:
+        found: str = jobs._digest({"types": [str(tmp_path / place / model), "b"], "public_dir": f"/{place}/{public}"})
+        return found
+
+    assert digest("one", "m.json", "fsdd") == digest("two", "m.json", "fsdd")
+    assert digest("one", "other.json", "fsdd") != digest("two", "other.json", "fsdd")
+    assert digest("one", "m.json", "fsdd") != digest("one", "m.json", "fashion-iid")
+
+
+def test_curves_are_late_settled_and_reached() -> None:
+    curve = [(number, min(number, 5) / 10) for number in range(1, 9)]
+    assert device_types.late(curve, 8) == 0.5  # rounds 7 and 8
+    assert device_types.settled_round(curve) == 7  # the mean of three
+    assert device_types.first_reached(curve, 0.45) == 6
+    assert device_types.first_reached(curve, 0.6) is None
+
+
+@pytest.fixture(scope="module")
+def trained(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """A job of two rounds on seven clients, three types of network."""
+    runs = tmp_path_factory.mktemp("runs")
+    types = ["resnet18_speech", "nasbench201_base", "lenet_6k"]
+    shared: dict[str, Any] = {"num_participants": 7, "rounds": 2, "local_steps": 1, "eval_interval": 1,
+                              "model": types[0], "capacity_model": types[-1], "record_internals": True,
+                              "public_samples": 6}  # fmt: skip
+
+    def run(label: str, **more: Any) -> Run:
+        arm = arms.moss() if label == MOSS else arms.baseline(label)
+        method = arm.keys["method"]
+        dealt = {f"{method}.groups": [2, 2, 3]} if method in DEALT else {}
+        named = {f"{method}.types": types} if method in TYPED else {}
+        keys = {**shared, **arm.keys, **dealt, **named, **more}
+        log_dir = jobs.train(keys, "tiny", 1, session_job_file, runs, in_process=True)
+        return Run(arm, "cifar10_30-h0.1", 1, log_dir, jobs.figures(log_dir))
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def ours(trained: Callable[..., Run]) -> Run:
+    return trained(MOSS, **{"moss.epochs": 1})
+
+
+def test_a_jobs_figures_by_type(ours: Run) -> None:
+    (shown,) = device_types.with_types([ours], MOSS)
+    assert ours.log_dir is not None
+    own = device_types.types_of_clients(ours.log_dir)
+    assert np.bincount(own).tolist() == [2, 2, 3]
+    (_, last), *_ = list(device_types.evaluations(ours.log_dir))[-1:]
+    for place, kind in enumerate(device_types.TYPES):
+        assert shown.figures[f"{kind} %"] == pytest.approx(100 * np.nanmean(last[own == place]))
+        assert 1 <= shown.figures[f"{kind} rounds"] <= 2
+    models = {model["key"]: model["cost"]["bytes"] for model in jobs.summary(ours.log_dir)["models"]}
+    large = models["resnet18_speech"] * shown.figures["large rounds"] / 1e6
+    assert shown.figures["large MB"] == pytest.approx(large)
+    assert set(arms.ALL_COLUMNS) <= set(shown.figures) and shown.figures["traffic MB"] > large
+    (faithful,) = fig8.with_fidelity([ours])
+    assert 0 < faithful.figures[fig8.FIRST] < 1 and fig8.SETTLED in faithful.figures
+
+
+@pytest.mark.slow
+def test_methods_without_types_have_rows_by_moss_devices(ours: Run, trained: Callable[..., Run]) -> None:
+    lottery, fjord = trained("LotteryFL"), trained("FjORD")
+    shown = {run.arm.label: run.figures for run in fig4.with_rounds_to_there([ours, lottery, fjord])}
+    assert ours.log_dir is not None and lottery.log_dir is not None
+    own = device_types.types_of_clients(ours.log_dir)
+    (_, last), *_ = list(device_types.evaluations(lottery.log_dir))[-1:]
+    assert shown["LotteryFL"]["small %"] == pytest.approx(100 * np.nanmean(last[own == 2]))
+    assert "large MB" not in shown["LotteryFL"] and shown["LotteryFL"]["mean J"] > 0
+    assert shown["FjORD"]["small MB"] < shown["FjORD"]["large MB"]
+    (alone,) = device_types.with_types([lottery], MOSS)
+    assert "mean %" in alone.figures and "small %" not in alone.figures
+
+
+def test_gains_are_told_where_all_baselines_have_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(table3, "with_types", lambda runs, _: list(runs))
+    figures = dict.fromkeys(("large %", "medium %", "small %"), 50.0)
+    runs = [Run(Arm(label), "x", 1, tmp_path, figures) for label in BASELINES]
+    runs.append(Run(Arm(MOSS), "x", 1, tmp_path, {**figures, "small %": 70.0}))
+    rows = {run.arm.label: run.figures for run in table3.with_gains(runs)}
+    assert rows[table3.gain_label("small")] == {table3.GAIN: 20.0, table3.ABOVE_BEST: 20.0}
+    assert rows[table3.gain_label("large")][table3.GAIN] == 0.0
+    assert len(table3.with_gains(runs[1:])) == len(runs) - 1
