@@ -125,7 +125,9 @@ def test_baselines_have_their_own_values() -> None:
 @pytest.mark.parametrize(("size", "scale"), [("", "paper"), ("_small", "small")])
 def test_sizes_are_those_of_the_evaluations(data: str, size: str, scale: str) -> None:
     theirs = FEDTRANS.keys_of({"cifar10": "cifar10_full", "speech": "speech_full"}.get(data, data), scale)
-    sizes = {key: value for key, value in theirs.items() if key not in ("model", "data_set")}
+    left = ("model", "data_set", "cohort_size")  # the last is how they round
+    own = {key: value for key, value in theirs.items() if key not in left}
+    sizes = {key: value for key, value in own.items() if key.partition(".")[0] in (key, "fedtrans")}
     given = load_config(f"fedtrans_{data}{size}").given
     assert {key: given[key] for key in sizes} == sizes
 

@@ -31,7 +31,14 @@ _PAPER: dict[str, Any] = {
 FOLDER = Path(__file__).resolve().parent
 _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
 _HAR = ("--client", "c")
-_CIFAR_PAPER = {"rounds": 1000, "num_participants": 10, "fedtrans.delta": 20}
+_CIFAR_PAPER = {
+    "rounds": 1000,
+    "num_participants": 10,
+    "fedtrans.delta": 20,
+    "augment": "flip_crop",
+    "heterofl.dense": True,
+    "splitmix.dense": True,
+}
 DATA = {
     "chars74k": DataSet("femnist", "chars74k_55writers.npz", clients=55),
     "mnist": DataSet("Mnist", "mnist.npz", clients=200, small={"rounds": 60, "fedtrans.delta": 10}),
@@ -44,11 +51,11 @@ DATA = {
     "har": DataSet("uci_har", "uci_har.npz", _HAR, clients=30, small={"num_participants": 30}),
     # the paper's, imported beforehand into folders of these names
     "femnist": DataSet("femnist", clients=3400),
-    "cifar10_full": DataSet("cifar10", keys={"model": "mobilenetv3_small", "augment": "flip_crop"}, paper=_CIFAR_PAPER),
+    "cifar10_full": DataSet("cifar10", keys={"model": "mobilenetv3_small"}, paper=_CIFAR_PAPER),
     "speech_full": DataSet("google_speech", keys={"model": "resnet18_speech"},
                            paper={"rounds": 1500, "fedtrans.delta": 100}),
-    "openimage": DataSet("openImg", keys={"model": "resnet18_openimage", "augment": "flip"},
-                         paper={"fedtrans.delta": 50}),
+    "openimage": DataSet("openImg", keys={"model": "resnet18_openimage"},
+                         paper={"fedtrans.delta": 50, "augment": "flip"}),
 }  # fmt: skip
 # which data a script takes where it is not told: the data sets of the paper, and what stands for them
 STANDS_FOR = {
