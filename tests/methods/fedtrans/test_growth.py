@@ -1,5 +1,7 @@
 """When, where and how FedTrans's aggregator grows models and hands them out, by its hooks."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,10 @@ from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.models.cells import cell_family
+from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.streams import torch_stream
 
-from ..harness import aggregate, equal, play, pool_states, server, trained_states, updates_for
+from ..harness import CLASSES, SHAPE, aggregate, equal, play, pool_states, server, trained_states, updates_for
 
 
 def fedtrans(**keys: Any) -> Any:
@@ -34,6 +37,12 @@ def cells(made: Any, key: str) -> dict[str, int]:
     """Widths of a model's cells by id."""
     spec = made.pool[key].spec
     return {cell: cell_family(spec).cell_group(spec, cell)[1] for cell in cell_family(spec).cell_ids(spec)}
+
+
+def written(folder: Path, spec: ModelSpec) -> str:
+    """The value of ``model`` for a spec."""
+    (folder / "spec.json").write_text(json.dumps(spec.to_json()))
+    return str(folder / "spec.json")
 
 
 def output(model: Any) -> torch.Tensor:
@@ -186,6 +195,20 @@ def test_deepen_count_inserts_so_many_cells_with_ids_of_their_own(count: int) ->
     made, _ = grown(3, alpha=0.0, transform_policy="deepen_only", deepen_count=count)
     sizes = [len(cells(made, key)) for key in ("m0", "m1", "m2")]
     assert sizes == [2, 2 + 2 * count, (2 + 2 * count) * (1 + count)]
+
+
+@pytest.mark.parametrize(("first", "second", "new"), [
+    ("c0", "c1", ["c2", "c3"]), ("c1", "c2", ["c3", "c4"]), ("x", "c3", ["c4", "c5"]), ("x", "c02", ["c2", "c3"]),
+])  # fmt: skip
+def test_inserted_cells_have_free_ids_whatever_the_first_models_are(
+    tmp_path: Path, first: str, second: str, new: list[str]
+) -> None:
+    spec = models.named_spec("nasbench201_base", SHAPE, CLASSES)
+    stages = [[(name, *stage[0][1:])] for name, stage in zip((first, second), spec["stages"], strict=True)]
+    model = written(tmp_path, spec.replace(stages=stages))
+    made, _ = grown(3, alpha=0.0, transform_policy="deepen_only", model=model)
+    assert list(cells(made, "m1")) == [first, new[0], second, new[1]]
+    assert cells(made, "m2").keys() > cells(made, "m1").keys() and len(cells(made, "m2")) == 8
 
 
 @pytest.mark.parametrize("symmetry", ["random_split", "equal", "equal+noise"])
