@@ -30,6 +30,7 @@ from fedscale_ext.runtime.selectors import Guided
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 
+_NAMED = 20  # clients that a notice names; the log has all
 NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
 
 
@@ -238,6 +239,18 @@ class MethodHooks(Coordinator):
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
         args = self.args
         return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
+
+    def report_weak(self, macs: float, instead: str) -> None:
+        """Name the clients that afford less than ``macs`` per sample, the least that the method has for anybody."""
+        weak = (np.flatnonzero(self.capacity < macs) + 1).tolist()
+        if not weak:
+            return
+        logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
+        named = ", ".join(map(str, weak[:_NAMED])) + (f" and {len(weak) - _NAMED} more" if len(weak) > _NAMED else "")
+        self.notice(
+            f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
+            f"smallest model; {instead}: {named}"
+        )
 
     def notice(self, message: str) -> None:
         """Tell whoever watches the job, and the log."""

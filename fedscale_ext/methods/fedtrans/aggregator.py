@@ -34,10 +34,11 @@ class FedTransAggregator(MultiModelAggregator):
     unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:
-        """M_0, which fits every client, and utilities of zero."""
+        """M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
-        self.pool.add("m0", spec, models.initial_state(spec, self.seed))
+        first = self.pool.add("m0", spec, models.initial_state(spec, self.seed))
+        self.report_weak(first.cost.forward_macs, "they train it all the same")
         self.lineages = [Lineage()]
         self.losses: list[list[float]] = [[]]
         self.active: deque[dict[str, float]] = deque(maxlen=self.params.T)

@@ -81,6 +81,16 @@ def test_each_client_trains_and_is_served_up_to_the_largest_model_that_it_afford
     assert list(made.evaluation_plan().serve) == list(largest.values())
 
 
+def test_who_affords_less_than_the_first_model_is_named_and_trains_it_all_the_same() -> None:
+    macs = fedtrans().pool["m0"].cost.forward_macs
+    assert not fedtrans(capacity=[macs] * 6).events
+    made = fedtrans(capacity=[macs - 1, macs, 1.0, macs, macs, macs])
+    (event,) = made.events
+    assert event["message"].startswith(f"2 of 6 clients afford less than the {macs:,} MACs per sample")
+    assert event["message"].endswith("they train it all the same: 1, 3")
+    assert [item.model for item in made.assign(1, np.arange(1, 7))] == ["m0"] * 6
+
+
 def test_utilities_steer_assignment_and_serving() -> None:
     made, _ = grown(2)
     made.utilities = np.array([[50.0, 0.0]] * 3 + [[0.0, 50.0]] * 3)
