@@ -239,6 +239,17 @@ def test_a_model_without_cells_is_refused_before_anybody_trains() -> None:
         made.init_state(None, made.task)
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"), [("nasbench201_base", {"stages": [[], []]}), ("vit_small", {"blocks": []})]
+)
+def test_a_spec_without_cells_is_refused_before_anybody_trains(
+    tmp_path: Path, name: str, fields: dict[str, Any]
+) -> None:
+    spec = models.named_spec(name, SHAPE, CLASSES).replace(**fields)
+    with pytest.raises(UserError, match="no cells to widen or deepen"):
+        fedtrans(model=written(tmp_path, spec))
+
+
 # ---- sharing, stop, internals ----
 
 
