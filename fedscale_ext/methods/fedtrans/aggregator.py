@@ -83,7 +83,8 @@ class FedTransAggregator(MultiModelAggregator):
         mixing = []
         for j, model in enumerate(pool):
             weights = model_aggregator.mixing_weights(j, round, shares, self.lineages, self.params)
-            total = shares[weights > 0, j].sum() if self.params.normalise == "literal" else weights.sum()
+            literal = self.params.normalise == "literal"
+            total = (model_aggregator.sharing(j, shares, self.params) if literal else weights).sum()
             mixing.append((weights / total).tolist())
             state = model_aggregator.soft_aggregate(j, specs, averaged, self.lineages, weights, shares, self.params)
             self.pool.update(model.key, state)

@@ -265,6 +265,9 @@ def test_recorded_coefficients_are_equation_5s_and_sum_to_less_as_it_is_printed(
     share = 0.98**5 * sim
     assert recorded["decayed"] == pytest.approx([share / (1 + share), 1 / (1 + share)])
     assert recorded["literal"] == pytest.approx([share / (1 + sim), 1 / (1 + sim)])
+    made, round = grown(2, normalise="literal", eta=0.0)
+    internals = play(made, round + 1)
+    assert internals["mixing"][1] == pytest.approx([0, 1 / (1 + internals["similarity"][0][1])])
 
 
 def test_stop_converged_waits_until_all_models_have_and_none_can_grow() -> None:
