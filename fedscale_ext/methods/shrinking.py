@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from fedscale_ext import models
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
 from fedscale_ext.submodels import narrowed
@@ -19,8 +20,11 @@ class ShrinkingAggregator(MultiModelAggregator):
         raise NotImplementedError
 
     def full_spec(self) -> ModelSpec:
-        """The model of rate 1: the configuration's ``model``."""
-        return self.initial_spec()
+        """The model of rate 1: the configuration's, with dense convolutions where the method's ``dense`` asks for them
+        (as FedTrans's appendix A has it for its baselines)."""
+        spec = self.initial_spec()
+        dense = getattr(models.family(spec), "dense", None) if getattr(self.params, "dense", False) else None
+        return spec if dense is None else dense(spec)
 
     def smallest_spec(self) -> ModelSpec:
         """The narrowest version, unless ``capacity_model`` names another model."""

@@ -147,5 +147,5 @@ def test_the_table_has_every_switch() -> None:
         names = {row[1] for row in TABLE if row[0] == method}
         own = {field.name for field in dataclasses.fields(method_class(method).Params)}
         inherited = {row[1] for row in TABLE if row[0] == "heterofl"} if method == "fedrolex" else set()
-        # dense needs another family: see test_heterofl
+        # dense needs another family: see test_heterofl and test_splitmix
         assert names | inherited == own - {"dense"}, method
