@@ -24,6 +24,7 @@ from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.combinations import check_local_training
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
+from fedscale_ext.runtime.initial_weights import saved_weights
 from fedscale_ext.runtime.job_data import public_data
 from fedscale_ext.runtime.schedule import dropped_bytes
 from fedscale_ext.runtime.selectors import Guided
@@ -68,6 +69,7 @@ class MethodHooks(Coordinator):
     needs_whole_updates: ClassVar[str] = ""
 
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
+    weights_given = False  # whether the key ``initial_weights`` was heard
     selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
@@ -181,6 +183,15 @@ class MethodHooks(Coordinator):
                 "trains on what follows the last one: name one with readout last, such as rnn_largest"
             )
         return spec
+
+    def initial_state(self, spec: ModelSpec) -> State:
+        """What the one model that a method starts from has for weights: those of the key ``initial_weights``, or by
+        default random ones of the job's seed. Where nobody asks for it, that key is refused."""
+        given = self.config.job.initial_weights
+        if given is None:
+            return models.initial_state(spec, self.seed)
+        self.weights_given = True
+        return saved_weights(given, spec)
 
     def smallest_spec(self) -> ModelSpec:
         """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose

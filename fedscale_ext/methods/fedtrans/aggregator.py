@@ -37,7 +37,7 @@ class FedTransAggregator(MultiModelAggregator):
         """M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
-        first = self.pool.add("m0", spec, models.initial_state(spec, self.seed))
+        first = self.pool.add("m0", spec, self.initial_state(spec))
         self.report_weak(first.cost.forward_macs, "they train it all the same")
         self.lineages = [Lineage()]
         self.losses: list[list[float]] = [[]]
