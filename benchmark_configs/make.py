@@ -144,7 +144,7 @@ METHODS: Mapping[str, Method] = {
         narrows=True, trains="--set learning_rate=0.1", given=_LARGEST,
     ),
     "splitmix": Method(
-        "SplitMix", {"splitmix.r": 0.125, "splitmix.rescale_init": True},
+        "SplitMix", {"splitmix.r": 0.125, "splitmix.rescale_init": True, "splitmix.dense": True},
         narrows=True, trains="--set learning_rate=0.01 --set batch_size=32", given=_LARGEST,
     ),
     "fluid": Method(

@@ -51,6 +51,12 @@ class JobKeys(BaseModel):
         "version where the method makes narrower ones. A baseline that is given a large `model` names the small one "
         "here, so that its devices are those of the job beside it",
     )
+    initial_weights: str | None = Field(
+        None,
+        description="file with the weights that training starts from, `models/KEY.safetensors` of a finished job whose "
+        "`models/KEY.json` is the `model`; for methods that start from one model, as FedAvg and FedTrans do; "
+        "default: random ones",
+    )
     capacity_spread: float = Field(32.0, ge=1, description="largest ratio of two capacities under rule `computation`")
     test_split: float = Field(
         0.2, ge=0, lt=1, description="share of a client's samples held out where the data has no test.csv"

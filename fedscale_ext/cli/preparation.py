@@ -100,6 +100,9 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
     for key, model in (("model", config.fedscale.model), ("capacity_model", config.job.capacity_model)):
         if model is not None and model.endswith(".json") and not Path(model).expanduser().is_file():
             raise UserError(f"{key} names the file {model}, which does not exist")
+    weights = config.job.initial_weights
+    if weights is not None and not Path(weights).expanduser().is_file():
+        raise UserError(f"initial_weights names the file {weights}, which does not exist")
     if config.job.dp_noise_multiplier is not None and find_spec("dp_accounting") is None:
         raise UserError(NEEDS_ACCOUNTING)
     if config.fedscale.wandb_token and find_spec("wandb") is None:

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedscale_ext import models
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
@@ -25,7 +24,7 @@ class FedAvgAggregator(MultiModelAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """w_0."""
         spec = self.initial_spec()
-        self.pool.add("global", spec, models.initial_state(spec, self.seed))
+        self.pool.add("global", spec, self.initial_state(spec))
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """S_t trains w_t."""

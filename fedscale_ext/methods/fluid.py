@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods import invariant_dropout
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
@@ -44,7 +45,9 @@ _FULL = "global"
 class FluidParams:
     """``p``: sizes of submodels, as shares of each layer's neurons; ``vote``: share of clients for whom a neuron must
     be invariant; ``increment`` of a threshold ``every`` so many rounds; ``rates``: a client's p by its capacity or
-    by the time it takes, there for the slowest ``share`` and with ``hysteresis`` in becoming one of them."""
+    by the time it takes, there for the slowest ``share`` and with ``hysteresis`` in becoming one of them.
+    ``inference``: stragglers are served the submodel of their rate (default where capacities count, for FedTrans's
+    protocol tests a client on what it affords) or, like everybody, the global model (FLuID's own; default by time)."""
 
     p: tuple[float, ...] = (0.95, 0.85, 0.75, 0.65, 0.5)
     vote: float = 0.75
@@ -53,6 +56,7 @@ class FluidParams:
     rates: Literal["capacity", "time"] = "capacity"
     share: float = 0.2
     hysteresis: float = 1.15
+    inference: Literal["submodel", "global"] = "submodel"
 
     def __post_init__(self) -> None:
         if not self.p or len(set(self.p)) < len(self.p) or not all(0 < p < 1 for p in self.p):
@@ -63,6 +67,11 @@ class FluidParams:
         for name, least in (("increment", 0), ("every", 1), ("hysteresis", 1)):
             if not getattr(self, name) >= least:
                 raise UserError(f"fluid.{name} is {getattr(self, name)}; it must be at least {least}")
+
+    @staticmethod
+    def job_defaults(config: JobConfig) -> dict[str, Any]:
+        """By time, capacities count for nothing: everybody is served the global model."""
+        return {"inference": "global"} if config.method_params("fluid").get("rates") == "time" else {}
 
 
 def _part(rate: float) -> str:
@@ -89,7 +98,7 @@ class FluidAggregator(ShrinkingAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """w_0, and a part for each rate that a client may get."""
         spec, p = self.full_spec(), self.params
-        full = self.pool.add(_FULL, spec, models.initial_state(spec, self.seed))
+        full = self.pool.add(_FULL, spec, self.initial_state(spec))
         self.widths = {rate: widths_at(spec, rate) for rate in p.p}
         specs = {rate: narrowed(spec, rate) for rate in p.p}
         self.rate = np.ones(task.num_clients)
@@ -114,7 +123,7 @@ class FluidAggregator(ShrinkingAggregator):
             self.pool.place_part(_part(rate), _FULL, self._kept(rate, round))
         self._mean = CountMean(self.pool[_FULL].state)
         self._changes: dict[str, list[np.ndarray]] = {}
-        return [WorkItem(client, self._served(client)) for client in participants.tolist()]
+        return [WorkItem(client, self._trained(client)) for client in participants.tolist()]
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add a client's state to the mean; note how far each neuron moved for it, if it had all of them."""
@@ -131,8 +140,9 @@ class FluidAggregator(ShrinkingAggregator):
             self._observe()
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """A straggler is served the submodel of its rate, everybody else the global model."""
-        return EvaluationPlan([self._served(c) for c in range(1, self.task.num_clients + 1)], {_FULL: _FULL})
+        """A straggler is served what it trains where ``inference`` says so, everybody else the global model."""
+        whole, clients = self.params.inference == "global", range(1, self.task.num_clients + 1)
+        return EvaluationPlan([_FULL if whole else self._trained(client) for client in clients], {_FULL: _FULL})
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Rates and invariant neurons as tensors, thresholds as JSON."""
@@ -179,7 +189,7 @@ class FluidAggregator(ShrinkingAggregator):
         """Rates of submodels that some client has."""
         return sorted(set(self.rate.tolist()) - {1.0})
 
-    def _served(self, client: int) -> str:
+    def _trained(self, client: int) -> str:
         rate = float(self.rate[client - 1])
         return _FULL if rate == 1.0 else _part(rate)
 

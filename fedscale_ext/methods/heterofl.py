@@ -73,12 +73,6 @@ class HeteroFLAggregator(RatesAggregator):
         rates: tuple[float, ...] = self.params.rates
         return rates
 
-    def full_spec(self) -> ModelSpec:
-        """Level a's model: the configuration's, with dense convolutions where that is asked for."""
-        spec = self.initial_spec()
-        dense = getattr(models.family(spec), "dense", None) if self.params.dense else None
-        return spec if dense is None else dense(spec)
-
     def level_spec(self, spec: ModelSpec, rate: float) -> ModelSpec:
         """A level with its scaler (the paper's Scaler)."""
         level = super().level_spec(spec, rate)

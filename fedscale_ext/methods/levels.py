@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
@@ -111,7 +110,7 @@ class LevelsAggregator(ShrinkingAggregator):
         self.parts = self.levels_of(spec)
         self.keys = [level.key for level in self.parts]
         self.whole = self.keys[0] if self.parts[0].spec == spec else "global"
-        self.pool.add(self.whole, spec, models.initial_state(spec, self.seed))
+        self.pool.add(self.whole, spec, self.initial_state(spec))
         for level in self.parts:
             if level.key != self.whole:
                 self.pool.add_part(level.key, self.whole, level.spec, level.channels)

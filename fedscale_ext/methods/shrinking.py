@@ -1,15 +1,11 @@
 """Base of methods that give weak clients narrower versions of one model."""
 
-import logging
 from typing import ClassVar
 
-import numpy as np
-
+from fedscale_ext import models
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
 from fedscale_ext.submodels import narrowed
-
-_NAMED = 20  # clients that a notice names; the log has all
 
 
 class ShrinkingAggregator(MultiModelAggregator):
@@ -24,23 +20,14 @@ class ShrinkingAggregator(MultiModelAggregator):
         raise NotImplementedError
 
     def full_spec(self) -> ModelSpec:
-        """The model of rate 1: the configuration's ``model``."""
-        return self.initial_spec()
+        """The model of rate 1: the configuration's, with dense convolutions where the method's ``dense`` asks for them
+        (as FedTrans's appendix A has it for its baselines)."""
+        spec = self.initial_spec()
+        dense = getattr(models.family(spec), "dense", None) if getattr(self.params, "dense", False) else None
+        return spec if dense is None else dense(spec)
 
     def smallest_spec(self) -> ModelSpec:
         """The narrowest version, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
             return super().smallest_spec()
         return narrowed(self.full_spec(), self.narrowest)
-
-    def report_weak(self, macs: float, instead: str) -> None:
-        """Name the clients that afford less than ``macs`` per sample, the least that the method has for anybody."""
-        weak = (np.flatnonzero(self.capacity < macs) + 1).tolist()
-        if not weak:
-            return
-        logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
-        named = ", ".join(map(str, weak[:_NAMED])) + (f" and {len(weak) - _NAMED} more" if len(weak) > _NAMED else "")
-        self.notice(
-            f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
-            f"smallest model; {instead}: {named}"
-        )

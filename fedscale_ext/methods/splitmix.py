@@ -40,10 +40,12 @@ _MOST_BASES = 128  # each is a model of its own
 @dataclass(frozen=True)
 class SplitMixParams:
     """``r``: width of a base net as a share of the model's, one over a whole number (B = 1 / r bases);
-    ``rescale_init``: base nets start with weights of the full model's scale."""
+    ``rescale_init``: base nets start with weights of the full model's scale; ``dense`` makes grouped convolutions
+    dense, as FedTrans's appendix A has it for its baselines."""
 
     r: float = 0.125
     rescale_init: bool = True
+    dense: bool = False
 
     def __post_init__(self) -> None:
         if not (0 < self.r <= 1 and abs(1 / self.r - round(1 / self.r)) < 1e-6):

@@ -27,14 +27,17 @@ class CellFamily(Family, Protocol):
 
 
 def cell_family(spec: ModelSpec) -> CellFamily:
-    """The module of the spec's family; UserError when its models have no cells."""
+    """The module of the spec's family; UserError when its models, or this one, have no cells."""
     module = family(spec)
     if not hasattr(module, "cell_ids"):
-        raise UserError(
-            f"models of the family {spec.family!r} have no cells to widen or deepen; "
-            "use a model that has, such as nasbench201_base"
-        )
+        raise UserError(_no_cells(f"models of the family {spec.family!r} have"))
+    if not module.cell_ids(spec):
+        raise UserError(_no_cells(f"this model of the family {spec.family!r} has"))
     return cast(CellFamily, module)
+
+
+def _no_cells(which: str) -> str:
+    return f"{which} no cells to widen or deepen; use a model that has, such as nasbench201_base"
 
 
 def cell_of(name: str) -> str | None:

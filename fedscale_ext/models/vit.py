@@ -86,6 +86,10 @@ def make(
 
 
 def _check(spec: ModelSpec) -> None:
+    heads = {f"the number of heads of {cell!r:.60}": heads for cell, heads in spec["blocks"]}
+    for name, size in {**{name: spec[name] for name in ("patch", "width", "head_dim", "mlp")}, **heads}.items():
+        if size < 1:
+            raise UserError(f"vit spec: {name} is {size}; it must be at least 1")
     _, height, width = spec["input_shape"]
     if min(height, width) < 2 * spec["patch"]:
         raise UserError(

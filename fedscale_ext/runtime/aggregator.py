@@ -115,6 +115,11 @@ class MultiModelAggregator(MethodHooks):
                 "of a round; lower it"
             )
         self.init_state(self.population, self.task)
+        if job.initial_weights is not None and not self.weights_given:
+            raise UserError(
+                f"initial_weights are of one model, and {job.method} does not start from the weights of one; leave the "
+                "key out"
+            )
         self.handed = {kept.kind: kept for kept in self.client_tensors()}
         self.selection = guided(self)
 

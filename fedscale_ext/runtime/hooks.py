@@ -24,12 +24,14 @@ from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.combinations import check_local_training
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
+from fedscale_ext.runtime.initial_weights import saved_weights
 from fedscale_ext.runtime.job_data import public_data
 from fedscale_ext.runtime.schedule import dropped_bytes
 from fedscale_ext.runtime.selectors import Guided
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 
+_NAMED = 20  # clients that a notice names; the log has all
 NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
 
 
@@ -67,6 +69,7 @@ class MethodHooks(Coordinator):
     needs_whole_updates: ClassVar[str] = ""
 
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
+    weights_given = False  # whether the key ``initial_weights`` was heard
     selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
@@ -181,6 +184,15 @@ class MethodHooks(Coordinator):
             )
         return spec
 
+    def initial_state(self, spec: ModelSpec) -> State:
+        """What the one model that a method starts from has for weights: those of the key ``initial_weights``, or by
+        default random ones of the job's seed. Where nobody asks for it, that key is refused."""
+        given = self.config.job.initial_weights
+        if given is None:
+            return models.initial_state(spec, self.seed)
+        self.weights_given = True
+        return saved_weights(given, spec)
+
     def smallest_spec(self) -> ModelSpec:
         """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
         clients may train less than :meth:`initial_spec` overrides what it is where that key is not given."""
@@ -238,6 +250,18 @@ class MethodHooks(Coordinator):
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
         args = self.args
         return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
+
+    def report_weak(self, macs: float, instead: str) -> None:
+        """Name the clients that afford less than ``macs`` per sample, the least that the method has for anybody."""
+        weak = (np.flatnonzero(self.capacity < macs) + 1).tolist()
+        if not weak:
+            return
+        logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
+        named = ", ".join(map(str, weak[:_NAMED])) + (f" and {len(weak) - _NAMED} more" if len(weak) > _NAMED else "")
+        self.notice(
+            f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
+            f"smallest model; {instead}: {named}"
+        )
 
     def notice(self, message: str) -> None:
         """Tell whoever watches the job, and the log."""

@@ -50,7 +50,14 @@ def server(
 
 def is_job_key(key: str) -> bool:
     """Whether a key belongs to the job and not to the method."""
-    return key.startswith("yogi_") or key in ("proxy_mu", "data_set", "model", "capacity_model", "rounds")
+    return key.startswith("yogi_") or key in (
+        "proxy_mu",
+        "data_set",
+        "model",
+        "capacity_model",
+        "rounds",
+        "initial_weights",
+    )
 
 
 def trained(state: State, *key: int | str, scale: float = 0.05) -> State:

@@ -272,7 +272,21 @@ def test_by_time_the_slowest_participants_train_less_from_round_two() -> None:
     served = [item.model for item in made.assign(2, np.arange(1, 7))]
     assert served == ["global", "global", "p0.5", "global", "p0.65", "global"]
     made.assign(3, np.array([3, 5]))  # between the two, 5 is the fast one
-    assert made.evaluation_plan().serve[2:5] == ["p0.5", "global", "global"]
+    assert made.rate.tolist() == [1, 1, 0.5, 1, 1, 1]
+    assert made.evaluation_plan().serve == ["global"] * 6  # whatever they afford
+
+
+def test_inference_is_global_by_time_and_within_capacity_by_capacity_unless_asked_otherwise() -> None:
+    serve = {
+        (rates, inference): slow_fluid(rates=rates, **({"inference": inference} if inference else {}))
+        for rates in ("capacity", "time")
+        for inference in (None, "submodel", "global")
+    }
+    for (rates, inference), made in serve.items():
+        made.rate[:] = [1, 0.5, 1, 1, 0.5, 1]
+        whole = inference == "global" or (rates, inference) == ("time", None)
+        slow = "global" if whole else "p0.5"
+        assert made.evaluation_plan().serve == ["global", slow, "global", "global", slow, "global"]
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,8 @@ def test_a_choice_refuses_other_words(name):
     ("gamma", 0), ("delta", 0), ("T", 0), ("deepen_count", 0), ("stop_rounds", 0), ("alpha", 1.1), ("eta", -0.1),
     ("cap_quantile", 2), ("serve_min_rounds", -1), ("stop_gain", -0.5), ("widen_factor", 1), ("widen_factor", "inf"),
     ("beta", "nan"), ("alpha", "nan"), ("gamma", 2.5), ("l2s", "perhaps"),
+    ("widen_factor", 1e12), ("T", 10**20), ("gamma", 10**20), ("delta", 10**20), ("deepen_count", 10**6),
+    ("prox_mu", "inf"), ("stop_gain", "inf"),
 ])  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(name, value):
     with pytest.raises(UserError, match=rf"fedtrans\.{name}"):

@@ -87,6 +87,15 @@ def test_dividing_in_front_of_batchnorm_changes_nothing_but_eps() -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
+def test_grouped_convolutions_become_dense_where_asked() -> None:
+    for asked in (False, True):
+        made = server(SplitMixAggregator, "splitmix", model="mobilenetv3_small", shape=(1, 32, 32), r=0.5, dense=asked)
+        parts = models.build(made.pool["b1"].spec).modules()
+        grouped = any(isinstance(part, torch.nn.Conv2d) and part.groups > 1 for part in parts)
+        assert grouped != asked
+        assert made.smallest_spec() == made.pool["b1"].spec
+
+
 def test_a_budget_is_as_many_bases_as_fit_and_who_affords_none_is_named() -> None:
     made = weak([0.5, 1, 1.9, 2, 3.5, 4, 99, 0.9])
     assert made.budget.tolist() == [1, 1, 1, 2, 3, 4, 4, 1]

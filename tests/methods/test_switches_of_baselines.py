@@ -76,8 +76,9 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("fluid", "increment", 0.4, {}, (5, "thresholds"), DROPPED),  # the fourth round that is looked at
     ("fluid", "every", 3, {}, (4, "thresholds"), DROPPED),  # the third
     ("fluid", "rates", "time", {}, (0, "specs"), SPECS | DROPPED),
-    ("fluid", "share", 0.34, TIME, (2, "models"), DROPPED | {"models", "serve"}),
-    ("fluid", "hysteresis", 2.0, TIME, (2, "models"), DROPPED | {"models", "serve"}),
+    ("fluid", "inference", "global", {}, (1, "serve"), {"serve"}),
+    ("fluid", "share", 0.34, TIME, (2, "models"), DROPPED | {"models"}),
+    ("fluid", "hysteresis", 2.0, TIME, (2, "models"), DROPPED | {"models"}),
     *((method, name, value, {**beside, **more}, (number, place), LEVELS)
       for method, beside in (("scalefl", SCALED), ("depthfl", EXITS))
       for name, value, more, number, place in (
@@ -146,5 +147,5 @@ def test_the_table_has_every_switch() -> None:
         names = {row[1] for row in TABLE if row[0] == method}
         own = {field.name for field in dataclasses.fields(method_class(method).Params)}
         inherited = {row[1] for row in TABLE if row[0] == "heterofl"} if method == "fedrolex" else set()
-        # dense needs another family: see test_heterofl
+        # dense needs another family: see test_heterofl and test_splitmix
         assert names | inherited == own - {"dense"}, method

@@ -70,8 +70,37 @@ def named(family):
 
 
 @pytest.mark.parametrize("family", CELLS)
-@pytest.mark.parametrize(("symmetry", "apart"), [("random_split", True), ("equal", False)])
-def test_replicas_diverge_under_a_random_split_only(family, symmetry, apart):
+def test_noise_disturbs_every_tensor_that_writes_replicas_and_nothing_else(family):
+    @given(spec=CELLS[family], seed=st.integers(0, 1000), factor=st.sampled_from([1.25, 2.0]))
+    @calm
+    def check(spec, seed, factor):
+        cells, state = cell_family(spec), random_state(spec, seed)
+        cell = cells.cell_ids(spec)[seed % len(cells.cell_ids(spec))]
+        old = cells.cell_group(spec, cell)[1]
+        (wide, plain, _), (_, noisy, _) = (
+            transform(
+                spec, state, [cell], {}, symmetry=symmetry, widen_factor=factor,
+                generator=np.random.default_rng(seed), next_cell_id=99,
+            )
+            for symmetry in ("equal", "equal+noise")
+        )  # fmt: skip
+        layout, group = models.layout(wide), cells.cell_group(wide, cell)[0]
+        for name, tensor in noisy.items():
+            axis = layout[name][0] if len(layout[name]) > 1 else None
+            if axis is None or (axis.group, axis.role) != (group, "out"):
+                assert torch.equal(tensor, plain[name])
+                continue
+            kept = old * axis.repeat
+            assert torch.equal(tensor[:kept], plain[name][:kept])
+            if plain[name].std() > 0:
+                assert not (tensor[kept:] == plain[name][kept:]).any()
+
+    check()
+
+
+@pytest.mark.parametrize("family", CELLS)
+@pytest.mark.parametrize(("symmetry", "apart"), [("random_split", True), ("equal", False), ("equal+noise", True)])
+def test_replicas_diverge_unless_they_are_equal_and_undisturbed(family, symmetry, apart):
     spec = named(family)
     state = {name: t.double() if t.is_floating_point() else t for name, t in models.initial_state(spec, 3).items()}
     wide, child, (step,) = transform(

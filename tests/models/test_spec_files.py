@@ -80,6 +80,17 @@ def test_a_bad_value_in_any_field_of_any_family_is_refused(tmp_path: Path, name:
                 models.configured_spec(written(tmp_path, spec.replace(**{field: value}).to_json()), shape, 5)
 
 
+@pytest.mark.parametrize("fields", [
+    *({name: value} for name in ("patch", "width", "head_dim", "mlp") for value in (0, -2)),
+    {"blocks": [["c0", 0]]}, {"blocks": [["c0", 2], ["c1", -1]]},
+    {"blocks": [["c0", -1]], "head_dim": -2, "mlp": -2},  # whose products are positive
+])  # fmt: skip
+def test_a_vit_of_nothing_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
+    spec = models.named_spec("vit_small", (1, 20, 20), 5).replace(**fields)
+    with pytest.raises(UserError, match=r"m5\.json cannot be built .* vit spec: .* must be at least 1$"):
+        models.configured_spec(written(tmp_path, spec.to_json()), (1, 20, 20), 5)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_field_that_the_family_does_not_have_is_refused_with_the_one_that_was_meant(
     tmp_path: Path, name: str

@@ -34,15 +34,15 @@ class FedTransAggregator(MultiModelAggregator):
     unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:
-        """M_0, which fits every client, and utilities of zero."""
+        """M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
-        self.pool.add("m0", spec, models.initial_state(spec, self.seed))
+        first = self.pool.add("m0", spec, self.initial_state(spec))
+        self.report_weak(first.cost.forward_macs, "they train it all the same")
         self.lineages = [Lineage()]
         self.losses: list[list[float]] = [[]]
         self.active: deque[dict[str, float]] = deque(maxlen=self.params.T)
         self.last_op: dict[str, str | None] = {}
-        self.inserted_cells = 0
         self.exhausted = False
         self.utilities = np.zeros((task.num_clients, 1))
         self.optimizers = [self._optimizer()]
@@ -83,7 +83,8 @@ class FedTransAggregator(MultiModelAggregator):
         mixing = []
         for j, model in enumerate(pool):
             weights = model_aggregator.mixing_weights(j, round, shares, self.lineages, self.params)
-            total = shares[weights > 0, j].sum() if self.params.normalise == "literal" else weights.sum()
+            literal = self.params.normalise == "literal"
+            total = (model_aggregator.sharing(j, shares, self.params) if literal else weights).sum()
             mixing.append((weights / total).tolist())
             state = model_aggregator.soft_aggregate(j, specs, averaged, self.lineages, weights, shares, self.params)
             self.pool.update(model.key, state)
@@ -179,7 +180,6 @@ class FedTransAggregator(MultiModelAggregator):
             "losses": self.losses,
             "active": list(self.active),
             "last_op": self.last_op,
-            "inserted_cells": self.inserted_cells,
             "exhausted": self.exhausted,
         }
 
@@ -192,7 +192,6 @@ class FedTransAggregator(MultiModelAggregator):
         self.losses = data["losses"]
         self.active = deque(data["active"], maxlen=self.params.T)
         self.last_op = data["last_op"]
-        self.inserted_cells = data["inserted_cells"]
         self.exhausted = data["exhausted"]
         self.utilities = tensors["utilities"].numpy()
         self.optimizers = [self._optimizer() for _ in self.lineages]
@@ -255,8 +254,13 @@ class FedTransAggregator(MultiModelAggregator):
         return [cells[place] for place in sorted(picked)]
 
     def _next_cell_id(self) -> int:
-        """Number of the next inserted cell; its names follow those of M_0's cells."""
-        return len(models.cells.cell_family(self.pool["m0"].spec).cell_ids(self.pool["m0"].spec)) + self.inserted_cells
+        """Number from which on names of new cells are free: how many cells there are, where M_0's count from c0."""
+        spec = self.pool.newest().spec  # has the cells of all its ancestors
+        taken = models.cells.cell_family(spec).cell_ids(spec)
+        first, most = len(taken), len(taken) * self.params.deepen_count
+        while not {f"c{number}" for number in range(first, first + most)}.isdisjoint(taken):
+            first += 1
+        return first
 
     def _add_child(self, round: int, spec: models.ModelSpec, state: State, steps: tuple[Transformation, ...]) -> None:
         p, parent = self.params, self.pool.newest().spec
@@ -270,7 +274,6 @@ class FedTransAggregator(MultiModelAggregator):
         self.losses.append([])
         self.active.clear()
         self.last_op.update({step.cell_id: step.op for step in steps})
-        self.inserted_cells += sum(len(step.inserted) for step in steps)
         self.utilities = np.concatenate([self.utilities, self.utilities[:, -1:]], axis=1)
         self.optimizers.append(self._optimizer())
         what = [f"{step.op} {step.cell_id}" for step in steps]

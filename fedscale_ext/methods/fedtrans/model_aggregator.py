@@ -67,21 +67,27 @@ def similarity_matrix(specs: Sequence[ModelSpec], lineage: Sequence[Lineage], pa
     return matrix
 
 
-def mixing_weights(
-    j: int, round: int, sims: np.ndarray, lineage: Sequence[Lineage], params: FedTransParams
-) -> np.ndarray:
-    """float64 [models]: eta^(1(i != j) t) sim(M_i, M_j), the numerators of Eq 5 for model j.
+def sharing(j: int, sims: np.ndarray, params: FedTransParams) -> np.ndarray:
+    """float64 [models]: sim(M_i, M_j) of the models that share with j, the denominators of Eq 5 as printed.
 
     0 for models that do not share with j: larger ones unless ``l2s``, all others with sharing off.
     """
     if params.sharing == "none":
-        return sims[j, j] * np.eye(len(lineage))[j]
+        return sims[j, j] * np.eye(len(sims))[j]
+    shares = sims[:, j].copy()
+    if not params.l2s:
+        shares[j + 1 :] = 0.0
+    return shares
+
+
+def mixing_weights(
+    j: int, round: int, sims: np.ndarray, lineage: Sequence[Lineage], params: FedTransParams
+) -> np.ndarray:
+    """float64 [models]: eta^(1(i != j) t) sim(M_i, M_j), the numerators of Eq 5 for model j."""
     age = round - lineage[j].birth if params.decay_clock == "age" else round
     decay = params.eta**age if params.decay == "on" else 1.0
-    weights = decay * sims[:, j]
+    weights = decay * sharing(j, sims, params)
     weights[j] = sims[j, j]
-    if not params.l2s:
-        weights[j + 1 :] = 0.0
     return weights
 
 
@@ -95,19 +101,20 @@ def soft_aggregate(
     params: FedTransParams,
 ) -> State:
     """w_j of Eq 5 from every model's averaged weights, entry by entry over the models that cover it."""
-    sources = [i for i in range(len(states)) if weights[i] > 0]
-    pairs = [(i, _placed(i, j, specs, states, lineage, params)) for i in sources]
-    mixed = count_mean(states[j], ((state, covered, weights[i]) for i, (state, covered) in pairs))
-    if params.normalise == "decayed":
+    literal = params.normalise == "literal"
+    shares = sharing(j, sims, params) if literal else weights  # a weight that decayed to 0 still divides as printed
+    pairs = [(i, _placed(i, j, specs, states, lineage, params)) for i in np.flatnonzero(shares > 0).tolist()]
+    mixed = count_mean(states[j], ((state, covered, weights[i]) for i, (state, covered) in pairs if weights[i] > 0))
+    if not literal:
         return mixed
     # Eq 5 as printed divides by the sum of sim alone: shrink by (sum of weights) / (sum of sim)
     ones = {name: torch.ones_like(value, dtype=torch.float64) for name, value in states[j].items()}
-    shares: Iterable[tuple[State, Coverage | None, float]] = (
-        ({name: torch.full_like(value, weights[i] / sims[i, j], dtype=torch.float64) for name, value in state.items()},
-         covered, float(sims[i, j]))
+    parts: Iterable[tuple[State, Coverage | None, float]] = (
+        ({name: torch.full_like(value, weights[i] / shares[i], dtype=torch.float64) for name, value in state.items()},
+         covered, float(shares[i]))
         for i, (state, covered) in pairs
     )  # fmt: skip
-    shrink = count_mean(ones, shares)
+    shrink = count_mean(ones, parts)
     return {
         name: (value.double() * shrink[name]).to(value.dtype) if value.is_floating_point() else value
         for name, value in mixed.items()

@@ -322,17 +322,23 @@ def _widen(spec: ModelSpec, state: State, step: Transformation) -> tuple[ModelSp
         name: _replicate(tensor, layout[name], group, g, s) for name, tensor in _with_adapters(attached, state).items()
     }
     if step.noise:
-        child |= {name: _noisy(name, child[name], old, step) for name in _rows(layout, group)}
+        rows = _rows(layout, group)
+        child |= {name: _noisy(name, child[name], old * repeat, step) for name, repeat in rows.items()}
     return cells.widened(spec, step.cell_id, len(step.g)), child
 
 
-def _rows(layout: Layout, group: str) -> list[str]:
-    """Weights (not vectors) whose rows produce the group."""
-    return [name for name, axes in layout.items() if len(axes) > 1 and axes[0] == Axis(group, "out")]
+def _rows(layout: Layout, group: str) -> dict[str, int]:
+    """Weights (not vectors) whose rows produce the group, and how many rows each channel has there."""
+    first = {name: axes[0] for name, axes in layout.items() if len(axes) > 1}
+    return {
+        name: axis.repeat
+        for name, axis in first.items()
+        if axis is not None and (axis.group, axis.role) == (group, "out")
+    }
 
 
 def _noisy(name: str, tensor: Tensor, old: int, step: Transformation) -> Tensor:
-    """Replicated rows (those behind ``old``) disturbed by noise in units of the tensor's deviation."""
+    """Replicated rows (those behind the first ``old``) disturbed by noise in units of the tensor's deviation."""
     draws = torch.randn(tensor.shape, generator=torch_stream(step.seed, name), dtype=torch.float64)
     draws[:old] = 0
     return tensor + (step.noise * tensor.double().std() * draws).to(tensor.dtype)

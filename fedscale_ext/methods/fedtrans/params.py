@@ -10,6 +10,10 @@ from fedscale_ext.errors import UserError
 # Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
 _DELTA = {"cifar10": 20, "femnist": 30, "google_speech": 100, "openImg": 50}
 
+_ROUNDS = 1_000_000  # more than any job has
+_CELLS = 64  # that are inserted behind one; the paper tries up to 3
+_WIDEST = 64  # times as many channels; the paper tries up to 3
+
 
 @dataclass(frozen=True)
 class FedTransParams:
@@ -66,19 +70,20 @@ class FedTransParams:
     prox_mu: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "delta", "T", "deepen_count", "stop_rounds"):
-            if getattr(self, name) < 1:
-                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must be at least 1")
+        for name, most in (("gamma", _ROUNDS), ("delta", _ROUNDS), ("T", _ROUNDS), ("deepen_count", _CELLS),
+                           ("stop_rounds", _ROUNDS)):  # fmt: skip
+            if not 1 <= getattr(self, name) <= most:
+                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must lie between 1 and {most:,}")
         for name in ("serve_min_rounds", "stop_gain", "prox_mu"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must not be negative")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must be finite and not negative")
         for name in ("alpha", "eta", "cap_quantile"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must lie between 0 and 1")
         if math.isnan(self.beta):
             raise UserError("fedtrans.beta is nan; it must be a number")
-        if not 1 < self.widen_factor < math.inf:
-            raise UserError(f"fedtrans.widen_factor is {self.widen_factor}; it must be above 1 and finite")
+        if not 1 < self.widen_factor <= _WIDEST:
+            raise UserError(f"fedtrans.widen_factor is {self.widen_factor}; it must be above 1 and at most {_WIDEST}")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """When, where and how FedTrans's aggregator grows models and hands them out, by its hooks."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,10 @@ from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.models.cells import cell_family
+from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.streams import torch_stream
 
-from ..harness import aggregate, equal, play, pool_states, server, trained_states, updates_for
+from ..harness import CLASSES, SHAPE, aggregate, equal, play, pool_states, server, trained_states, updates_for
 
 
 def fedtrans(**keys: Any) -> Any:
@@ -34,6 +37,12 @@ def cells(made: Any, key: str) -> dict[str, int]:
     """Widths of a model's cells by id."""
     spec = made.pool[key].spec
     return {cell: cell_family(spec).cell_group(spec, cell)[1] for cell in cell_family(spec).cell_ids(spec)}
+
+
+def written(folder: Path, spec: ModelSpec) -> str:
+    """The value of ``model`` for a spec."""
+    (folder / "spec.json").write_text(json.dumps(spec.to_json()))
+    return str(folder / "spec.json")
 
 
 def output(model: Any) -> torch.Tensor:
@@ -70,6 +79,16 @@ def test_each_client_trains_and_is_served_up_to_the_largest_model_that_it_afford
     assert {client: max(keys) for client, keys in seen.items()} == largest
     assert seen[5] == {"m0", "m1", "m2"}
     assert list(made.evaluation_plan().serve) == list(largest.values())
+
+
+def test_who_affords_less_than_the_first_model_is_named_and_trains_it_all_the_same() -> None:
+    macs = fedtrans().pool["m0"].cost.forward_macs
+    assert not fedtrans(capacity=[macs] * 6).events
+    made = fedtrans(capacity=[macs - 1, macs, 1.0, macs, macs, macs])
+    (event,) = made.events
+    assert event["message"].startswith(f"2 of 6 clients afford less than the {macs:,} MACs per sample")
+    assert event["message"].endswith("they train it all the same: 1, 3")
+    assert [item.model for item in made.assign(1, np.arange(1, 7))] == ["m0"] * 6
 
 
 def test_utilities_steer_assignment_and_serving() -> None:
@@ -188,6 +207,20 @@ def test_deepen_count_inserts_so_many_cells_with_ids_of_their_own(count: int) ->
     assert sizes == [2, 2 + 2 * count, (2 + 2 * count) * (1 + count)]
 
 
+@pytest.mark.parametrize(("first", "second", "new"), [
+    ("c0", "c1", ["c2", "c3"]), ("c1", "c2", ["c3", "c4"]), ("x", "c3", ["c4", "c5"]), ("x", "c02", ["c2", "c3"]),
+])  # fmt: skip
+def test_inserted_cells_have_free_ids_whatever_the_first_models_are(
+    tmp_path: Path, first: str, second: str, new: list[str]
+) -> None:
+    spec = models.named_spec("nasbench201_base", SHAPE, CLASSES)
+    stages = [[(name, *stage[0][1:])] for name, stage in zip((first, second), spec["stages"], strict=True)]
+    model = written(tmp_path, spec.replace(stages=stages))
+    made, _ = grown(3, alpha=0.0, transform_policy="deepen_only", model=model)
+    assert list(cells(made, "m1")) == [first, new[0], second, new[1]]
+    assert cells(made, "m2").keys() > cells(made, "m1").keys() and len(cells(made, "m2")) == 8
+
+
 @pytest.mark.parametrize("symmetry", ["random_split", "equal", "equal+noise"])
 def test_symmetry_decides_how_replicas_share_and_differ(symmetry: str) -> None:
     made, _ = grown(2, alpha=0.0, symmetry=symmetry)
@@ -206,6 +239,17 @@ def test_a_model_without_cells_is_refused_before_anybody_trains() -> None:
         made.init_state(None, made.task)
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"), [("nasbench201_base", {"stages": [[], []]}), ("vit_small", {"blocks": []})]
+)
+def test_a_spec_without_cells_is_refused_before_anybody_trains(
+    tmp_path: Path, name: str, fields: dict[str, Any]
+) -> None:
+    spec = models.named_spec(name, SHAPE, CLASSES).replace(**fields)
+    with pytest.raises(UserError, match="no cells to widen or deepen"):
+        fedtrans(model=written(tmp_path, spec))
+
+
 # ---- sharing, stop, internals ----
 
 
@@ -221,6 +265,9 @@ def test_recorded_coefficients_are_equation_5s_and_sum_to_less_as_it_is_printed(
     share = 0.98**5 * sim
     assert recorded["decayed"] == pytest.approx([share / (1 + share), 1 / (1 + share)])
     assert recorded["literal"] == pytest.approx([share / (1 + sim), 1 / (1 + sim)])
+    made, round = grown(2, normalise="literal", eta=0.0)
+    internals = play(made, round + 1)
+    assert internals["mixing"][1] == pytest.approx([0, 1 / (1 + internals["similarity"][0][1])])
 
 
 def test_stop_converged_waits_until_all_models_have_and_none_can_grow() -> None:

@@ -232,6 +232,19 @@ def test_equation_5_as_printed_lets_a_weight_vanish_in_200_rounds() -> None:
     assert ends["literal"] == pytest.approx(0.019, abs=5e-4)
 
 
+@pytest.mark.parametrize("l2s", [False, True])
+def test_equation_5_as_printed_divides_by_models_of_no_weight_too(l2s: bool) -> None:
+    states = [trained(state, "literal", j) for j, state in enumerate(chain().states)]
+    for j in range(4):
+        none, hardly = (
+            mixed(j, states, 40, FedTransParams(normalise="literal", l2s=l2s, eta=eta)) for eta in (0.0, 1e-6)
+        )
+        for name, value in none.items():
+            torch.testing.assert_close(value, hardly[name], rtol=1e-5, atol=1e-7)
+    alone = mixed(3, states, 40, FedTransParams(normalise="literal", sharing="none"))
+    assert equal(alone, states[3])
+
+
 def test_arguments_are_left_as_they_were() -> None:
     states = [trained(state, "t", j) for j, state in enumerate(chain().states)]
     before = [{name: value.clone() for name, value in state.items()} for state in states]

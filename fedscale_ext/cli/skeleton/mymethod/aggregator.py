@@ -43,9 +43,9 @@ class MyMethodAggregator(MultiModelAggregator):
     Executor: ClassVar[type] = MyMethodExecutor
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The first model: the configuration's `model`, drawn from the job's seed."""
+        """The first model: the configuration's `model`, drawn from the job's seed or given by `initial_weights`."""
         spec = self.initial_spec()
-        self.pool.add("global", spec, models.initial_state(spec, self.seed))
+        self.pool.add("global", spec, self.initial_state(spec))
         self.velocity: State = {}  # float64, by parameter
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
