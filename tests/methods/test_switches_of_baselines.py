@@ -67,6 +67,8 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("fjord", "levels", "fix", {}, (1, "models"), {"models", "objective", "effort", "weights", "serve"}),
     ("fjord", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (1, "models"),
      {"models", "objective", "effort", "weights", "serve"}),
+    ("fjord", "groups", (0, 0, 0, 0, 6), {}, (0, "notices"),
+     {"notices", "models", "objective", "effort", "weights", "serve"}),
     ("fjord", "distil", True, {}, (1, "objective"), {"objective", "effort"}),
     ("fjord", "each_width", True, {}, (1, "serve"), {"serve"}),
     ("splitmix", "r", 0.25, {}, (0, "specs"), SPECS | {"weight"}),
