@@ -178,7 +178,7 @@ def test_fedet_starts_its_server_with_the_clients_mean_head(tmp_path: Path, monk
 @pytest.mark.parametrize(("method", "keys", "sentence"), [
     ("fedmd", {"samples": 0}, "fedmd.samples is 0; it must be at least 1"),
     ("fedmd", {"pretrain_epochs": -1}, "fedmd.pretrain_epochs is -1; it must be at least 0"),
-    ("fedmd", {"digest_epoch": 1}, "no hyperparameter fedmd.digest_epoch; did you mean 'digest_epochs'"),
+    ("fedmd", {"digest_epoch": 1}, "no hyperparameter fedmd.digest_epoch; did you mean 'fedmd.digest_epochs'"),
     ("fedmd", {"types": []}, "fedmd.types is empty"),
     ("dsfl", {"temperature": 0.0}, "dsfl.temperature is 0.0; it must be positive"),
     ("dsfl", {"lr": float("inf")}, "dsfl.lr is inf; it must be positive"),

@@ -238,7 +238,7 @@ def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
         ({"shares": [1.0]}, "a share above 0 for each of 3 tiers"),
         ({"unsupported": [["conv1"]]}, "must hold one for each of 3 tiers"),
         ({"unsupported": [["conv9"], [], []]}, "no operator 'conv9'"),
-        ({"subspaces": 0.3}, "no hyperparameter fedoras.subspaces; did you mean 'subspace'"),
+        ({"subspaces": 0.3}, "no hyperparameter fedoras.subspaces; did you mean 'fedoras.subspace'"),
         ({"aggregation": "opaa"}, "fedoras.aggregation"),
     ],
 )
