@@ -21,10 +21,11 @@ def one_line(text: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` when a known word is close to ``word``, else an empty string."""
+def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """``"; did you mean 'x'?"`` when a known word is close to ``word``, else an empty string. ``prefix`` is what one types
+    before either, which makes no words alike."""
     close = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {prefix + close[0]!r}?" if close else ""
 
 
 def meant_or_known(word: str, known: Iterable[str], shown: int = 12) -> str:

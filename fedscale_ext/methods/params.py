@@ -23,8 +23,8 @@ def make_params(params: type, config: JobConfig) -> Any:
     names = [field.name for field in dataclasses.fields(params)]
     for name in given:
         if name not in names:
-            full = [f"{method}.{own}" for own in names]
-            known = did_you_mean(f"{method}.{name}", full) or f"; it has {', '.join(names) or 'no hyperparameters'}"
+            others = f"; it has {', '.join(names) or 'no hyperparameters'}"
+            known = did_you_mean(name, names, f"{method}.") or others
             raise UserError(f"method {method} has no hyperparameter {method}.{name}{known}")
     defaults = params.job_defaults(config) if hasattr(params, "job_defaults") else {}
     hints = get_type_hints(params)

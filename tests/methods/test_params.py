@@ -73,6 +73,8 @@ def test_values_out_of_range_are_refused_by_name(name, value):
 def test_an_unknown_hyperparameter_gets_a_suggestion():
     with pytest.raises(UserError, match=r"no hyperparameter fedtrans\.gama; did you mean 'fedtrans\.gamma'\?"):
         fedtrans(gama=3)
+    with pytest.raises(UserError, match=r"no hyperparameter fedtrans\.xyz; it has alpha, beta"):
+        fedtrans(xyz=3)
     with pytest.raises(UserError, match=r"fedavg\.mu; it has no hyperparameters"):
         make_params(FedAvgParams, make_config({}, {"method": "fedavg", "fedavg.mu": 1}))
 
