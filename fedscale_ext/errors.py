@@ -22,8 +22,8 @@ def one_line(text: str, longest: int) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """``"; did you mean 'x'?"`` when a known word is close to ``word``, else an empty string. ``prefix`` is what one types
-    before either, which makes no words alike."""
+    """``"; did you mean 'x'?"`` when a known word is close to ``word``, else an empty string. ``prefix`` is what
+    one types before either, which makes no words alike."""
     close = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.6)
     return f"; did you mean {prefix + close[0]!r}?" if close else ""
 
