@@ -119,7 +119,7 @@ def test_another_seed_gives_another_result(job_file: Path) -> None:
         ({"data_dir": "/nowhere"}, "fedscale dataset"),
         ({"model": "nasbench201_bas"}, "did you mean 'nasbench201_base'"),
         ({"method": "fedtranz"}, "did you mean 'fedtrans'"),
-        ({"method": "fedtrans", "fedtrans.betta": 1}, "fedtrans.betta; did you mean 'beta'"),
+        ({"method": "fedtrans", "fedtrans.betta": 1}, "fedtrans.betta; did you mean 'fedtrans.beta'"),
         ({"device_conf_file": "/nowhere"}, "device_conf_file /nowhere is missing"),
         ({"deadline_s": 1e-6}, "deadline_s"),
     ],
