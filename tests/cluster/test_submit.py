@@ -8,6 +8,7 @@ import fedscale_ext
 from cluster.conftest import HOSTS, Cluster, wait_for
 
 
+@pytest.mark.slow  # half a minute
 def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Cluster) -> None:
     conf = cluster.conf(rounds=30)
     process = cluster.fedscale("driver", "submit", conf)

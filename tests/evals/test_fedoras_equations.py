@@ -24,6 +24,8 @@ JOB: dict[str, Any] = {
     "fedoras.subspace": 0.7, "record_internals": True, "checkpoint_keep": 10,
 }  # fmt: skip
 
+pytestmark = pytest.mark.slow  # twenty seconds
+
 
 @pytest.fixture(scope="module")
 def job(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

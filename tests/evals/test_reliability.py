@@ -12,6 +12,7 @@ from evals.reliability.soak import slope
 KILLS = {"executor 2": [("training", 1)], "aggregator": [("checkpoint_rename", 2)]}
 
 
+@pytest.mark.slow  # a quarter of a minute
 def test_a_supervised_job_whose_processes_are_killed_equals_an_undisturbed_one(job_file: Path, tmp_path: Path) -> None:
     keys = {"rounds": 3, "model": "cnn_small", "time_stamp": "run"}
     fedscale_ext.run(job_file, job_name="undisturbed", **keys)
