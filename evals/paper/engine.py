@@ -29,10 +29,10 @@ class Arm:
     """A row of a table or a point of a figure.
 
     ``keys`` are job_conf keys; a model ``@largest:LABEL`` (or middle, 0, 1, …) is that of the arm LABEL's job on the
-    same data with the same seed, and the devices are that job's. Keys that begin with $ are no job_conf keys but what
-    such a name stands for in the others; None takes a key of the data set's away. ``data`` is the paper's data set, or
-    one of settings.py; ``paper`` holds the published figures by column, ``x`` the place on a swept axis, ``scales``
-    those at which it is run.
+    same data with the same seed, and the devices are that job's; ``initial_weights`` @ are that model's. Keys that
+    begin with $ are no job_conf keys but what such a name stands for in the others; None takes a key of the data set's
+    away. ``data`` is the paper's data set, or one of settings.py; ``paper`` holds the published figures by column,
+    ``x`` the place on a swept axis, ``scales`` those at which it is run.
     """
 
     label: str
@@ -186,6 +186,8 @@ def _run(
             which, source = _referred(str(keys["model"]), data, seed, done)
             keys["capacity_model"] = {"model": paper.base_model, **own, **source.arm.keys, **more}["model"]
             keys["model"] = which
+            if keys.get("initial_weights") == REFERENCE:
+                keys["initial_weights"] = str(Path(which).with_suffix(".safetensors"))
         keys = {key: value for key, value in filled(keys).items() if _wanted(key, str(keys.get("method", "fedavg")))}
         keys["data_dir"] = str(paper.prepared(data, folder, sources))
         if "public_dir" in keys:  # named as data sets are

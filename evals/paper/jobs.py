@@ -55,7 +55,8 @@ def _in_process(job: Path, keys: dict[str, Any]) -> None:
 
 
 def _digest(keys: Mapping[str, Any]) -> str:
-    """Of the keys, places aside: a model's file stands for what it holds, a folder of public data for its name."""
+    """Of the keys, places aside: a file of a model or of weights stands for what it holds, a folder of public data for
+    its name."""
     decisive = {key: _held(value) for key, value in keys.items() if key != "data_dir"}
     if "public_dir" in decisive:
         decisive["public_dir"] = Path(decisive["public_dir"]).name
@@ -67,6 +68,8 @@ def _held(value: Any) -> Any:
         return [_held(each) for each in value]
     if isinstance(value, str) and value.endswith(".json"):
         return json.loads(Path(value).read_text(encoding="utf-8"))
+    if isinstance(value, str) and value.endswith(".safetensors"):
+        return hashlib.sha256(Path(value).read_bytes()).hexdigest()
     return value
 
 

@@ -153,6 +153,20 @@ def test_a_baseline_has_the_devices_of_the_job_whose_model_it_is_given(places: d
         assert load_model(Path(one["config"]["model"]).with_suffix(".safetensors"))[0].family == "nasbench201"
 
 
+def test_a_model_is_trained_on_from_its_weights(places: dict[str, Path], tmp_path: Path, done: Any) -> None:
+    on = Arm("trained on", {"method": "fedavg", "model": LARGEST, "initial_weights": "@"})
+    experiment = Experiment("on", "Trained on", [EXPERIMENT.arms[0], on, EXPERIMENT.arms[1]])
+    assert call(experiment, {**places, "results": tmp_path}) == 0
+    first_loss = {}  # by the weights that a job started from, of those with the largest model
+    for header in places["runs"].glob("logs/fedavg_*_1/run/header.json"):
+        config = json.loads(header.read_text())["config"]
+        first = json.loads((header.parent / "metrics.jsonl").read_text().splitlines()[0])
+        if Path(config["model"]).stem == "m2":
+            first_loss[config["initial_weights"]] = first["train_loss"]
+            given = str(Path(config["model"]).with_name("m2.safetensors"))
+    assert first_loss.keys() == {None, given} and first_loss[given] < first_loss[None] - 0.3
+
+
 def test_a_model_that_is_set_goes_to_the_job_that_others_have_theirs_from(
     places: dict[str, Path], tmp_path: Path, done: Any
 ) -> None:
@@ -208,6 +222,7 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -
         if reference[0].startswith("@"):
             assert reference[2] in labels
             del keys["model"]
+            assert keys.pop("initial_weights", "@") == "@"
         method = str(keys["method"])
         settings = [
             f"{key}={json.dumps(value)}" for key, value in keys.items() if key.partition(".")[0] in (key, method)
@@ -328,4 +343,12 @@ def test_a_job_is_the_same_wherever_its_models_file_is(tmp_path: Path, key: str)
         file.parent.mkdir()
         file.write_text(json.dumps({"stem": stem}))
         names.append(jobs._digest({key: str(file), "rounds": 3, "data_dir": place}))
+    assert names[0] == names[1] != names[2]
+
+
+def test_jobs_from_other_weights_are_other_jobs(tmp_path: Path) -> None:
+    names = []
+    for name, held in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / f"{name}.safetensors").write_bytes(held)
+        names.append(jobs._digest({"initial_weights": str(tmp_path / f"{name}.safetensors")}))
     assert names[0] == names[1] != names[2]
