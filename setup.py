@@ -53,6 +53,7 @@ setup(
         "privacy": ["dp-accounting>=0.6,<0.7"],
         "test": [
             "pytest>=8.0",
+            "pytest-xdist>=3.5",
             "hypothesis>=6.100",
             "pyarrow>=15",
             "librosa>=0.10.2",

@@ -18,6 +18,7 @@ from fedscale_ext.population.selection import select, select_strata
 from fedscale_ext.privacy.job import JobPrivacy
 from fedscale_ext.runtime import full_disk, resume
 from fedscale_ext.runtime.hooks import NOTHING, MethodHooks
+from fedscale_ext.runtime.ledger import told
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
 from fedscale_ext.runtime.schedule import Schedule, schedule_round
@@ -273,8 +274,7 @@ class MultiModelAggregator(MethodHooks):
         if refused:
             total["messages refused"] += refused
         if total:
-            what = ", ".join(f"{count} {fault}" for fault, count in sorted(total.items()))
-            self.notice(f"met and mended on the way: {what}; the aggregator's log says more")
+            self.notice(f"met and mended on the way: {told(total)}; the aggregator's log says more")
 
     def _ready(self) -> dict[str, Any]:
         kind = "generated" if self.data_info["generated"] else "real"

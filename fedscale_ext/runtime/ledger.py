@@ -4,12 +4,19 @@ A unit that comes back is handed out again as its next attempt, and a result cou
 is under way only. Its content depends on neither: that is what makes a job's result independent of faults.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedscale_ext.runtime.leases import Worker
+
+
+def told(counts: Mapping[str, int]) -> str:
+    """Faults for people: ``1 executor lost, 2 work units handed out again``."""
+    one = {fault: re.sub(r"s\b", "", fault, count=1) for fault in counts}
+    return ", ".join(f"{n} {one[fault] if n == 1 else fault}" for fault, n in sorted(counts.items()))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Three hosts with addresses, network and sshd of their own: namespaces that the test makes, where it may.
 
-The commands are those that a person would type, by OpenSSH's own client and server. Where namespaces or sshd are not to
+The commands are those that a person would type, by OpenSSH's own client and server; ``pytest -s`` shows what they said,
+as evals/reliability/three_hosts.md has it. Where namespaces or sshd are not to
 be had, test_submit.py runs the same jobs through a stand-in for ssh.
 """
 
@@ -105,6 +106,11 @@ class Namespaces(Cluster):
         auth = {"ssh_config": str(self.hosts_config), "ssh_private_key": str(self.home / "id")}
         return super().conf(auth=auth, work_dir=str(self.hosts), **cluster)
 
+    def told(self, command: str, code: int | None, *said: str) -> None:
+        """For people: a command, what it said, and its exit code."""
+        text = "".join(said).replace(str(self.folder), "")
+        print(f"\n$ fedscale {command}\n{text.rstrip()}\n[exit code {code}]")
+
     def left(self) -> list[str]:
         """Numbers of the processes on all hosts but sshd's first."""
         own = {str(daemon.pid) for daemon in self.daemons}
@@ -112,6 +118,7 @@ class Namespaces(Cluster):
 
     def cut(self, number: int) -> None:
         """A power cut: nothing more comes from the host, and nothing runs on it."""
+        print(f"\n({self.addresses[number - 1]} loses its power)")
         run("ip", "-n", self.names[number], "link", "set", "eth0", "down")
         for pid in run("ip", "netns", "pids", self.names[number]).split():
             with suppress(ProcessLookupError):
@@ -149,6 +156,8 @@ def test_a_host_loses_power_and_the_job_finishes(cluster: Namespaces) -> None:
     status = cluster.fedscale("driver", "status", "tiny").communicate(timeout=90)[0]
     cluster.cut(3)
     out, err = process.communicate(timeout=300)
+    cluster.told("driver status tiny", 0, status)
+    cluster.told("driver submit conf.yml", process.returncode, out, err)
     assert process.returncode == 0, err
     for address in cluster.addresses:
         assert f"{address}      agent " in status
@@ -165,6 +174,7 @@ def test_stop_and_strange_keys(cluster: Namespaces) -> None:
     process = cluster.fedscale("driver", "submit", conf)
     wait_for(lambda: cluster.record().get("round") or process.poll() is not None)
     out, err = cluster.fedscale("driver", "stop", "tiny").communicate(timeout=90)
+    cluster.told("driver stop tiny", 0, out, err)
     assert (out, err) == ("job tiny is stopped\n", "")
     assert process.wait(20) == 130
     wait_for(lambda: not cluster.left(), 60)  # an agent that was just starting ends when it reads
@@ -177,13 +187,16 @@ def test_stop_and_strange_keys(cluster: Namespaces) -> None:
         (keys.replace(cluster._public(last), cluster._public(cluster.addresses[0])), f"{last} shows another host key"),
     ):
         known.write_text(text)
-        out, err = cluster.fedscale("driver", "submit", conf).communicate(timeout=90)
-        assert err.startswith(f"fedscale: {sentence}"), err
+        process = cluster.fedscale("driver", "submit", conf)
+        out, err = process.communicate(timeout=90)
+        cluster.told("driver submit conf.yml", process.returncode, out, err)
+        assert process.returncode == 2 and err.startswith(f"fedscale: {sentence}"), err
         wait_for(lambda: not cluster.left(), 60)  # an agent that was just starting ends when it reads
     known.write_text(keys)
     cluster.cut(3)
     process = cluster.fedscale("driver", "submit", conf)
-    _, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=90)
+    cluster.told("driver submit conf.yml", process.returncode, out, err)
     assert process.returncode == 2
     assert err.startswith(f"fedscale: {last} cannot be reached by ssh ("), err
     wait_for(lambda: not cluster.left(), 60)  # an agent that was just starting ends when it reads

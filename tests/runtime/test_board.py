@@ -6,7 +6,7 @@ import pytest
 
 from fedscale_ext.runtime.board import Board, BoardTimeout
 from fedscale_ext.runtime.leases import Displaced, Leases, Taken, Unknown, Worker
-from fedscale_ext.runtime.ledger import Dropped, Handout, Ledger, Unit
+from fedscale_ext.runtime.ledger import Dropped, Handout, Ledger, Unit, told
 
 A, B = Worker("1", "a"), Worker("2", "b")
 
@@ -315,3 +315,8 @@ def test_closing_lets_every_waiting_executor_go() -> None:
         thread.join(5.0)
         assert not thread.is_alive()
     assert taken == [None, None, None]
+
+
+def test_one_fault_is_told_in_the_singular() -> None:
+    counts = {"work units handed out again": 1, "executors lost": 2, "results of finished units dropped": 1}
+    assert told(counts) == "2 executors lost, 1 result of finished units dropped, 1 work unit handed out again"
