@@ -33,8 +33,8 @@ _SMOKE: dict[str, Any] = {
     "fednas.search_rounds": 1, "spider.proj_start": 1, "spider.proj_recovery": 1,
     **_stages(1, 1, evaluations=3, population=3, parents=2, val_fraction=0.02, finetune_batch=32),
 }  # fmt: skip
-_PAPER: dict[str, Any] = {"num_participants": 10, "eval_interval": 50, "fednas.search_rounds": 50,
-                          "spider.proj_start": 60, "spider.proj_recovery": 30}  # fmt: skip
+_PAPER: dict[str, Any] = {"num_participants": 10, "cohort_size": "auto", "eval_interval": 50,
+                          "fednas.search_rounds": 50, "spider.proj_start": 60, "spider.proj_recovery": 30}  # fmt: skip
 
 _SHARES = {"fedoras.allocation": "shares"}
 _CIFAR: dict[str, Any] = {"model": "cnn_tiny", "augment": "flip_crop", **_SHARES}

@@ -61,7 +61,7 @@ PAPER = Paper(
     sizes={
         "smoke": {"rounds": 2, "local_epochs": 1, "eval_interval": 1, "num_participants": 3, "hypemefed.epochs": 2},
         "small": {"rounds": 40, "eval_interval": 4},
-        "paper": {"rounds": 300, "eval_interval": 10},
+        "paper": {"rounds": 300, "eval_interval": 10, "cohort_size": "auto"},
     },
     stands_for=STANDS_FOR,
     base_model="multi_exit_vgg_small",

@@ -83,7 +83,7 @@ PAPER = Paper(
             "fedmd.private_epochs": 1, "fedgems.server_epochs": 1,
         },
         "small": {**dict.fromkeys(_RATES, 0.01), **_QUICK, "rounds": 25, "local_epochs": 5},
-        "paper": {**dict.fromkeys(_RATES, 0.001), "rounds": 50, "local_epochs": 5},
+        "paper": {**dict.fromkeys(_RATES, 0.001), "rounds": 50, "local_epochs": 5, "cohort_size": "auto"},
     },
     stands_for=STANDS_FOR,
     base_model="resnet18_speech",
