@@ -1,7 +1,9 @@
 """What a person sees of a job: a live display in a terminal, plain lines elsewhere, a table at the end."""
 
 import shlex
+import textwrap
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -30,6 +32,12 @@ def span(seconds: float) -> str:
 def counted(number: Any, thing: str) -> str:
     """``1 model``, ``2 models``."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def folded(facts: Sequence[str], width: int) -> str:
+    """Facts with commas between, none of which is broken at the end of a line; further lines are indented."""
+    unbroken = ", ".join(fact.replace(" ", "\N{NO-BREAK SPACE}") for fact in facts)
+    return textwrap.fill(unbroken, width, subsequent_indent="  ").replace("\N{NO-BREAK SPACE}", " ")
 
 
 class Display(Screen):
@@ -84,7 +92,8 @@ class Display(Screen):
         self._accuracy = event["accuracy"] if tested else self._accuracy
         self._round, self._doing = event, ""
         if tested or (not self._live and (number % _EVERY == 0 or number == rounds)):
-            self.line(", ".join([f"round {number}/{rounds}", *self._facts(tested), *self._eta()]))
+            facts = [f"round {number}/{rounds}", *self._facts(tested), *self._eta()]
+            self.line(folded(facts, self.out.width) if self._live else ", ".join(facts))
 
     def _facts(self, with_accuracy: bool) -> list[str]:
         event = self._round

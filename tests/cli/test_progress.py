@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from fedscale_ext.cli import progress
-from fedscale_ext.cli.progress import Display, span
+from fedscale_ext.cli.progress import Display, folded, span
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,16 @@ def test_one_line_per_tested_or_tenth_or_last_round(display):
             display.event(a_round(number, accuracy=0.5 if number == 7 else None))
     shown = [line.split(",")[0] for line in display.out.file.getvalue().splitlines()]
     assert shown == ["round 7/40", "round 10/40", "round 20/40", "round 30/40", "round 40/40"]
+
+
+def test_a_narrow_terminal_breaks_a_rounds_line_between_facts():
+    facts = ["round 100/100", "40 clients", "loss 1.732", "accuracy 45.0 %", "virtual clock 1 min 28 s"]
+    assert folded(facts, 79) == ("round 100/100, 40 clients, loss 1.732, accuracy 45.0 %,\n  virtual clock 1 min 28 s")
+    assert folded(facts, 100) == ", ".join(facts)
+    display = Display(Console(file=io.StringIO(), width=60, force_terminal=True), Console(file=io.StringIO()))
+    with display:
+        display.event(a_round(7, accuracy=0.5))
+    assert "accuracy 50.0 %,\n  virtual clock 1 min 30 s" in display.out.file.getvalue()
 
 
 def test_eta_counts_only_the_rounds_of_this_run(display, monkeypatch):
