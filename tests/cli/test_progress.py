@@ -44,7 +44,7 @@ def test_a_narrow_terminal_breaks_a_rounds_line_between_facts():
     display = Display(Console(file=io.StringIO(), width=60, force_terminal=True), Console(file=io.StringIO()))
     with display:
         display.event(a_round(7, accuracy=0.5))
-    assert "accuracy 50.0 %,\n  virtual clock 1 min 30 s" in display.out.file.getvalue()
+    assert "loss 1.000,\n  accuracy 50.0 %, virtual clock" in display.out.file.getvalue()
 
 
 def test_eta_counts_only_the_rounds_of_this_run(display, monkeypatch):
