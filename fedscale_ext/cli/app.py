@@ -14,6 +14,7 @@ app = typer.Typer(
     "Example: fedscale driver start quickstart",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # whose paragraphs fill the width
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(driver_commands.app, name="driver")

@@ -34,6 +34,14 @@ def settings() -> Iterable[str]:
 
 
 @_completing
+def methods() -> Iterable[str]:
+    """Names of the methods that are installed."""
+    from fedscale_ext.methods import method_names
+
+    return method_names()
+
+
+@_completing
 def jobs() -> Iterable[str]:
     """Names of jobs and sweeps that were started here."""
     from fedscale_ext.cli import jobs, sweeps

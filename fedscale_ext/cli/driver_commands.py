@@ -87,9 +87,9 @@ def start(
 
     Exit code 0 if the job finished (all jobs of a sweep), 2 for bad input, 1 if it failed, 130 if it was stopped.
 
-    Example: fedscale driver start fedavg_femnist --set rounds=50 --set job_name=short
+    Example: fedscale driver start fedavg_femnist --set rounds=50
 
-    Example: fedscale driver start quickstart --seeds 0-4 --grid fedtrans.beta=0.02,0.04
+    Example: fedscale driver start quickstart --seeds 0-4 --grid batch_size=5,9
     """
     from fedscale_ext.cli import driver, sweep
     from fedscale_ext.cli.progress import Display

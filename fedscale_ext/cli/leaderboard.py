@@ -53,7 +53,10 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
             raise UserError(f"the leaderboard has no data set {data_set!r}: it has openimage, femnist and speech")
         found = [jobs.find(name) for name in jobs.names()]
         rows, notes = board(data_set, entries, [job.log_dir for job in found if job.status == "finished"])
-        print_table(console(), TITLES, rows)
+        out = console()
+        print_table(out, TITLES, rows)
+        if notes and out.is_terminal:
+            out.print()
         for note in notes:
             print(note)
 

@@ -1,11 +1,12 @@
-"""``fedscale methods``: what can train, with which hyperparameters; models that a job made; a new method."""
+"""``fedscale methods``: what can train; a method's hyperparameters; models that a job made; a new method."""
 
 import dataclasses
 import inspect
+import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -16,7 +17,7 @@ app = typer.Typer()
 
 @app.callback(invoke_without_command=True)
 def methods(context: typer.Context) -> None:
-    """List the methods that are installed, with their hyperparameters and defaults.
+    """List the methods that are installed.
 
     A method is chosen by `method: NAME` in a configuration; NAME.KEY sets its hyperparameter.
 
@@ -24,6 +25,33 @@ def methods(context: typer.Context) -> None:
     """
     if context.invoked_subcommand is None:
         list_methods()
+
+
+@app.command()
+def options(
+    method: Annotated[
+        str, typer.Argument(metavar="METHOD", help="One of `fedscale methods`.", autocompletion=complete.methods)
+    ],
+) -> None:
+    """Show a method's hyperparameters: their defaults, what they may be, and what they mean.
+
+    Example: fedscale methods options fedtrans
+    """
+    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.methods import method_class
+
+    chosen: Any = method_class(method)
+    params = chosen.Params
+    out = console()
+    rows = _params(params)
+    if rows:
+        print_table(out, ["key", "default", "may be"], [[f"{method}.{name}", *more] for name, *more in rows])
+        out.print()
+    meaning = inspect.getdoc(params) or ""
+    if not meaning.startswith(f"{params.__name__}("):  # which a dataclass writes by itself
+        for paragraph in meaning.split("\n\n"):
+            text = " ".join(paragraph.split()).replace("``", "`")
+            out.print(text, markup=False, highlight=False)
 
 
 @app.command()
@@ -98,11 +126,11 @@ def new(
 
 
 def list_methods() -> None:
-    """Print every installed method and its hyperparameters."""
+    """Print every installed method, a line each."""
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.methods import method_class, method_names
 
-    rows, details = [], []
+    rows = []
     for name in method_names():
         try:
             method: Any = method_class(name)
@@ -110,22 +138,38 @@ def list_methods() -> None:
             print(f"note: method {name} cannot be loaded: {error}", file=sys.stderr)
             continue
         rows.append([name, (inspect.getdoc(method) or "").split("\n")[0]])
-        details += [[f"{name}.{key}", value] for key, value in _params(method.Params)]
     out = console()
     print_table(out, ["method", "what it is"], rows)
-    if details:
-        out.print()
-        print_table(out, ["hyperparameter", "default"], details)
+    if out.is_terminal:
+        out.print("\nhyperparameters of one: fedscale methods options METHOD", highlight=False)
 
 
-def _params(params: type) -> list[tuple[str, str]]:
-    """Name and default of each field of a method's dataclass of hyperparameters."""
+def _params(params: type) -> list[list[str]]:
+    """Name, default and possible values of each field of a method's dataclass of hyperparameters."""
     result = []
+    hints = get_type_hints(params)
     for field in dataclasses.fields(params):
+        default = "required"
         if field.default is not dataclasses.MISSING:
-            result.append((field.name, repr(field.default)))
+            default = _written(field.default)
         elif field.default_factory is not dataclasses.MISSING:
-            result.append((field.name, repr(field.default_factory())))
-        else:
-            result.append((field.name, "required"))
+            default = _written(field.default_factory())
+        result.append([field.name, default, _values(hints[field.name])])
     return result
+
+
+def _written(value: Any) -> str:
+    """As one writes it in a configuration."""
+    return json.dumps(value) if isinstance(value, bool | list | tuple | None) else str(value)
+
+
+def _values(hint: Any) -> str:
+    """What a type hint allows, in words."""
+    words = {bool: "true, false", int: "whole number", float: "number", str: "name", type(None): "null"}
+    if hint in words:
+        return words[hint]
+    if get_origin(hint) is Literal:
+        return ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return "list"
+    return " or ".join(map(_values, get_args(hint)))

@@ -35,6 +35,9 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     from fedscale_ext.report.text import comparison_rows
 
     page, arms = build(folders(job), out)
-    print_table(console(), *comparison_rows(arms))
+    screen = console()
+    print_table(screen, *comparison_rows(arms))
+    if screen.is_terminal:
+        screen.print()
     for what, path in (("report", page), ("plots", out / PLOTS), ("figures", out / FIGURES)):
         print(f"{what:<9}{path}")

@@ -16,7 +16,7 @@ def console(*, stderr: bool = False) -> Console:
 def print_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table that fits the terminal; where there is none, aligned columns with every cell whole."""
     if out.is_terminal:
-        table = Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(*titles, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for column in table.columns:
             column.overflow = "fold"  # a long name goes on below: cut short it might be another's
         for row in rows:

@@ -86,7 +86,7 @@ def _entry_row(path: Path) -> tuple[str, bool, float, list[str]]:
 
 
 def _accuracy(mean: float, std: float | None) -> str:
-    return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
+    return f"{mean:.4f}" + ("" if std is None else f"±{std:.4f}")
 
 
 def _whole(value: int | None) -> str:

@@ -30,7 +30,7 @@ def test_the_published_rows_are_shown_with_ones_own(call, five):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert len(lines) == 5 and lines[0].startswith("data set  method")
-    assert lines[1].split()[3:6] == ["0.7850", "±", "0.0009"] and lines[4].endswith("you, 5 of 5 seeds")
+    assert lines[1].split()[3] == "0.7850±0.0009" and lines[4].endswith("you, 5 of 5 seeds")
 
 
 def test_a_data_set_without_a_board_is_one_sentence(call, state):

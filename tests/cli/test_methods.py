@@ -3,6 +3,7 @@
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import fedscale_ext
 from fedscale_ext import methods as registry
@@ -19,10 +20,13 @@ class Good:
     class Params:
         beta: float
         rate: float = 0.5
-        layers: list = field(default_factory=list)
+        sharing: Literal["soft", "none"] = "soft"
+        most: int | None = None
+        shares: tuple[float, ...] = field(default_factory=tuple)
+        on: bool = True
 
 
-def test_methods_with_first_line_and_defaults(monkeypatch, capsys):
+def test_methods_with_their_first_line(monkeypatch, capsys):
     def find(name: str) -> type:
         if name == "broken":
             raise ImportError("no module named gone")
@@ -35,9 +39,26 @@ def test_methods_with_first_line_and_defaults(monkeypatch, capsys):
     assert said.err == "note: method broken cannot be loaded: no module named gone\n"
     lines = [line.split(maxsplit=1) for line in said.out.splitlines() if line]
     assert ["good", "A method that is good."] in lines
-    assert ["good.beta", "required"] in lines
-    assert ["good.rate", "0.5"] in lines
-    assert ["good.layers", "[]"] in lines
+
+
+def test_options_with_defaults_values_and_meaning(monkeypatch, capsys):
+    monkeypatch.setattr(registry, "method_class", lambda name: Good)
+    methods.options("good")
+    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines() if line]
+    assert lines[1:] == [
+        ["good.beta", "required", "number"], ["good.rate", "0.5", "number"], ["good.sharing", "soft", "soft, none"],
+        ["good.most", "null", "whole number or null"], ["good.shares", "[]", "list"],
+        ["good.on", "true", "true, false"],
+    ]  # fmt: skip
+
+
+def test_options_of_a_built_in_method(call):
+    code, out, _ = call("methods", "options", "fedtrans")
+    lines = out.splitlines()
+    assert code == 0 and ["fedtrans.sharing", "soft", "soft, none"] in [line.split(maxsplit=2) for line in lines]
+    assert any(line.startswith("Serving: `ties` between equal utilities; ") for line in lines)
+    code, _, err = call("methods", "options", "fedtras")
+    assert code == 2 and err == "fedscale: there is no method 'fedtras'; did you mean 'fedtrans'?\n"
 
 
 def test_show_prints_the_lineage_of_a_finished_job(call, state, job_file):
