@@ -101,7 +101,8 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
     chosen = _chosen([arm for arm, _ in plan], given.arms)
     rest = {(arm.label, data): Run(arm, data, given.seeds[0], None, failed=NOT_RUN) for arm, data in plan}
     now = {(arm.label, data, seed) for arm, data in plan if arm.label in chosen for seed in given.seeds}
-    kept = output.kept(given.results / name, now) if given.add else []
+    kept, earlier = output.kept(given.results / name, now) if given.add else ([], [])
+    commands = [*(one for one in earlier if kept and one != command), command]
     for run in kept:
         rest.pop((run.arm.label, run.data), None)
     done: list[Run] = []
@@ -117,7 +118,7 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
             rest.pop((arm.label, data), None)
             runs = sorted([*done, *rest.values()], key=lambda run: plan.index((run.arm, run.data)))
             order = [(arm.label, data) for arm, data in plan]
-            output.write(experiment, runs, given.results / name, command, given.scale, kept, order)
+            output.write(experiment, runs, given.results / name, commands, given.scale, kept, order)
     print((given.results / f"{name}.md").read_text(encoding="utf-8"))
     return 1 if any(run.failed for run in done) else 0
 

@@ -44,7 +44,8 @@ def row(claim: str, orders: Sequence[Order], results: Mapping[str, Any]) -> str 
     if not words:
         return None
     outcome = next((one for one in ("does not hold", "not decidable") if one in outcomes), "holds")
-    return f"| {claim} | {outcome} | {'; '.join(words)} | {seeds} seeds, {results['scale']} | `{results['command']}` |"
+    commands = ", then ".join(f"`{command}`" for command in results["commands"])
+    return f"| {claim} | {outcome} | {'; '.join(words)} | {seeds} seeds, {results['scale']} | {commands} |"
 
 
 def main(claims: Claims, results: Path, says: str | None, argv: Sequence[str] | None = None) -> None:

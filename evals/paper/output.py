@@ -18,45 +18,45 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def write(
-    experiment: "Experiment", runs: Sequence["Run"], stem: Path, command: str, scale: str,
+    experiment: "Experiment", runs: Sequence["Run"], stem: Path, commands: Sequence[str], scale: str,
     kept: Sequence["Run"] = (), order: Sequence[tuple[str, str]] = (),
 ) -> None:  # fmt: skip
     """Write ``stem``.json, .md and, once there is a result, .png; ``kept`` are :func:`kept` of an earlier file, whose
-    rows stand where ``order`` has their arm and data."""
+    rows stand where ``order`` has their arm and data. ``commands`` gave the results, one after the other."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     finished = [run for run in runs if run.log_dir is not None]
     shown = finished if experiment.rows is None else experiment.rows(finished)
     if kept:
-        shown = sorted([*kept, *shown], key=lambda run: _place(run.arm.label, run.data, order))
+        shown = sorted([*kept, *shown], key=lambda run: (_place(run.arm.label, run.data, order), run.seed))
     rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
-    content = {"name": experiment.name, "scale": scale, "command": command, "rows": rows}
+    content = {"name": experiment.name, "scale": scale, "commands": list(commands), "rows": rows}
     if experiment.orders:
         content["differences"] = differences(experiment.orders, rows)
     if experiment.shares is not None and finished:
         content["shares"] = dict(experiment.shares(finished))
     picture = _named(stem, ".png").name if experiment.plot is not None and shown else ""
     _replace(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
-    _replace(_named(stem, ".md"), markdown(experiment, rows, command, picture, content.get("shares")))
+    _replace(_named(stem, ".md"), markdown(experiment, rows, commands, picture, content.get("shares")))
     if experiment.plot is not None and shown:
         experiment.plot(experiment, shown, _named(stem, ".png"))
 
 
-def kept(stem: Path, now: Container[tuple[str, str, int]]) -> list["Run"]:
-    """The runs that ``stem``.json tells of, but for those (arm, data, seed) that are run ``now``: figures without a
-    job. SystemExit where there is no file."""
+def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"], list[str]]:
+    """The runs that ``stem``.json tells of, but for those (arm, data, seed) that are run ``now``, as figures without a
+    job, and the commands that gave them. SystemExit where there is no file."""
     from evals.paper.engine import Arm, Run
 
     path = _named(stem, ".json")
     if not path.is_file():
         sys.exit(f"--add: there is no {path} to add to; leave it out")
-    found = []
-    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+    found, content = [], json.loads(path.read_text(encoding="utf-8"))
+    for row in content["rows"]:
         arm = Arm(row["label"], row["keys"], row["data"], row["paper"])
         for place, seed in enumerate(row["seeds"]):
             figures = {name: figure["values"][place] for name, figure in row["figures"].items()}
             if (row["label"], row["data"], seed) not in now:
                 found.append(Run(arm, row["data"], seed, None, figures))
-    return found
+    return found, content["commands"]
 
 
 def _place(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
@@ -102,13 +102,13 @@ def _within(value: Any) -> Any:
 
 
 def markdown(
-    experiment: "Experiment", rows: Sequence[dict[str, Any]], command: str, picture: str,
+    experiment: "Experiment", rows: Sequence[dict[str, Any]], commands: Sequence[str], picture: str,
     shares: Mapping[str, float] | None = None,
 ) -> str:  # fmt: skip
     """The table; a cell is "paper / here", here as mean ± deviation over seeds. ``picture``: a file, or "";
     ``shares`` of clients by arm, over all seeds and data sets."""
     head = ["", "data", "seeds", *experiment.columns, *(["share of clients %"] if shares else [])]
-    lines = [f"# {experiment.title}", "", f"`{command}`", ""]
+    lines = [f"# {experiment.title}", "", ", then ".join(f"`{command}`" for command in commands), ""]
     if experiment.note:
         lines += [experiment.note, ""]
     lines += ["Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are "

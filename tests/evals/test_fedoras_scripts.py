@@ -66,7 +66,7 @@ def test_a_claim_on_all_tiers_needs_all_of_them(row: Callable[..., Any]) -> None
     def told(worst: float) -> str:
         rows = [row(tier_label(tier), [50.0, 51.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
         rows += [row(tier_label(tier, RANDOM), [40.0, worst], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
-        return str(judge.row("A1", ledger.CLAIMS["A1"][1], {"rows": rows, "scale": "small", "command": "x"}))
+        return str(judge.row("A1", ledger.CLAIMS["A1"][1], {"rows": rows, "scale": "small", "commands": ["x"]}))
 
     assert "| holds |" in told(41.0) and "| not decidable |" in told(52.0)
 

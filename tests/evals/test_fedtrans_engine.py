@@ -122,15 +122,18 @@ def test_seeds_of_an_earlier_machine_stay(done: dict[str, Any], places: dict[str
     with pytest.raises(SystemExit, match=r"--add: there is no .*try_smoke\.json to add to"):
         call(EXPERIMENT, elsewhere, "--seeds", "3", "--add")
     (tmp_path / "try_smoke.json").write_text((places["results"] / "try_smoke.json").read_text())
-    assert call(EXPERIMENT, elsewhere, "--seeds", "2", "3", "--arms", "FedTrans", "--add") == 0
-    rows = json.loads((tmp_path / "try_smoke.json").read_text())["rows"]
+    assert call(EXPERIMENT, elsewhere, "--seeds", "3", "1", "--arms", "FedTrans", "--add") == 0
+    content = json.loads((tmp_path / "try_smoke.json").read_text())
+    first, second = content["commands"]
+    assert first == done["commands"][0] and second.endswith("--seeds 3 1 --arms FedTrans --set=batch_size=5 --add")
+    rows = content["rows"]
     assert [(row["label"], row["seeds"]) for row in rows] == [
         ("FedTrans", [1, 2, 3]), ("largest", [1, 2]), ("middle", [1, 2]), ("absent", [])
     ]  # fmt: skip
     assert rows[0]["figures"]["accuracy %"]["values"][:2] == done["rows"][0]["figures"]["accuracy %"]["values"]
     assert rows[3]["failed"] == ["not run"]
     text = (tmp_path / "try_smoke.md").read_text()
-    assert "| FedTrans | chars74k | 1, 2, 3 | 76.42 / " in text and "--set=batch_size=5 --add`" in text
+    assert "| FedTrans | chars74k | 1, 2, 3 | 76.42 / " in text and f"`{first}`, then `{second}`" in text
 
 
 def test_an_interrupted_job_is_continued(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, done: Any) -> None:
@@ -284,7 +287,7 @@ def results(values: dict[str, list[float]], column: str = "accuracy %") -> dict[
         }
         for label, own in values.items()
     ]
-    return {"rows": rows, "scale": "small", "command": "python -m x"}
+    return {"rows": rows, "scale": "small", "commands": ["python -m x"]}
 
 
 def judged(claim: str, found: dict[str, Any]) -> str | None:
@@ -324,7 +327,7 @@ def test_ties_for_the_best_model_are_shared_out(monkeypatch: pytest.MonkeyPatch)
     assert plots.best_shares(runs) == {"a": pytest.approx(0.5), "b": pytest.approx(0.5)}
     assert fig1b.EXPERIMENT.shares is plots.best_shares
     rows = aggregated([*runs, Run(Arm("c"), "har", 1, None, failed="not run")])
-    table = markdown(fig1b.EXPERIMENT, rows, "", "", plots.best_shares(runs))
+    table = markdown(fig1b.EXPERIMENT, rows, [""], "", plots.best_shares(runs))
     assert "| share of clients % |" in table and "| a | har | 1 | – | – | – | 50 |" in table
     assert "| c | har | not run | – | – | – | – |" in table
     assert aggregated(runs)[0]["seeds"] == [1]

@@ -82,7 +82,7 @@ def test_claims_are_about_rows_that_there_are(claim: str) -> None:
 def test_a_claim_may_leave_out_what_a_scale_has_not(row: Callable[..., Any]) -> None:
     script, orders = ledger.CLAIMS["H8"]
     rows = [row(label, [50.0, 51.0], GLOBAL) for label in ("k=25", "k=50", "k=100", table1.ALL)]
-    results = {"rows": rows, "scale": "small", "command": "x"}
+    results = {"rows": rows, "scale": "small", "commands": ["x"]}
     assert script == "table1" and "| holds |" in str(judge.row("H8", orders, results))
     rows[0]["figures"][GLOBAL]["values"] = [47.0, 48.0]
     assert "| does not hold |" in str(judge.row("H8", orders, results))

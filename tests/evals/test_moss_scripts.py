@@ -73,7 +73,7 @@ def test_a_claim_on_all_baselines_needs_all_of_them(row: Callable[..., Any]) -> 
     def told(worst: float) -> str:
         rows = [row(MOSS, [75.0, 76.0], ACCURACY)]
         rows += [row(label, [70.0, worst], ACCURACY) for label in arms.DISTILLING]
-        return str(judge.row("M1", ledger.CLAIMS["M1"][1], {"rows": rows, "scale": "small", "command": "x"}))
+        return str(judge.row("M1", ledger.CLAIMS["M1"][1], {"rows": rows, "scale": "small", "commands": ["x"]}))
 
     assert "| holds |" in told(71.0) and "| not decidable |" in told(77.0)
 
