@@ -8,7 +8,7 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     if data.get("use_container"):
         raise UserError(f"{path}: use_container is served by FedScale's own driver only; remove it to run here")
     flat = _flatten(data.pop("job_conf", None), path)
-    cluster = dict(data)
+    cluster, overridden = dict(data), set()
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key:
@@ -140,14 +140,20 @@ def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
         except ValueError:
             value = text
         (cluster if key in ClusterKeys.model_fields else flat)[key] = value
+        overridden.add(key)
     if cluster.get("worker_ips") and not isinstance(cluster["worker_ips"], list):
         cluster["worker_ips"] = [cluster["worker_ips"]]
-    return make_config(cluster, flat, path)
+    return make_config(cluster, flat, path, overridden)
 
 
-def make_config(cluster: Mapping[str, Any], flat: Mapping[str, Any], source: Path | None = None) -> JobConfig:
-    """Validate top-level and job_conf keys, given as mappings."""
-    where = str(source) if source else "the configuration"
+def make_config(
+    cluster: Mapping[str, Any], flat: Mapping[str, Any], source: Path | None = None, overridden: Container[str] = ()
+) -> JobConfig:
+    """Validate top-level and job_conf keys, given as mappings; those ``overridden`` are from a command line."""
+
+    def where(key: str) -> str:
+        return f"--set {key}" if key in overridden else str(source or "the configuration")
+
     actions = fedscale_actions()
     own, theirs, params = {}, {}, {}
     for key, value in flat.items():
@@ -159,17 +165,18 @@ def make_config(cluster: Mapping[str, Any], flat: Mapping[str, Any], source: Pat
             theirs[key] = value
         else:
             raise UserError(
-                f"{where}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"
+                f"{where(key)}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"
             )
     for key in cluster:
         if key not in ClusterKeys.model_fields:
             known = [*ClusterKeys.model_fields, "job_conf"]
-            raise UserError(f"{where}: unknown key {key!r}{did_you_mean(str(key), known)}")
+            raise UserError(f"{where(str(key))}: unknown key {key!r}{did_you_mean(str(key), known)}")
     clean = {key: value for key, value in cluster.items() if value is not None}
     policy = or_none(theirs.get("gradient_policy"))
     if policy is not None and "method" not in own:
         if policy not in _POLICY_METHODS:
-            raise UserError(f"{where}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}")
+            place = where("gradient_policy")
+            raise UserError(f"{place}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}")
         own["method"] = _POLICY_METHODS[policy]
     # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
     if "ps_ip" in clean:
@@ -294,13 +301,13 @@ def _flatten(job_conf: Any, path: Path) -> dict[str, Any]:
     return flat
 
 
-def _validated(model: type, values: Mapping[str, Any], where: str) -> Any:
+def _validated(model: type, values: Mapping[str, Any], where: Callable[[str], str]) -> Any:
     try:
         return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise UserError(f"{where}: key {key!r} is {first['input']!r}: {first['msg'].lower()}") from None
+        raise UserError(f"{where(key)}: key {key!r} is {first['input']!r}: {first['msg'].lower()}") from None
 
 
 def _scalar(value: Any) -> Any:

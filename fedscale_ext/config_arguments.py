@@ -4,7 +4,7 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedscale_ext import compat
@@ -38,10 +38,10 @@ def fedscale_actions() -> dict[str, argparse.Action]:
 
 
 def fedscale_arguments(
-    given: Mapping[str, Any], actions: Mapping[str, argparse.Action], where: str
+    given: Mapping[str, Any], actions: Mapping[str, argparse.Action], where: Callable[[str], str]
 ) -> argparse.Namespace:
-    """Every argument of FedScale, with the values ``given`` by key in its right type; UserError says ``where`` one is
-    of another type or out of its range."""
+    """Every argument of FedScale, with the values ``given`` by key in its right type; UserError says ``where`` the
+    key of one stands that is of another type or out of its range."""
     values = {action.dest: action.default for action in actions.values()}
     values["use_cuda"] = True
     values.update(_DEFAULTS)
@@ -51,23 +51,23 @@ def fedscale_arguments(
             values[actions[key].dest] = _typed(key, value, actions[key])
         except (TypeError, ValueError, OverflowError):
             kind = _kind(key, actions[key])
-            raise UserError(f"{where}: key {key!r} is {value!r:.100}, which is not of type {kind}") from None
+            raise UserError(f"{where(key)}: key {key!r} is {value!r:.100}, which is not of type {kind}") from None
         choices = actions[key].choices
         if choices and values[actions[key].dest] not in choices:
-            raise UserError(f"{where}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")
+            raise UserError(f"{where(key)}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")
     for key, only in _ONLY.items():
         if values[key] != only:
-            raise UserError(f"{where}: key {key!r} is {values[key]!r}; this version has only {only!r}")
+            raise UserError(f"{where(key)}: key {key!r} is {values[key]!r}; this version has only {only!r}")
     for key in _POSITIVE:
         if not (math.isfinite(values[key]) and values[key] > 0):
-            raise UserError(f"{where}: key {key!r} is {values[key]!r}; it must be above zero")
+            raise UserError(f"{where(key)}: key {key!r} is {values[key]!r}; it must be above zero")
     for key, (least, most) in _RANGES.items():
         if not least <= values[key] <= most or math.isinf(values[key]):
             span = f"lie in {least}..{most}" if math.isfinite(most) else f"be at least {least}"
-            raise UserError(f"{where}: key {key!r} is {values[key]!r}; it must {span}")
+            raise UserError(f"{where(key)}: key {key!r} is {values[key]!r}; it must {span}")
     if not 0 <= int(values["ps_port"]) < 65536:
         raise UserError(
-            f"{where}: key 'ps_port' is {values['ps_port']!r}; it must lie in 0..65535 (0 picks a free one)"
+            f"{where('ps_port')}: key 'ps_port' is {values['ps_port']!r}; it must lie in 0..65535 (0 picks a free one)"
         )
     for key in _PATH_KEYS:
         if values[key] is not None:
@@ -75,11 +75,12 @@ def fedscale_arguments(
     return compat.complete_arguments(argparse.Namespace(**values))
 
 
-def _sample_mode_defaults(mode: Any, where: str) -> dict[str, Any]:
+def _sample_mode_defaults(mode: Any, where: Callable[[str], str]) -> dict[str, Any]:
     known = str(expanded("sample_mode", mode))
     if known not in _SAMPLE_MODES:
         guess = did_you_mean(known, _SAMPLE_MODES)
-        raise UserError(f"{where}: key 'sample_mode' is {mode!r:.100}; it may be {', '.join(_SAMPLE_MODES)}{guess}")
+        place = where("sample_mode")
+        raise UserError(f"{place}: key 'sample_mode' is {mode!r:.100}; it may be {', '.join(_SAMPLE_MODES)}{guess}")
     return _SAMPLE_MODES[known]
 
 

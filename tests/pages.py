@@ -2,7 +2,7 @@
 
 A block whose first line is a comment with a file's name is written there. Of the others, bash is run line by line and
 Python as it stands; blocks of another kind, such as text, are only read. To save processes, `fedscale` (but
-`driver start`, which trains two rounds), `python -m pytest` and Python run in this one, and `pip install -e .` becomes
+`driver start`, which trains two rounds), `python -m pytest` and Python run in this one, and `pip install -e …` becomes
 what it comes to: the package's metadata, and its folder in the search path.
 """
 
@@ -72,7 +72,7 @@ class Reader:
         if words[:1] == ["cd"]:
             self.here = (self.here / words[1]).resolve()
             self._patch.chdir(self.here)
-        elif words == ["pip", "install", "-e", "."]:
+        elif words[:3] == ["pip", "install", "-e"]:
             self._install()
         elif words[:1] == ["fedscale"] and words[1:3] != ["driver", "start"]:
             self._fedscale(words)

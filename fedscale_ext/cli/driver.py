@@ -16,6 +16,7 @@ from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.setup_commands import check_program, plain_commands
 from fedscale_ext.cli.supervision import Restarts, has_checkpoint, resuming
 from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.token import new_token, read_token
 
@@ -73,14 +74,22 @@ def start(
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
         try:
             with jobs.open_log(name, "a" if again else "w") as log:
-                return Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
+                code = Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
+            jobs.settle(job, last, code)
+            return code
         finally:
             token.unlink(missing_ok=True)
 
 
 def has_finished(config: JobConfig, last: jobs.Job | None, display: Display) -> bool:
-    """Whether the last run has all the rounds that are asked for, which is then told."""
+    """Whether the last run has all the rounds that are asked for, which is then told; UserError where it has more."""
     rounds = config.fedscale.rounds
+    done = int(last.round["round"]) if last and last.round else 0
+    if done > rounds:
+        raise UserError(
+            f"job {config.fedscale.job_name} has done {done} rounds already, more than the {rounds} that are asked "
+            "for; raise rounds, or start it anew without --resume"
+        )
     if last is None or not last.complete(rounds):
         return False
     display.notice(

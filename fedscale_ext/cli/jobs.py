@@ -122,13 +122,31 @@ def output_log(name: str) -> Path:
 
 @contextmanager
 def open_log(name: str, mode: str) -> Iterator[IO[str]]:
-    """The file of :func:`output_log`, open; what a full disk did not take is lost without an error."""
-    log = output_log(name).open(mode, encoding="utf-8")
+    """The file of :func:`output_log`, open; what a full disk did not take is lost without an error. A new one (mode
+    "w") leaves the last run's aside for :func:`settle`."""
+    path = output_log(name)
+    _aside(name).unlink(missing_ok=True)
+    if mode == "w" and path.is_file():
+        os.replace(path, _aside(name))
+    log = path.open(mode, encoding="utf-8")
     try:
         yield log
     finally:
         with suppress(OSError):
             log.close()
+
+
+def _aside(name: str) -> Path:
+    return folder(name) / "output.log.before"
+
+
+def settle(job: Job, last: Job | None, code: int) -> None:
+    """After a run: where bad input ended it before a round, the record and the output of the ``last`` one are back."""
+    if code == 2 and job.round is None and last is not None:
+        write(last)
+        if _aside(job.name).is_file():
+            os.replace(_aside(job.name), output_log(job.name))
+    _aside(job.name).unlink(missing_ok=True)
 
 
 def write(job: Job) -> None:
@@ -189,8 +207,8 @@ def forget(name: str) -> Path:
     """Delete the record and the output of a job that does not run; the folder of its results, which stay."""
     log_dir = find(name).log_dir
     with claim(name):
-        for file in ("job.json", "output.log"):
-            (folder(name) / file).unlink(missing_ok=True)
+        for file in (folder(name) / "job.json", output_log(name), _aside(name)):
+            file.unlink(missing_ok=True)
     return log_dir
 
 

@@ -119,7 +119,7 @@ def new(
     for file in write_skeleton(name, folder):
         print(folder / file)
     print(
-        f"\nnext:\n  cd {shlex.quote(str(folder))}\n  pip install -e .\n"
+        f"\nnext:\n  cd {shlex.quote(str(folder))}\n  pip install -e '.[test]'\n"
         "  python -m pytest\n  fedscale dataset synthesize femnist --writers 20 --samples-per-class 1\n"
         f"  fedscale driver start {name}.yml"
     )

@@ -56,7 +56,9 @@ def submit(
         with jobs.open_log(name, "a" if again else "w") as log:
             links = Links(log, way, places)
             run = ClusterRun(config, job, links, display, Restarts() if supervise else None)
-            return run.submit(way, resume_keys(resume, resume_from))
+            code = run.submit(way, resume_keys(resume, resume_from))
+        jobs.settle(job, last, code)
+        return code
 
 
 def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:

@@ -75,6 +75,11 @@ class Arm:
         return self.jobs[0].data
 
     @property
+    def digest(self) -> str:
+        """What tells its samples from others'."""
+        return str(self.jobs[0].header["data"]["digest"])
+
+    @property
     def seeds(self) -> list[int]:
         """Seeds of the jobs, in their order."""
         return [job.seed for job in self.jobs]
@@ -125,8 +130,8 @@ def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     """Places of the arms with the best mean of a figure among those of their data that have ended; nobody's where
     nobody competes."""
     result: set[int] = set()
-    for data in {arm.data for arm in arms}:
-        means = {place: mean for place, arm in enumerate(arms) if arm.data == data and not arm.state
+    for digest in {arm.digest for arm in arms}:  # data sets of one name may hold other samples
+        means = {place: mean for place, arm in enumerate(arms) if arm.digest == digest and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
         if len(means) > 1 and figure.more_is_better is not None and len(set(means.values())) > 1:
             top = (max if figure.more_is_better else min)(means.values())

@@ -68,4 +68,4 @@ def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:
     if mean is None:
         return Cell("–")
     spread = arm.std(figure.key)
-    return Cell(figure.tell(mean), "" if spread is None else f"± {figure.tell(spread)}", top)
+    return Cell(figure.tell(mean), f"± {figure.tell(spread)}" if spread else "", top)

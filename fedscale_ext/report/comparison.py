@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.cost import Spent
@@ -81,8 +81,11 @@ def _legend_below(axis: Axes, arms: Sequence[Arm]) -> None:
         )  # fmt: skip
 
 
+_PER_CENT = FuncFormatter(lambda value, _: f"{100 * value:.4g}%")  # with the digits that neighbours need
+
+
 def _per_cent(axis: Axes, which: str = "y") -> None:
-    (axis.yaxis if which == "y" else axis.xaxis).set_major_formatter(PercentFormatter(1.0, decimals=0))
+    (axis.yaxis if which == "y" else axis.xaxis).set_major_formatter(_PER_CENT)
 
 
 def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:

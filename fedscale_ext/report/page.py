@@ -70,8 +70,9 @@ def _head(arms: Sequence[Arm]) -> str:
         lines.append('<p class="warning">Some of these results are for GENERATED data: they say nothing of real '
                      "ones.</p>")  # fmt: skip
     if len({job.header["data"]["digest"] for job in jobs}) > 1:
+        why = " The names are the same, the samples are not: public samples were set aside, or files differ."
         lines.append('<p class="warning">These jobs are on different data: their accuracies do not compare, and the '
-                     "best are marked within the same data only.</p>")  # fmt: skip
+                     f"best are marked within the same data only.{why if len(data) == 1 else ''}</p>")  # fmt: skip
     early = [f"{job.name} (round {job.records[-1].round} of {job.rounds_asked})" for job in jobs if not job.finished]
     if early:
         lines.append(f'<p class="warning">Not finished: {escape(", ".join(early))}.</p>')

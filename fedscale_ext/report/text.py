@@ -17,7 +17,7 @@ def comparison_rows(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
         for figure, top in zip(figures, tops, strict=True):
             mean, spread = arm.mean(figure.key), arm.std(figure.key)
             text = "–" if mean is None else figure.tell(mean)
-            if spread is not None and figure.key == "accuracy":
+            if spread and figure.key == "accuracy":
                 text += f" ± {figure.tell(spread)}"
             cells.append(text + ("*" if place in top else ""))
         label = f"{arm.label} ({arm.state})" if arm.state else arm.label

@@ -128,6 +128,18 @@ def test_bad_input_found_by_a_process_is_one_sentence(fedscale, state, write_con
     assert_nothing_left(state)
 
 
+def test_a_refused_start_leaves_the_last_runs_record_and_output(fedscale, state, write_conf):
+    assert done(fedscale("driver", "start", write_conf()))[0] == 0
+    before, log = record(state), (state / "jobs/fake/output.log").read_text()
+    for options in ((), ("--resume", "--set=rounds=20")):
+        assert done(fedscale("driver", "start", write_conf(), *options, FAKE_AGGREGATOR="refuse"))[0] == 2
+        assert record(state) == before
+        assert log in (state / "jobs/fake/output.log").read_text()
+    assert done(fedscale("driver", "start", write_conf()))[0] == 0
+    assert record(state)["started"] > before["started"]
+    assert {path.name for path in (state / "jobs/fake").iterdir()} == {"job.json", "output.log", "lock"}
+
+
 @pytest.mark.parametrize("key", ["model", "capacity_model"])
 def test_a_models_file_that_is_not_there_is_missed_before_anything_starts(fedscale, state, write_conf, tmp_path, key):
     code, _, err = done(fedscale("driver", "start", write_conf(), "--set", f"{key}={tmp_path}/m3.json"))
@@ -241,6 +253,9 @@ def test_a_complete_job_is_not_resumed_for_nothing(fedscale, state, write_conf):
     code, out, err = done(fedscale("driver", "start", conf, "--resume", f"--set=rounds={rounds}"))
     assert code == 0
     assert f"has finished its {rounds} rounds" in out + err
+    assert record(state) == before
+    code, _, err = done(fedscale("driver", "start", conf, "--resume", "--set=rounds=6"))
+    assert (code, f"has done {rounds} rounds already, more than the 6 that are asked for" in err) == (2, True)
     assert record(state) == before
 
 

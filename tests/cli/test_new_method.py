@@ -24,7 +24,7 @@ def test_it_writes_the_package_under_the_users_name(call, tmp_path, monkeypatch)
     assert (code, err) == (0, "")
     assert below(tmp_path / "my_avg") == FILES
     assert set(out.splitlines()) >= {f"my_avg/{file}" for file in FILES}
-    assert "  cd my_avg\n  pip install -e .\n" in out and out.endswith("fedscale driver start my_avg.yml\n")
+    assert "  cd my_avg\n  pip install -e '.[test]'\n" in out and out.endswith("fedscale driver start my_avg.yml\n")
     texts = "".join((tmp_path / "my_avg" / file).read_text() for file in FILES)
     assert "mymethod" not in texts.lower() and "class MyAvgAggregator" in texts
     assert 'my_avg = "my_avg.aggregator:MyAvgAggregator"' in texts

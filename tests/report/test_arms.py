@@ -35,6 +35,9 @@ def test_the_best_is_marked_in_the_figures_direction_among_jobs_on_the_same_data
     other = load_job(write_job(tmp_path / "other", shift=0.2, data={"name": "x", "generated": False, "digest": "0"}))
     both = arms_of([arms[0].jobs[0], arms[1].jobs[0], other])
     assert best(both, BY_KEY["accuracy"]) == {0}  # the other has no rival on its data
+    set_aside = {**arms[0].jobs[0].header["data"], "digest": "0"}  # of the same name, with other samples
+    other = load_job(write_job(tmp_path / "aside", shift=0.2, data=set_aside))
+    assert best(arms_of([arms[0].jobs[0], arms[1].jobs[0], other]), BY_KEY["accuracy"]) == {0}
 
 
 @pytest.mark.parametrize("key", [figure.key for figure in FIGURES])
@@ -87,6 +90,12 @@ def test_the_csv_has_every_job_at_full_precision(arms):
     assert head[:6] == ["arm", "job", "seed", "data", "finished", "accuracy"] and len(rows) == 4
     assert float(rows[0][5]) == arms[0].figures["accuracy"][0]
     assert rows[3][4] == "no" and rows[3][head.index("suite")] == ""
+
+
+def test_no_deviation_is_not_told(arms):
+    arms[0].figures["accuracy"], arms[0].figures["macs"] = [0.5, 0.5], [1e9, 1e9]
+    assert "±" not in comparison_rows(arms)[1][0][2]
+    assert not any(cell.spread for cell in lines(arms)[0].cells if cell.value in ("50.00", "1.00 G"))
 
 
 def test_the_terminals_table_has_a_star_for_the_best(arms):

@@ -114,6 +114,6 @@ def test_the_board_ranks_entries_and_jobs_of_fedscales_size(five: list[Path], lo
     assert [row[-1] for row in rows] == [
         "FedScale", "FedScale", "you, entry", "FedScale", "you, 2 of 5 seeds", "you, 1 of 5 seeds, 62 clients",
     ]  # fmt: skip
-    assert [row[3] for row in rows[:2]] == ["0.7850 ± 0.0009", "0.7840 ± 0.0012"]
+    assert [row[3] for row in rows[:2]] == ["0.7850±0.0009", "0.7840±0.0012"]
     assert any("gone" in note for note in notes) and "left out: 1 of your jobs on generated data" in notes
     assert len(board(None, tmp_path / "none", [])[0]) == 12

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.report import panels
-from fedscale_ext.report.comparison import figure_of
+from fedscale_ext.report.comparison import _per_cent, figure_of
 from fedscale_ext.report.pictures import COLOURS, inline, save, style_variables, svg
 
 
@@ -50,3 +50,12 @@ def test_a_plot_is_written_as_svg_and_png(figure, tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plot.png", "plot.svg"]
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
     ElementTree.parse(tmp_path / "plot.svg")
+
+
+def test_no_two_ticks_of_a_narrow_axis_say_the_same():
+    figure, axis = figure_of(4, 3)
+    axis.set_ylim(0, 0.021)
+    _per_cent(axis)
+    figure.canvas.draw()
+    told = [label.get_text() for label in axis.get_yticklabels()]
+    assert len(set(told)) == len(told) > 3 and "0.5%" in told

@@ -22,6 +22,9 @@ def say(**event: object) -> None:
 print("plain words", file=sys.stderr)
 print(json.dumps(sys.argv[1:]), file=sys.stderr, flush=True)
 say(event="waiting", **{"for": "executors"})
+if what == "refuse":  # bad input, before the first round
+    say(event="error", message="filter_less 9 leaves no client", exit_code=2)
+    sys.exit(2)
 say(event="ready", clients=4, executors=1, data="generated: fake", population="resampled: 4", model="tiny",
     rounds=12, log_dir="somewhere")  # fmt: skip
 if what == "grandchild":
