@@ -214,7 +214,7 @@ def test_hypemefeds_sizes_are_those_of_the_evaluations(file: str, data: str, sca
     common = load_config(HYPEMEFED.folder / "job.yml").given
     theirs = {**common, **filled({"method": "hypemefed", **HYPEMEFED.keys_of(data, scale)})}
     given = load_config(f"hypemefed_{file}").given
-    left_out = ("ps_port", "reference_macs", "method")
+    left_out = ("ps_port", "reference_macs", "method", "cohort_size")
     sizes = {key: value for key, value in theirs.items() if key not in left_out and key.partition(".")[0] in
              (key, "hypemefed")}  # fmt: skip
     assert {key: given.get(key) for key in sizes} == sizes

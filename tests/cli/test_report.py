@@ -15,7 +15,10 @@ NOBODY = Proc("driver", 1, 0.0)
 def remembered(state, tmp_path):
     """Two jobs of a sweep, and one of its own that has the name of the sweep's arm."""
     for name in ("a-s0", "a-s1", "a"):
-        folder = write_job(tmp_path / "logs" / name / "now", job_name=name, seed=int(name[-1] == "1"), rounds=10)
+        second = name[-1] == "1"
+        folder = write_job(
+            tmp_path / "logs" / name / "now", job_name=name, seed=int(second), rounds=10, shift=0.01 * second
+        )
         jobs.write(jobs.Job(name, "conf", str(tmp_path), "now", [], NOBODY, status="finished"))
         assert jobs.find(name).log_dir == folder
     points = tuple(Point(f"a-s{seed}", "a", seed, (f"seed={seed}",)) for seed in (0, 1, 2))

@@ -186,4 +186,4 @@ def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: py
     monkeypatch.setattr("fedscale_ext.runtime.coordinator._PING_WAIT_S", 0.1)
     said: list[dict[str, Any]] = []
     run_in_process(load_config(job_file, ["rounds=1", "num_participants=1"]), said.append)
-    assert any("1 unplanned results dropped" in event.get("message", "") for event in said)
+    assert any("1 unplanned result dropped" in event.get("message", "") for event in said)
