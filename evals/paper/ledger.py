@@ -34,13 +34,14 @@ def row(claim: str, orders: Sequence[Order], results: Mapping[str, Any]) -> str 
         found = compared(order, results["rows"])
         if order.optional and not found:
             continue
+        own = max((len(one.seeds) for one in found), default=0)
+        seeds = max(seeds, own)
         for one in found:
             margins += one.margins
-            seeds = max(seeds, len(one.seeds))
             means = [number(each["figures"][order.column]["mean"]) for each in (one.more, one.less)]
             words.append(f"{order.column}, {one.data}: {order.more} {means[0]}, {order.less} {means[1]}")
         within = any(abs(sum(one.margins)) < order.noise * len(one.margins) for one in found)
-        outcomes.append(judged(margins, seeds, within))
+        outcomes.append(judged(margins, own, within))
     if not words:
         return None
     outcome = next((one for one in ("does not hold", "not decidable") if one in outcomes), "holds")

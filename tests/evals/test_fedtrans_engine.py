@@ -318,6 +318,11 @@ def test_a_ratio_is_part_of_an_ordering() -> None:
     assert holds and fails and "| holds |" in holds and "| does not hold |" in fails
 
 
+def test_seeds_of_one_ordering_do_not_decide_another() -> None:
+    rows = {"HeteroFL": [9.0, 9.0], "FLuID": [9.0, 9.0], "SplitMix": [0.1], "FedTrans": [1.0, 1.0]}
+    assert "| not decidable |" in str(judged("F4", results(rows, "TMACs")))
+
+
 def test_ties_for_the_best_model_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
