@@ -218,3 +218,11 @@ def test_a_cohort_size_is_auto_or_a_number(value: object) -> None:
     with pytest.raises(UserError, match=r"'cohort_size' is .*: it should be auto, or a whole number from 1$"):
         make_config({}, {"cohort_size": value})
     assert [make_config({}, {"cohort_size": good}).job.cohort_size for good in (1, "8", "auto")] == [1, 8, "auto"]
+
+
+def test_what_is_wrong_on_the_command_line_is_said_of_it() -> None:
+    for override, said in (("num_participant=5", "--set num_participant: unknown job_conf key"),
+                           ("learning_rate=abc", "--set learning_rate: key 'learning_rate' is 'abc'"),
+                           ("cohort_size=0", "--set cohort_size: key 'cohort_size'")):  # fmt: skip
+        with pytest.raises(UserError, match=said):
+            load_config("quickstart", [override])
