@@ -30,10 +30,12 @@ EXPERIMENT = Experiment(
     ]
     + _small_base("cifar10", "quarter", "nasbench201_quarter")
     + _small_base("cifar10", "half", "nasbench201_half")
-    + _small_base("mnist-h0.5", "quarter", "nasbench201_mnist_quarter"),
+    + _small_base("cifar10", "eighth", "nasbench201_eighth")
+    + _small_base("mnist-h0.5", "quarter", "nasbench201_mnist_quarter")
+    + _small_base("mnist-h0.5", "eighth", "nasbench201_mnist_eighth"),
     plot=plots.bars("accuracy %", "TMACs", "participants / model"),
     note="The number is that of participants. The base model is the smallest: `--set model=nasbench201_2x` and larger "
-    "ones show where it is large enough for the data; a quarter and half of its channels are too small for it. The "
+    "ones show where it is large enough for the data; a half of its channels, a quarter and an eighth are too small for it. The "
     "weakest device affords just the base, except with room: there it affords the one with all channels.",
 )
 
