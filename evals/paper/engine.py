@@ -124,19 +124,25 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
 
 
 def planned(paper: Paper, experiment: Experiment, scale: str, instead: Sequence[str] | None) -> list[tuple[Arm, str]]:
-    """Each arm with the name of its data set at a scale, each of these pairs once; with ``instead``, each different
+    """Each arm with the name of its data set at a scale, each of these pairs once; with ``instead``, each label's
     arm on each of these. SystemExit where these are dealt out already, and the script sweeps the partition."""
     wanted = [arm for arm in experiment.arms if scale in arm.scales]
     if not instead:
         pairs = [(arm, paper.data_at(arm.data, scale)) for arm in wanted]
     else:
-        first = {arm.label: arm for arm in reversed(wanted)}
-        arms = [arm for arm in wanted if first[arm.label] is arm]
-        named = [(arm, data, _dealt(arm, data, experiment)) for data in instead for arm in arms]
-        pairs = [
-            (replace(arm, data=name, paper=_published(paper, wanted, arm, data)), name) for arm, data, name in named
-        ]
+        pairs = []
+        for data in instead:
+            for arm in _one_of_each_label(paper, wanted, scale, data):
+                name = _dealt(arm, data, experiment)
+                pairs.append((replace(arm, data=name, paper=_published(paper, wanted, arm, data)), name))
     return list({(arm.label, data): (arm, data) for arm, data in reversed(pairs)}.values())[::-1]
+
+
+def _one_of_each_label(paper: Paper, arms: Sequence[Arm], scale: str, data: str) -> list[Arm]:
+    """Of arms with one label, the first, or the one that is for this data set: its model may fit nothing else."""
+    own = {arm.label: arm for arm in reversed(arms) if paper.data_at(arm.data, scale) == data}
+    first = {arm.label: arm for arm in reversed(arms)}
+    return [own.get(label, first[label]) for label in dict.fromkeys(arm.label for arm in arms)]
 
 
 def _dealt(arm: Arm, data: str, experiment: Experiment) -> str:

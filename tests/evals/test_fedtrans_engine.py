@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evals.fedtrans import fig1b, fig13, ledger, settings, table1, table3
+from evals.fedtrans import fig1b, fig13, ledger, regime, settings, table1, table3
 from evals.fedtrans.arms import LARGEST, MIDDLE, all_suites, anchors
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import jobs, plots
@@ -199,6 +199,9 @@ def test_the_papers_figures_stand_beside_the_same_kind_of_data_and_beside_an_onl
     on_images = planned(PAPER, table1.EXPERIMENT, "small", ["cifar10-c2"])
     assert [arm.paper.get("accuracy %") for arm, _ in on_images[:2]] == [77.5, 54.1]
     assert planned(PAPER, table3.EXPERIMENT, "small", ["speech"])[0][0].paper["accuracy %"] == 76.42
+    for data in ("mnist-h0.5", "cifar10-h0.5"):  # each with the arms whose models are for it
+        small = [arm for arm, _ in planned(PAPER, regime.EXPERIMENT, "small", [data]) if "eighth" in arm.label]
+        assert [("mnist" in arm.keys["model"]) == ("mnist" in data) for arm in small[:2]] == [True, True]
 
 
 def test_a_swept_partition_is_that_of_other_data_too() -> None:
