@@ -39,6 +39,12 @@ class FedTransAggregator(MultiModelAggregator):
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
         first = self.pool.add("m0", spec, self.initial_state(spec))
         self.report_weak(first.cost.forward_macs, "they train it all the same")
+        compared, rounds = self.params.gamma + self.params.delta, self.config.fedscale.rounds
+        if rounds <= compared:
+            self.notice(
+                f"the model will not grow in {rounds} rounds: that takes the losses of {compared}, "
+                "fedtrans.gamma + fedtrans.delta"
+            )
         self.lineages = [Lineage()]
         self.losses: list[list[float]] = [[]]
         self.active: deque[dict[str, float]] = deque(maxlen=self.params.T)

@@ -296,3 +296,13 @@ def test_samples_are_recorded_so_that_losses_of_models_can_be_recomputed() -> No
     seen = play(made, 1, losses)
     assert seen["samples"] == {str(client): 10 * client for client in losses}
     assert made.losses[0] == [pytest.approx(np.average(list(losses.values()), weights=list(seen["samples"].values())))]
+
+
+@pytest.mark.parametrize(("rounds", "told"), [(7, True), (8, False)])
+def test_a_job_too_short_for_its_model_to_grow_says_so(rounds: int, told: bool) -> None:
+    """A child that is born in the last round is never trained."""
+    said = [event["message"] for event in fedtrans(gamma=3, delta=4, rounds=rounds).events]
+    assert (
+        said
+        == ["the model will not grow in 7 rounds: that takes the losses of 7, fedtrans.gamma + fedtrans.delta"] * told
+    )
