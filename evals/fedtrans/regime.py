@@ -5,6 +5,7 @@ from evals.fedtrans.ledger import LARGEST
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
+from evals.paper.orders import Order
 
 PARTICIPANTS = (10, 40, 80)
 _METHODS = (("FedAvg, base model", "fedavg"), ("FedTrans", "fedtrans"))
@@ -37,6 +38,12 @@ EXPERIMENT = Experiment(
     note="The number is that of participants. The base model is the smallest: `--set model=nasbench201_2x` and larger "
     "ones show where it is large enough for the data; a half of its channels, a quarter and an eighth are too small "
     "for it. The weakest device affords just the base, except with room: there it affords the one with all channels.",
+    orders=[
+        Order(
+            "accuracy %", f"FedTrans, 100, {width} of the channels", f"FedAvg, base model, 100, {width} of the channels"
+        )
+        for width in ("half", "quarter", "eighth")
+    ],
 )
 
 if __name__ == "__main__":
