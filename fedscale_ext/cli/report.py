@@ -31,12 +31,15 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     """
     from fedscale_ext.cli.naming import folders
     from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.text import comparison_rows
 
     page, arms = build(folders(job), out)
     screen = console()
     print_table(screen, *comparison_rows(arms))
+    for sentence in cautions(arms):
+        typer.echo(f"note: {sentence}", err=True)
     if screen.is_terminal:
         screen.print()
     for what, path in (("report", page), ("plots", out / PLOTS), ("figures", out / FIGURES)):

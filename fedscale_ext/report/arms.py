@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.tables import quantity, seconds
+from fedscale_ext.report.tables import data_row, quantity, seconds
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 
@@ -124,6 +124,29 @@ def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
     keys = dict.fromkeys(key for job in jobs for key in job.settings)
     found = {key: [job.settings.get(key) for job in jobs] for key in keys}
     return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+
+
+def cautions(arms: Sequence[Arm]) -> list[str]:
+    """What to know before such figures are compared; a sentence each."""
+    jobs = [job for arm in arms for job in arm.jobs]
+    found = []
+    if len({job.header["data"]["digest"] for job in jobs}) > 1:
+        same = len({data_row(job.header)[1] for job in jobs}) == 1
+        why = " The names are the same, the samples are not: public samples were set aside, or files differ."
+        found.append("These jobs are on different data: their accuracies do not compare, and the best are marked "
+                     f"within the same data only.{why if same else ''}")  # fmt: skip
+    if len(lengths := sorted({job.rounds_asked for job in jobs})) > 1:
+        found.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
+                     "and what it cost compare in the curves, not in the table.")  # fmt: skip
+    for arm in arms:
+        if len(set(arm.seeds)) < len(arm.seeds):
+            seeds = ", ".join(map(str, arm.seeds))
+            found.append(f"Of {arm.label} a seed is there more than once ({seeds}): equal jobs give equal results, and "
+                         "the standard deviation is too small.")  # fmt: skip
+    early = [f"{job.name} (round {job.records[-1].round} of {job.rounds_asked})" for job in jobs if not job.finished]
+    if early:
+        found.append(f"Not finished: {', '.join(early)}.")
+    return found
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:

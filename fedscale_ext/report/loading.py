@@ -62,7 +62,8 @@ class LoadedJob:
     def settings(self) -> dict[str, Any]:
         """What decides its result, but for the seed; a method's hyperparameters by their dotted names."""
         params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
-        return {key: value for key, value in (decisive(self.header["config"]) | params).items() if key != "seed"}
+        found = decisive(self.header["config"]) | {"rounds": self.rounds_asked} | params
+        return {key: value for key, value in found.items() if key != "seed"}
 
     @cached_property
     def evaluation(self) -> Evaluation | None:

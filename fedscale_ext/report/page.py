@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 
 from fedscale_ext import __version__
-from fedscale_ext.report.arms import FIGURES, Arm, settings_table
+from fedscale_ext.report.arms import FIGURES, Arm, cautions, settings_table
 from fedscale_ext.report.compared import Cell, Line, has_papers
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob
@@ -69,13 +69,7 @@ def _head(arms: Sequence[Arm]) -> str:
     if any(job.header["data"]["generated"] for job in jobs):
         lines.append('<p class="warning">Some of these results are for GENERATED data: they say nothing of real '
                      "ones.</p>")  # fmt: skip
-    if len({job.header["data"]["digest"] for job in jobs}) > 1:
-        why = " The names are the same, the samples are not: public samples were set aside, or files differ."
-        lines.append('<p class="warning">These jobs are on different data: their accuracies do not compare, and the '
-                     f"best are marked within the same data only.{why if len(data) == 1 else ''}</p>")  # fmt: skip
-    early = [f"{job.name} (round {job.records[-1].round} of {job.rounds_asked})" for job in jobs if not job.finished]
-    if early:
-        lines.append(f'<p class="warning">Not finished: {escape(", ".join(early))}.</p>')
+    lines += [f'<p class="warning">{escape(sentence)}</p>' for sentence in cautions(arms)]
     return "".join(lines)
 
 

@@ -62,7 +62,24 @@ def test_a_job_agrees_with_the_equations(job: Path) -> None:
     assert "9 rounds, 3 of them with their tensors, 3 models" in said
     for what in ("probabilities (Eqs 2, 3)", "utilities (Eq 4)", "convergence (Eq 1)", "activeness", "(Eq 5)"):
         assert what in said
-    assert "WRONG" not in said
+    assert "WRONG" not in said and said.splitlines()[-1] == "the equations hold: no error above 1e-05"
+
+
+def test_too_few_rounds_with_their_tensors_are_no_agreement(job: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(job, tmp_path / "run")
+    min((folder / "checkpoints").iterdir()).unlink()
+    code, said = check(folder)
+    assert code == 1 and "WRONG" not in said
+    assert said.splitlines()[-1].endswith(
+        "2 rounds have their tensors, three are needed; train with checkpoint_keep: 4"
+    )
+
+
+@pytest.mark.parametrize("paper", ["fedtrans", "hypemefed", "fedoras"])
+def test_help_says_what_a_job_needs(paper: str) -> None:
+    script = SCRIPT.parents[1] / paper / SCRIPT.name
+    done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "record_internals: True" in done.stdout and "checkpoint_keep" in done.stdout
 
 
 def test_statistics_of_a_federated_pass_are_none_of_eq_5(session_job_file: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, FIGURES, arms_of, best, differences, pooled, settings_table
+from fedscale_ext.report.arms import BY_KEY, FIGURES, arms_of, best, cautions, differences, pooled, settings_table
 from fedscale_ext.report.compared import comma_separated, has_papers, lines
 from fedscale_ext.report.loading import load_job
 from fedscale_ext.report.published import paper_row
@@ -27,6 +27,21 @@ def test_mean_and_unbiased_deviation_over_seeds(arms):
     assert arms[0].std("accuracy") == pytest.approx(0.02 / np.sqrt(2))
     assert arms[1].std("accuracy") is None
     assert arms[2].mean("suite") is None and arms[2].state == "round 20 of 40"
+
+
+def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
+    short, long, again = (load_job(write_job(tmp_path / name, job_name=name, seed=1, rounds=rounds))
+                          for name, rounds in (("a", 3), ("b", 10), ("c", 10)))  # fmt: skip
+    assert cautions(arms_of([long])) == []
+    two = arms_of([short, long])
+    assert [arm.label for arm in two] == ["fedtrans, rounds 3", "fedtrans, rounds 10"]
+    assert settings_table(two) == {"rounds": ["3", "10"]}
+    assert [sentence[:58] for sentence in cautions(two)] == [
+        "These jobs have different numbers of rounds (3, 10): what "
+    ]
+    assert [sentence[:53] for sentence in cautions(arms_of([long, again]))] == [
+        "Of fedtrans a seed is there more than once (1, 1): eq"
+    ]
 
 
 def test_the_best_is_marked_in_the_figures_direction_among_jobs_on_the_same_data(arms, tmp_path: Path):
