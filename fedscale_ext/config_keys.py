@@ -37,7 +37,10 @@ class JobKeys(BaseModel):
     method: str = Field("fedavg", description="method that trains: `fedscale methods` lists them")
     seed: int = Field(1, ge=0, lt=2**63, description="seed of every random draw of the job")
     capacity_rule: Literal["deadline", "computation"] = Field(
-        "deadline", description="how a device's speed bounds the MACs of its model"
+        "deadline",
+        description="how a device's speed bounds the MACs of its model: `deadline`, what it trains and sends within "
+        "`deadline_s` by FedScale's formula; `computation`, in proportion to its speed alone, the slowest affording "
+        "`capacity_model`",
     )
     reference_macs: float = Field(
         3.0e8, gt=0, description="forward MACs of the model that the trace's ms/sample were measured with"

@@ -19,11 +19,13 @@ _WIDEST = 64  # times as many channels; the paper tries up to 3
 class FedTransParams:
     """Keys ``fedtrans.<name>``. The switches in brackets are the ablations of Table 3.
 
-    Growing: ``alpha`` activeness threshold; ``beta`` DoC threshold; ``gamma`` slopes averaged in DoC;
-    ``delta`` rounds per slope; ``T`` rounds of activeness averaged; ``widen_factor``, ``deepen_count``;
-    ``transform_policy``; ``symmetry`` of replicas; ``cell_selection`` random is [l]; ``warmup`` reinit
-    is [w]; ``doc_loss`` of the newest model's participants or of all; ``cap_quantile`` of the capacities
-    that a child must fit.
+    Growing: the newest model has a child when its degree of convergence (DoC, Eq 1: how much its training
+    loss falls a round) is ``beta`` or less. It is told by ``gamma`` slopes of ``delta`` rounds each: not before
+    the model has trained gamma + delta rounds. In ten rounds, gamma 2, delta 2 and beta 1 show it.
+    ``alpha`` activeness threshold of the cells that grow; ``T`` rounds of activeness averaged;
+    ``widen_factor``, ``deepen_count``; ``transform_policy``; ``symmetry`` of replicas; ``cell_selection``
+    random is [l]; ``warmup`` reinit is [w]; ``doc_loss`` of the newest model's participants or of all;
+    ``cap_quantile`` of the capacities that a child must fit.
 
     Sharing: ``sharing`` none is [s]; ``eta`` decay per round, ``decay`` off is [d]; ``decay_clock`` counts
     rounds since the model's birth or since the start; ``similarity`` one weighs all models alike in Eq 5
@@ -32,11 +34,11 @@ class FedTransParams:
     the recorded transformations or lays them on the leading part; ``l2s`` also shares from large to
     small models (Table 1).
 
-    Serving: ``ties`` between equal utilities; ``serve_min_rounds`` trained rounds before a model is
-    served. Stopping: ``stop`` accuracy ends when the mean client accuracy did not rise by more than
-    ``stop_gain`` over ``stop_rounds`` rounds (appendix), converged when no model can grow and all have
-    converged (section 3). Composed (Fig 8): ``server_opt`` with FedScale's yogi_* keys as its constants;
-    ``prox_mu`` above 0 gives the clients FedProx's term.
+    Serving: ``ties`` between equal utilities; ``serve_min_rounds`` trained rounds before a model is served (0:
+    from its birth on, with what it inherits). Stopping: ``stop`` accuracy ends when the mean client accuracy
+    did not rise by more than ``stop_gain`` over ``stop_rounds`` rounds (appendix), converged when no model can
+    grow and all have converged (section 3). Composed (Fig 8): ``server_opt`` with FedScale's yogi_* keys as its
+    constants; ``prox_mu`` above 0 gives the clients FedProx's term.
     """
 
     alpha: float = 0.9
