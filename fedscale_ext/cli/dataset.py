@@ -81,7 +81,9 @@ DataSet = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
-Name = Annotated[str | None, typer.Option(help="Name of this very data set in results.", show_default="its kind")]
+Name = Annotated[
+    str | None, typer.Option(help="Name of this very data set in results.", show_default="its kind, or the npz file's")
+]
 TestFraction = Annotated[float, typer.Option(help="Share of each client's samples kept for testing.")]
 Seed = Annotated[int, typer.Option(help="Seed of partition, split and generation.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")]
@@ -175,6 +177,7 @@ def import_(
     options |= {"partition": spread, "local_test": test is Tests.local}
     if kind is Format.npz:
         options |= {"x": x, "y": y, "client": client, "split": split, "names": names}
+        options["name"] = name or source.stem  # one's own samples in a known kind's layout are not that data set
     elif (x, y, client, split, names) != ("x", "y", "client", None, "classes"):
         raise UserError(
             f"--x, --y, --client, --split and --names name arrays of an npz file, but {source} is {kind.value} data"

@@ -54,6 +54,11 @@ def test_a_kind_that_nobody_knows_is_noted(call, npz, tmp_path):
     assert "note" not in call("dataset", "import", npz, "--data-set", "FEMNIST", "-o", tmp_path / "b")[2]
 
 
+def test_an_npz_file_is_called_as_it_is_and_not_as_the_kind_that_it_stands_for(call, npz, tmp_path):
+    _, said, _ = call("dataset", "import", npz, "--data-set", "femnist", "-o", tmp_path / "a")
+    assert said.startswith("real: small, ")
+
+
 def test_import_with_a_partition(call, npz, tmp_path):
     out = tmp_path / "iid"
     arguments = ["--data-set", "Mnist", "--partition", "iid", "--clients", 5, "-o", out]

@@ -88,7 +88,7 @@ def test_ids_are_there_once_and_links_lead_to_them(page: Page):
 def test_the_page_tells_means_best_paper_and_what_has_not_ended(page: Page):
     assert "fedtrans, heterofl and fedavg on femnist" in page.text
     assert "Not finished: early (round 20 of 40)" in page.text
-    assert "76.42" in page.text and "fedtrans: FedTrans, Table 2" in page.text
+    assert "76.42" in page.text and "fedtrans: FedTrans, Table 2, LEAF's FEMNIST" in page.text
     assert "(best)" in page.text and "±" in page.text
     assert "widen c0" in page.text  # lineage
     assert "GENERATED" not in page.text
