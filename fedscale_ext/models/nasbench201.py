@@ -110,10 +110,25 @@ def _stages(spec: ModelSpec) -> list[list[Cell]]:
     return [[Cell(*cell) for cell in stage] for stage in spec["stages"]]
 
 
+def _check_fields(spec: ModelSpec) -> None:
+    """UserError for fields that are no network's, as people write them."""
+    cells = [cell for stage in spec["stages"] for cell in stage]
+    for cell in cells:
+        if not isinstance(cell, tuple) or len(cell) not in (3, 4) or list(map(type, cell[:2])) != [str, str]:
+            raise UserError(f"nasbench201 spec: {cell!r:.60} is no cell; give [id, genotype, width, adapter]")
+    widths = [("stem", spec["stem"]), *(("reductions", width) for width in spec["reductions"])]
+    for where, width in [*widths, *((f"cell {cell[0]!r}", cell[2]) for cell in cells)]:
+        if type(width) is not int or width < 1:
+            raise UserError(f"nasbench201 spec: {where} has width {width!r:.40}; give a whole number above 0")
+
+
 @lru_cache(maxsize=1024)
 def steps(spec: ModelSpec) -> tuple[Step, ...]:
     """Cells and reductions in order, with the channel groups between them."""
+    _check_fields(spec)
     stages, reductions = _stages(spec), spec["reductions"]
+    if not stages:
+        raise UserError("nasbench201 spec has no stages; give one or more, each a list of cells")
     if len(reductions) != len(stages) - 1:
         raise UserError(f"nasbench201 spec has {len(stages)} stages and {len(reductions)} reductions; give one less")
     check_depth("nasbench201", spec["input_shape"], len(reductions))
@@ -132,7 +147,7 @@ def steps(spec: ModelSpec) -> tuple[Step, ...]:
             if not cell.adapter and cell.width != width:
                 raise UserError(
                     f"nasbench201 spec: cell {cell.cell_id!r} of width {cell.width} follows {width} channels; "
-                    "set its adapter flag"
+                    "set its adapter flag, the fourth of its values"
                 )
             seen.add(cell.cell_id)
             name = f"cells.{cell.cell_id}"
@@ -144,9 +159,10 @@ def steps(spec: ModelSpec) -> tuple[Step, ...]:
 
 def build(spec: ModelSpec) -> nn.Module:
     """The network of a spec, with torch's own initialisation."""
+    checked = steps(spec)
     network = modules.Network(spec["input_shape"][0], spec["stem"])
     width = spec["stem"]
-    for step in steps(spec):
+    for step in checked:
         if step.cell is None:
             part: nn.Module = modules.Reduction(step.in_width, step.width)
         else:

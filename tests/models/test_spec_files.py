@@ -14,6 +14,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.models import registry as registry_of_models
 from fedscale_ext.models.headed import headed
+from fedscale_ext.models.nasbench201 import BASE_GENOTYPE
 from fedscale_ext.runtime.in_process import run_in_process
 
 SHAPE, CLASSES = (1, 28, 28), 62
@@ -45,8 +46,12 @@ def test_a_saved_spec_is_the_spec_and_a_name_is_a_name(tmp_path: Path) -> None:
     ({"family": "nasbench", "fields": {}}, "no family of models 'nasbench'; did you mean 'nasbench201'"),
     (with_fields(num_classes=10), "num_classes 10, but this data set has num_classes 62"),
     (with_fields(input_shape=[3, 32, 32]), r"input_shape \(3, 32, 32\), but this data set has"),
-    (with_fields(stem=-1), "cannot be built"),
-    (with_fields(stages=[["x"]]), "cannot be built"),
+    (with_fields(stem=-1), "stem has width -1; give a whole number above 0"),
+    (with_fields(stem="eight"), "stem has width 'eight'; give a whole number"),
+    (with_fields(stages=[["x"]]), "'x' is no cell; give .id, genotype, width, adapter."),
+    (with_fields(stages=[[["c0", BASE_GENOTYPE]], []]), "is no cell"),
+    (with_fields(stages=[[["c0", BASE_GENOTYPE, "8", False]], []]), "cell 'c0' has width '8'; give a whole number"),
+    (with_fields(stages=[], reductions=[]), "has no stages"),
     (with_fields(stem={"a": 1}), "cannot be built"),
     ({"family": "cnn", "fields": {"input_shape": SHAPE, "num_classes": CLASSES, "widths": [10**5, 10**5],
                                   "kernels": [5, 5], "hidden": 8}}, "bytes; a message can carry"),
