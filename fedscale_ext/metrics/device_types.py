@@ -46,7 +46,7 @@ def device_type_figures(
     """
     tested = [record for record in records if record.evaluation is not None]
     curves = _curves(tested, own, len(names))
-    mean = [_mean(row) for row in curves]
+    mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
     types = [
         {"type": name, **_of_type(records, tested, curves[:, place], own == place, usual, first or usual)}
         for place, name in enumerate(names)
@@ -54,14 +54,17 @@ def device_type_figures(
     place = settled(mean)
     last = tested[place].round if place is not None else 0
     all_types = {
-        "type": "mean",  # of traffic and transmission the sum
+        "type": "mean",  # over all devices; of traffic and transmission the sum over the types
         "clients": len(own),
         "accuracy": mean[-1] if mean else None,
         "settled_round": last or None,
         "settled_accuracy": mean[place] if place is not None else None,
         "one_way_mb": sum(_one_way(usual, own == place) for place in range(len(names))) * last / MB,
         "traffic_mb": sum(each["traffic_mb"] for each in types),
-        **{name: _mean(np.array([each[name] for each in types])) for name in ("time_s", "modelled_energy_j")},
+        **{
+            name: sum(each["clients"] * each[name] for each in types) / max(len(own), 1)
+            for name in ("time_s", "modelled_energy_j")
+        },
     }
     return {
         "types": [*types, all_types],

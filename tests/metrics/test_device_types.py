@@ -56,6 +56,12 @@ def test_figures_by_type() -> None:
     assert mean["accuracy"] == pytest.approx(0.55) and mean["settled_round"] == 4
     assert "modelled" in figures["energy"]
     assert device_type_figures([], own, ["large", "small"], usual)["types"][-1]["accuracy"] is None
+    three_small = device_type_figures(made, np.array([0, 1, 1, 1]), ["large", "small", "none"], usual)["types"]
+    one, others, nobody, every = three_small
+    assert every["accuracy"] == pytest.approx((0.9 + 0.2 + 0.9 + 0.2) / 4)  # over devices, not over types
+    assert (one["clients"], others["clients"], nobody["clients"]) == (1, 3, 0) and np.isnan(nobody["accuracy"])
+    assert every["time_s"] == pytest.approx((one["time_s"] + 3 * others["time_s"]) / 4)
+    assert every["modelled_energy_j"] == pytest.approx((one["modelled_energy_j"] + 3 * others["modelled_energy_j"]) / 4)
     first = Participation(size, 2 * size + 3e6, usual.seconds + 10, usual.energy_j + 100)
     large, small, _ = device_type_figures(made, own, ["large", "small"], usual, first)["types"]
     assert large["traffic_mb"] == 2 * 4 * 5 + 2 * 3 and small["traffic_mb"] == 2 * 1 * 2 + 2 * 3
