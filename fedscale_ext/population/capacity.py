@@ -29,6 +29,10 @@ def capacities(
     then it is a UserError, for no client is left out silently.
     """
     if rule == "computation":
+        if deadline_s is not None:
+            raise UserError(
+                "capacity_rule computation has no deadline; leave deadline_s out, or set capacity_rule: deadline"
+            )
         latency = np.maximum(population.computation_ms, population.computation_ms.max() / spread)
         # the ratio first: it is exactly 1 or above, whatever rounding does to the product
         return smallest.forward_macs * (latency.max() / latency)

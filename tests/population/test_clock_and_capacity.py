@@ -79,6 +79,11 @@ def test_a_deadline_that_somebody_misses_with_the_smallest_model_is_refused() ->
         capacities(EXTREMES, "deadline", BASE, **FEDTRANS, deadline_s=1.0)
 
 
+def test_a_deadline_that_the_rule_would_ignore_is_refused() -> None:
+    with pytest.raises(UserError, match="capacity_rule computation has no deadline; leave deadline_s out"):
+        capacities(EXTREMES, "computation", BASE, **FEDTRANS, deadline_s=60.0)
+
+
 def test_computation_rule_is_proportional_to_speed_within_the_spread() -> None:
     population = Population(np.array([200.0, 100.0, 20.0, 1.0]), np.full(4, 1e3), None, "four")
     capacity = capacities(population, "computation", BASE, **FEDTRANS, spread=32.0)
