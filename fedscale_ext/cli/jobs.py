@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -141,12 +142,24 @@ def _aside(name: str) -> Path:
 
 
 def settle(job: Job, last: Job | None, code: int) -> None:
-    """After a run: where bad input ended it before a round, the record and the output of the ``last`` one are back."""
-    if code == 2 and job.round is None and last is not None:
-        write(last)
-        if _aside(job.name).is_file():
-            os.replace(_aside(job.name), output_log(job.name))
+    """After a run: where bad input ended it before a round, the record and the output of the ``last`` one are back,
+    and its log folder is gone."""
+    if code == 2 and job.round is None:
+        _remove_unbegun(job.log_dir)
+        if last is not None:
+            write(last)
+            if _aside(job.name).is_file():
+                os.replace(_aside(job.name), output_log(job.name))
     _aside(job.name).unlink(missing_ok=True)
+
+
+def _remove_unbegun(log_dir: Path) -> None:
+    """Remove a log folder that holds nothing but what FedScale logged of the start, and the job's own if it is empty
+    then."""
+    if log_dir.is_dir() and {path.name for path in log_dir.iterdir()} <= {"aggregator", "executor"}:
+        with suppress(OSError):
+            shutil.rmtree(log_dir)
+            log_dir.parent.rmdir()
 
 
 def write(job: Job) -> None:

@@ -212,6 +212,14 @@ def test_killed_driver_takes_its_processes_along_and_leaves_the_name_free(fedsca
     assert done(fedscale("driver", "start", write_conf()))[0] == 0
 
 
+def test_a_refused_start_leaves_no_log_folder_but_what_was_there(fedscale, write_conf, tmp_path):
+    logs = tmp_path / "out" / "logs"
+    assert done(fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="refuse"))[0] == 2
+    assert logs.is_dir() and not list(logs.iterdir())
+    assert done(fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="refuse over results"))[0] == 2
+    assert [path.name for path in logs.glob("fake/*/*.json")] == ["header.json"]
+
+
 def test_port_in_use(call, state, write_conf):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

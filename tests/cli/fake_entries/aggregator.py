@@ -22,7 +22,13 @@ def say(**event: object) -> None:
 print("plain words", file=sys.stderr)
 print(json.dumps(sys.argv[1:]), file=sys.stderr, flush=True)
 say(event="waiting", **{"for": "executors"})
-if what == "refuse":  # bad input, before the first round
+given = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv if word.startswith("--"))
+logs = Path(given["log_path"], "logs", "fake", given["time_stamp"])
+if what.startswith("refuse"):  # bad input, before the first round
+    (logs / "aggregator").mkdir(parents=True)
+    (logs / "aggregator" / "log").touch()  # as FedScale does when it is imported
+    if what.endswith("over results"):
+        (logs / "header.json").touch()
     say(event="error", message="filter_less 9 leaves no client", exit_code=2)
     sys.exit(2)
 say(event="ready", clients=4, executors=1, data="generated: fake", population="resampled: 4", model="tiny",
@@ -51,9 +57,7 @@ for number in range(4 if resumed else 1, 13):
             raise ValueError("the fake aggregator breaks")
         if what in ("kill", "kill with checkpoint"):
             if "checkpoint" in what:
-                log_path, stamp = (next(word.split("=", 1)[1] for word in sys.argv if word.startswith(f"--{key}="))
-                                   for key in ("log_path", "time_stamp"))  # fmt: skip
-                folder = Path(log_path, "logs", "fake", stamp, "checkpoints")
+                folder = logs / "checkpoints"
                 folder.mkdir(parents=True)
                 (folder / "checkpoint-000003.safetensors").touch()
             os.kill(os.getpid(), 9)
