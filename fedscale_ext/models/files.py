@@ -27,6 +27,9 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
     UserError for an unknown name, and for a file that is missing, damaged, not buildable or for another task.
     """
     if not model.endswith(_SUFFIX):
+        if "/" in model or model.endswith(".safetensors"):
+            raise UserError(f"model {model} is no spec: give a file that ends in .json, as models/KEY.json of a job, "
+                            "or the name of a model")  # fmt: skip
         return named_spec(model, input_shape, num_classes)
     path = Path(model).expanduser()
     spec = _read(path)

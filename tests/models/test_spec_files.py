@@ -62,6 +62,12 @@ def test_what_is_no_spec_of_this_task_is_refused_in_a_sentence(tmp_path: Path, c
     assert "m5.json" in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("model", ["m2.safetensors", "logs/job/run/models/m2", "models/"])
+def test_weights_and_folders_are_no_specs(model: str) -> None:
+    with pytest.raises(UserError, match=r"is no spec: give a file that ends in \.json, as models/KEY\.json of a job"):
+        models.configured_spec(model, SHAPE, CLASSES)
+
+
 FAMILIES = ("nasbench201_base", "resnet18_speech", "mobilenetv2", "mobilenetv3_small", "vit_small", "cnn_small",
             "multi_exit_cnn3", "torchvision_resnet18", "cnn_tiny", "rnn")  # fmt: skip
 
