@@ -305,7 +305,7 @@ def test_the_ledgers_rule(one: list[float], other: list[float], outcome: str) ->
     row = judged("F1", results({"FedTrans": one, "HeteroFL": other}))
     assert row is not None
     assert row.split("|")[1:3] == [" F1 ", f" {outcome} "]
-    assert row.endswith(f"| {len(one)} seeds, small | `python -m x` |")
+    assert row.endswith(f"| {'1 seed' if len(one) == 1 else '2 seeds'}, small | `python -m x` |")
     assert judged("F1", results({"FedTrans": one})) is None
 
 
