@@ -46,7 +46,8 @@ def row(claim: str, orders: Sequence[Order], results: Mapping[str, Any]) -> str 
         return None
     outcome = next((one for one in ("does not hold", "not decidable") if one in outcomes), "holds")
     commands = ", then ".join(f"`{command}`" for command in results["commands"])
-    return f"| {claim} | {outcome} | {'; '.join(words)} | {seeds} seed{'s' * (seeds != 1)}, {results['scale']} | {commands} |"
+    sizes = f"{seeds} seed{'s' * (seeds != 1)}, {results['scale']}"
+    return f"| {claim} | {outcome} | {'; '.join(words)} | {sizes} | {commands} |"
 
 
 def main(claims: Claims, results: Path, says: str | None, argv: Sequence[str] | None = None) -> None:
