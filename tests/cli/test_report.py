@@ -38,6 +38,10 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     assert lines[1].split()[:2] == ["fedtrans", "2"] and "±" in lines[1]
     assert lines[2] == f"report   {tmp_path}/out/report.html"
     assert (tmp_path / "out" / "report.html").is_file() and (tmp_path / "out" / "figures.csv").is_file()
+    short = write_job(tmp_path / "logs" / "short" / "now", job_name="short", rounds=3)
+    code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
+    assert code == 0 and len(out.splitlines()) == 6  # a row of its own
+    assert err.startswith("note: These jobs have different numbers of rounds (3, 10): ") and err.count("\n") == 1
 
 
 def test_a_word_is_a_folder_a_sweep_a_job_or_an_arm(remembered):
