@@ -231,7 +231,7 @@ def main(log_dir):
     if bad:
         sys.exit("the equations do not hold: see what is WRONG")
     if not found:
-        sys.exit("too little to judge by: no round has its tensors and both checkpoints; train with checkpoint_keep: 2")
+        sys.exit("too little to judge by: no round has its tensors and both checkpoints; train with checkpoint_keep: 4")
     print("the equations hold")
 
 
