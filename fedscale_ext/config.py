@@ -19,6 +19,7 @@ from fedscale_ext.config_arguments import expanded, fedscale_actions, fedscale_a
 from fedscale_ext.config_keys import JobKeys
 from fedscale_ext.errors import UserError, did_you_mean
 from fedscale_ext.reading import read_plain
+from fedscale_ext.validation import first_fault
 from fedscale_ext.yaml_reading import MAX_BYTES, load_yaml
 
 _MAX_EXECUTORS = 1024
@@ -305,9 +306,8 @@ def _validated(model: type, values: Mapping[str, Any], where: Callable[[str], st
     try:
         return model(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise UserError(f"{where(key)}: key {key!r} is {first['input']!r}: {first['msg'].lower()}") from None
+        key, given, requirement = first_fault(error)
+        raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {given!r}; {requirement}") from None
 
 
 def _scalar(value: Any) -> Any:

@@ -215,7 +215,7 @@ def test_the_parser_is_read_without_its_command_line(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, "many", True])
 def test_a_cohort_size_is_auto_or_a_number(value: object) -> None:
-    with pytest.raises(UserError, match=r"'cohort_size' is .*: it should be auto, or a whole number from 1$"):
+    with pytest.raises(UserError, match=r"'cohort_size' is .*; it should be auto, or a whole number from 1$"):
         make_config({}, {"cohort_size": value})
     assert [make_config({}, {"cohort_size": good}).job.cohort_size for good in (1, "8", "auto")] == [1, 8, "auto"]
 

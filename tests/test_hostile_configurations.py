@@ -47,7 +47,7 @@ OVERRIDES = ["seed=" + "[" * 99, "time_stamp=2024-13-45", "seed=&a [*a]", f"seed
         ("job_conf:\n  - rounds: !!python/object/apply:os.getpid []\n", "could not determine a constructor"),
         ("job_conf:\n  - rounds: .inf\n", "'rounds' is inf, which is not of type int"),
         (f"job_conf:\n  - learning_rate: {'9' * 400}\n", "which is not of type float"),
-        ("job_conf:\n  - deadline_s: .inf\n", "'deadline_s' is inf: input should be a finite number"),
+        ("job_conf:\n  - deadline_s: .inf\n", "'deadline_s' is inf; it must be a finite number"),
         (f"job_conf:\n  - seed: {10**30}\n", "'seed' is 1000"),
         ("job_conf:\n  - cohort_size: ²\n", "should be auto, or a whole number"),
         ("worker_ips:\n  - localhost:[999999999999]\njob_conf: []\n", "more than 1,024 executors"),

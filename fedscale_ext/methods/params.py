@@ -7,6 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.validation import first_fault
 
 # YAML and command lines turn these words into values before anybody knows that a word was meant
 _WORDS = ((True, "on"), (False, "off"), (None, "none"))
@@ -32,9 +33,8 @@ def make_params(params: type, config: JobConfig) -> Any:
     try:
         return TypeAdapter(params).validate_python({**defaults, **given})
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, (method, *first["loc"])))
-        raise UserError(f"key {key!r} is {first['input']!r}: {first['msg'].lower()}") from None
+        key, value, requirement = first_fault(error)
+        raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
 
 
 def _word(value: Any, hint: Any) -> Any:

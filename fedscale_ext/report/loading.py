@@ -20,6 +20,7 @@ from fedscale_ext.metrics.summary import SUMMARY, summarise
 from fedscale_ext.reading import MEGA, read_json
 from fedscale_ext.report.shape import Header, Summary
 from fedscale_ext.runtime.work import Evaluation, RoundRecord
+from fedscale_ext.validation import first_fault
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,8 @@ def _object(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise UserError(f"{path} is damaged, or of another version: {where}: {first['msg'].lower()}") from None
+        key, _, requirement = first_fault(error)
+        raise UserError(f"{path} is damaged, or of another version: {key or 'all of it'}: {requirement}") from None
     except ValueError:
         raise UserError(f"{path} is damaged: it is no JSON") from None
     return content

@@ -8,6 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedscale_ext.runtime import wire
+from fedscale_ext.validation import first_fault
 
 _MOST_CLIENTS = 100_000_000
 _MOST_SAMPLES = 2**40  # of one client
@@ -58,8 +59,8 @@ def read_registration(message: bytes) -> ExecutorInfo:
     try:
         report = _Report.model_validate(header)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise wire.WireError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        key, _, requirement = first_fault(error)
+        raise wire.WireError(f"{key}: {requirement}") from None
     if "torch" not in report.versions:
         raise wire.WireError("versions lacks torch")
     return ExecutorInfo(**report.model_dump(), train_sizes=train, test_sizes=test)

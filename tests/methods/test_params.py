@@ -54,7 +54,7 @@ def test_text_becomes_numbers():
                                   "decay", "decay_clock", "similarity", "sim_reduce", "normalise", "align", "ties",
                                   "stop", "server_opt"])  # fmt: skip
 def test_a_choice_refuses_other_words(name):
-    with pytest.raises(UserError, match=rf"'fedtrans\.{name}' is 'nonsense': input should be '"):
+    with pytest.raises(UserError, match=rf"'fedtrans\.{name}' is 'nonsense'; it must be '"):
         fedtrans(**{name: "nonsense"})
 
 

@@ -44,7 +44,7 @@ def test_data_that_were_generated_are_called_so(tmp_path: Path):
     [
         ("metrics.jsonl", "", "holds no metrics.jsonl with a round"),
         ("header.json", "{", "header.json is damaged: it is no JSON"),
-        ("header.json", "[]", "header.json is damaged, or of another version: it: "),
+        ("header.json", "[]", "header.json is damaged, or of another version: all of it: it must be keys"),
         ("summary.json", "{}", "summary.json is damaged, or of another version"),
         ("header.json", None, "header.json cannot be read: No such file or directory"),
     ],

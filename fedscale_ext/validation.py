@@ -1,0 +1,50 @@
+"""What a pydantic ValidationError says to a user: which key, and what its value must be."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+# by the first word of pydantic's error types, such as int_parsing and int_from_float
+_KINDS = {
+    "bool": "True or False",
+    "float": "a number",
+    "int": "a whole number",
+    "model": "keys with values",
+    "string": "text",
+    "tuple": "a list, as in [1, 2]",
+}
+_BRANCHES = ("bool", "float", "int", "str")  # pydantic names a union's member after the key
+_EXPECTED = "Input should be "
+_MUST = "it must be "
+
+
+def first_fault(error: ValidationError) -> tuple[str, Any, str]:
+    """The first key that is wrong, its parts joined by dots and a place in a list in brackets (``groups[0]``); what
+    it is; and what it must be: ``it must be a whole number``."""
+    faults = error.errors(include_url=False)
+    key = _key(faults[0])
+    said = list(dict.fromkeys(_requirement(fault) for fault in faults if _key(fault) == key))
+    return key, faults[0]["input"], " or ".join([said[0], *(each.removeprefix(_MUST) for each in said[1:])])
+
+
+def _key(fault: ErrorDetails) -> str:
+    key = ""
+    for part in fault["loc"]:
+        if isinstance(part, int):
+            key += f"[{part}]"
+        elif not key or not (part in _BRANCHES or "[" in part):
+            key += f".{part}"
+    return key.removeprefix(".")
+
+
+def _requirement(fault: ErrorDetails) -> str:
+    kind, message = fault["type"], fault["msg"]
+    first = kind.split("_")[0]
+    if first in _KINDS:
+        return _MUST + _KINDS[first]
+    if kind == "extra_forbidden":
+        return "there is no such key"
+    if message.startswith(_EXPECTED):
+        return _MUST + message.removeprefix(_EXPECTED)
+    return message[:1].lower() + message[1:]
