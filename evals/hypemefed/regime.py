@@ -22,6 +22,8 @@ _SWITCHES = {
     "off": {"hypemefed.missing": "trained"},
     "on after a quarter": {"hypemefed.warmup": 0.25},
     "on, weight 0.3": {"hypemefed.generated_weight": 0.3},
+    "on, statistics measured": {"bn_statistics": "federated"},
+    "off, statistics measured": {"hypemefed.missing": "trained", "bn_statistics": "federated"},
 }
 EXPERIMENT = Experiment(
     "regime",
@@ -40,12 +42,17 @@ EXPERIMENT = Experiment(
     (GLOBAL, "global %", "accuracy %"),
     plots.bars(GLOBAL),
     note="Off: each layer is the mean over those who trained it. A switch of its own: no generation in the first "
-    "quarter of the rounds; generated layers with 0.3 of their client's weight.",
+    "quarter of the rounds; generated layers with 0.3 of their client's weight; BatchNorm's statistics measured anew "
+    "before each test, since those that clients averaged are of convolutions without generated weights in them.",
     orders=[
         Order(GLOBAL, f"{setting}: {switch}", f"{setting}: off")
         for setting in SETTINGS
         for switch in _SWITCHES
-        if switch != "off"
+        if not switch.startswith("off")
+    ]
+    + [
+        Order(GLOBAL, f"{setting}: on, statistics measured", f"{setting}: off, statistics measured")
+        for setting in SETTINGS
     ],
 )
 
