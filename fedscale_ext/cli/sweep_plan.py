@@ -64,7 +64,7 @@ def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[
     made: list[Point] = []
     for values in itertools.product(*grid.values()):
         settings = tuple(f"{key}={value}" for key, value in zip(grid, values, strict=True))
-        words = [f"{key.rpartition('.')[2]}{value}" for key, value in zip(grid, values, strict=True)]
+        words = [f"{key.rpartition('.')[2]}_{value}" for key, value in zip(grid, values, strict=True)]
         arm = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join([base, *words]))
         for seed in seeds or (None,):
             own = (*settings, *([] if seed is None else [f"seed={seed}"]))

@@ -75,9 +75,9 @@ class Arm:
         return self.jobs[0].data
 
     @property
-    def digest(self) -> str:
-        """What tells its samples from others'."""
-        return str(self.jobs[0].header["data"]["digest"])
+    def comparable(self) -> tuple[str, int]:
+        """What arms that compete have alike: their samples (data sets of one name may hold others) and rounds."""
+        return str(self.jobs[0].header["data"]["digest"]), self.jobs[0].rounds_asked
 
     @property
     def seeds(self) -> list[int]:
@@ -137,7 +137,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
                      f"within the same data only.{why if same else ''}")  # fmt: skip
     if len(lengths := sorted({job.rounds_asked for job in jobs})) > 1:
         found.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
-                     "and what it cost compare in the curves, not in the table.")  # fmt: skip
+                     "and what it cost compare in the curves, not in the table, which marks the best within the same "
+                     "number of rounds only.")  # fmt: skip
     for arm in arms:
         if len(set(arm.seeds)) < len(arm.seeds):
             seeds = ", ".join(map(str, arm.seeds))
@@ -150,11 +151,11 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
-    """Places of the arms with the best mean of a figure among those of their data that have ended; nobody's where
-    nobody competes."""
+    """Places of the arms with the best mean of a figure among those of their data and number of rounds that have ended;
+    nobody's where nobody competes."""
     result: set[int] = set()
-    for digest in {arm.digest for arm in arms}:  # data sets of one name may hold other samples
-        means = {place: mean for place, arm in enumerate(arms) if arm.digest == digest and not arm.state
+    for where in {arm.comparable for arm in arms}:
+        means = {place: mean for place, arm in enumerate(arms) if arm.comparable == where and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
         if len(means) > 1 and figure.more_is_better is not None and len(set(means.values())) > 1:
             top = (max if figure.more_is_better else min)(means.values())

@@ -16,11 +16,11 @@ def five(state, tmp_path):
     """Five seeds of a sweep's arm, with the learning rate that was chosen."""
     points = []
     for seed in range(5):
-        name = f"j-learning_rate0.05-s{seed}"
+        name = f"j-learning_rate_0.05-s{seed}"
         write_job(tmp_path / "logs" / name / "now", job_name=name, seed=seed, method="fedavg", rounds=10,
                   num_clients=3_400, versions=VERSIONS, clients=False)  # fmt: skip
         jobs.write(jobs.Job(name, "conf", str(tmp_path), "now", [], NOBODY, status="finished"))
-        points.append(Point(name, "j-learning_rate0.05", seed, ("learning_rate=0.05", f"seed={seed}")))
+        points.append(Point(name, "j-learning_rate_0.05", seed, ("learning_rate=0.05", f"seed={seed}")))
     sweeps.write(Sweep("j-sweep", "conf", (), {"learning_rate": ["0.01", "0.05"]}, tuple(points), NOBODY))
     return tmp_path
 
@@ -39,7 +39,7 @@ def test_a_data_set_without_a_board_is_one_sentence(call, state):
 
 
 def test_a_sweeps_arm_becomes_an_entry_that_knows_what_was_tried(call, five):
-    code, out, err = call("leaderboard", "submit", "j-learning_rate0.05", "-o", five / "entries")
+    code, out, err = call("leaderboard", "submit", "j-learning_rate_0.05", "-o", five / "entries")
     assert (code, err) == (0, "")
     assert out.splitlines()[0].endswith("over seeds 0 to 4")
     text = (five / "entries" / "fedavg_femnist_resnet18.md").read_text()
@@ -49,7 +49,7 @@ def test_a_sweeps_arm_becomes_an_entry_that_knows_what_was_tried(call, five):
 
 
 def test_an_incomplete_entry_is_refused_with_all_that_lacks(call, five):
-    names = [f"j-learning_rate0.05-s{seed}" for seed in (0, 1, 3)]
+    names = [f"j-learning_rate_0.05-s{seed}" for seed in (0, 1, 3)]
     code, out, err = call(
         "leaderboard", "submit", *names, "--tuned", "learning_rate=0.01*,0.05", "-o", five / "entries"
     )

@@ -25,10 +25,10 @@ def test_all_jobs_run_and_the_arms_are_compared(fedscale, state, write_conf):
     lines = out.splitlines()
     assert lines[0] == "sweep fake-sweep: 2 jobs, 2 at once"
     assert sum("finished, accuracy 50.0 %" in line for line in lines) == 2
-    assert lines[-3].split() == ["fake-rounds13", "2", "of", "2", "50.00", "±", "0.00"]
+    assert lines[-3].split() == ["fake-rounds_13", "2", "of", "2", "50.00", "±", "0.00"]
     assert lines[-1] == "compare: fedscale report fake-sweep"
     assert "\x1b" not in out
-    assert {"--rounds=13", "--seed=1", "--job_name=fake-rounds13-s1"} <= set(job("fake-rounds13-s1").argv)
+    assert {"--rounds=13", "--seed=1", "--job_name=fake-rounds_13-s1"} <= set(job("fake-rounds_13-s1").argv)
     assert [point.name for point in sweeps.read("fake-sweep").points] == sorted(jobs.names())
     wait_until(lambda: not processes_of(state))
 
@@ -37,7 +37,7 @@ def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_con
     conf = write_conf()
     for words, sentence in (
         (["--seeds", "x"], "--seeds x: write seeds as 0-4 or 1,5,7"),
-        (["--grid", "rounds=3,0"], "job fake-rounds0 of the sweep: "),
+        (["--grid", "rounds=3,0"], "job fake-rounds_0 of the sweep: "),
         (["--grid", "nonsense=1"], "unknown job_conf key 'nonsense'"),
         (["--seeds", "0-1", "--resume-from", "3"], "--resume-from goes back in one job"),
         (["--at-once", "2"], "--at-once is for sweeps"),

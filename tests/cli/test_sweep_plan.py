@@ -37,10 +37,10 @@ def test_grids_that_are_none(texts):
 def test_every_combination_gets_a_name_and_each_arm_all_seeds():
     made = sweep_plan.points("job", [0, 1], {"fedtrans.beta": ["0.1", "0.2"], "model": ["a/b.json"]})
     assert [point.name for point in made] == [
-        f"job-beta{beta}-modela_b.json-s{s}" for beta in (0.1, 0.2) for s in (0, 1)
+        f"job-beta_{beta}-model_a_b.json-s{s}" for beta in (0.1, 0.2) for s in (0, 1)
     ]
     assert made[1].settings == ("fedtrans.beta=0.1", "model=a/b.json", "seed=1")
-    assert sweep_plan.points("job", [], {"x": ["1"]})[0].name == "job-x1"
+    assert sweep_plan.points("job", [], {"x": ["1"]})[0].name == "job-x_1"
     assert [point.arm for point in sweep_plan.points("job", [3], {})] == ["job"]
 
 
@@ -66,5 +66,5 @@ def test_as_many_jobs_as_cores_and_memory_take(write_conf, monkeypatch, slots, c
 
 def test_a_bad_setting_names_the_job_that_has_it(write_conf):
     conf = str(write_conf())
-    with pytest.raises(UserError, match=r"job fake-rounds0 of the sweep: .*rounds"):
+    with pytest.raises(UserError, match=r"job fake-rounds_0 of the sweep: .*rounds"):
         sweep_plan.checked(conf, [], sweep_plan.points("fake", [], {"rounds": ["3", "0"]}))

@@ -36,6 +36,8 @@ def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
     two = arms_of([short, long])
     assert [arm.label for arm in two] == ["fedtrans, rounds 3", "fedtrans, rounds 10"]
     assert settings_table(two) == {"rounds": ["3", "10"]}
+    rival = load_job(write_job(tmp_path / "rival", job_name="rival", seed=1, rounds=10, shift=-0.1, method="heterofl"))
+    assert best(arms_of([short, long, rival]), BY_KEY["accuracy"]) == {1}  # the short one is as good, and competes not
     assert [sentence[:58] for sentence in cautions(two)] == [
         "These jobs have different numbers of rounds (3, 10): what "
     ]
