@@ -55,15 +55,23 @@ def pairs(state):
     return [(source, name) for source, name in before if source and state[source].shape[2:] == state[name].shape[2:]]
 
 
+def taps(kernel):
+    """kh and kw as the matrix has them: those of a kernel along one axis are among the inputs."""
+    return kernel[::-1] if kernel[0] == 1 else kernel
+
+
 def matrix(weight):
     """[O, I, kh, kw] -> [I kh, O kw]."""
-    outputs, inputs, height, width = weight.shape
+    outputs, inputs = weight.shape[:2]
+    height, width = taps(weight.shape[2:])
+    weight = weight.reshape(outputs, inputs, height, width)
     return weight.astype(np.float64).transpose(1, 2, 0, 3).reshape(inputs * height, outputs * width)
 
 
 def weight_of(a, shape):
-    outputs, inputs, height, width = shape
-    return a.reshape(inputs, height, outputs, width).transpose(2, 0, 1, 3)
+    outputs, inputs = shape[:2]
+    height, width = taps(shape[2:])
+    return a.reshape(inputs, height, outputs, width).transpose(2, 0, 1, 3).reshape(shape)
 
 
 def rows_of(a, k):

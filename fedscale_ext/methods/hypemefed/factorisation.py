@@ -21,7 +21,8 @@ _SMALLEST = 0.03
 def to_matrix(weight: torch.Tensor) -> torch.Tensor:
     """A [I kh, O kw] of a convolution [O, I, kh, kw] (section 4.3), as a copy.
 
-    A one-dimensional kernel [O, I, k] counts as 1 x k, a linear layer [O, I] as 1 x 1.
+    A kernel along one axis ([O, I, k] or [O, I, 1, k]), of which the text says nothing, has its taps among the inputs:
+    A [I k, O] is what a window is multiplied by, and has the larger rank. A linear layer [O, I] counts as 1 x 1.
     """
     outputs, inputs, height, width = _four(weight.shape)
     taps = weight.reshape(outputs, inputs, height, width).permute(1, 2, 0, 3)
@@ -112,4 +113,6 @@ def _four(shape: Sequence[int]) -> tuple[int, int, int, int]:
         raise ValueError(f"a layer's weight has 2 to 4 dimensions, not {tuple(shape)}")
     outputs, inputs, *kernel = shape
     height, width = (1, 1, *kernel)[-2:]
+    if height == 1:
+        height, width = width, 1
     return outputs, inputs, height, width

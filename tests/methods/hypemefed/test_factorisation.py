@@ -42,6 +42,14 @@ def test_rows_are_inputs_and_columns_outputs():
         assert matrix[i * 3 + y, o * 2 + x] == weight[o, i, y, x]
 
 
+@pytest.mark.parametrize("shape", [(5, 4, 3), (5, 4, 1, 3), (5, 4, 3, 1)])
+def test_a_kernel_along_one_axis_has_its_taps_among_the_inputs(shape):
+    weight = numbers(shape)
+    matrix = to_matrix(weight)
+    assert matrix_shape(shape) == (12, 5) and rank((64, 32, 1, 3), None) == 64
+    assert all(matrix[i * 3 + x, o] == weight.reshape(5, 4, 3)[o, i, x] for o in (0, 4) for i in (0, 3) for x in (0, 2))
+
+
 @given(st.integers(2, 12), st.integers(2, 12), st.integers(1, 14), st.integers(0, 99))
 def test_components_are_the_best_approximation(rows, columns, k, seed):
     matrix = numbers((rows, columns), seed)
