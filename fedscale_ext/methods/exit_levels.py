@@ -72,4 +72,4 @@ class ExitLevelsAggregator(LevelsAggregator):
         counts = np.bincount(self.own, minlength=len(self.keys))
         for level, clients in zip(self.parts, counts.tolist(), strict=True):
             if not clients:
-                self.notice(f"no client trains level {level.key}: what it alone has keeps its initial values")
+                self.notice(f"no client is on level {level.key}: what no other level trains keeps its initial values")

@@ -168,7 +168,7 @@ def test_distillation_begins_after_a_quarter_of_the_rounds() -> None:
 
 def test_a_level_without_clients_is_told() -> None:
     told = [event["message"] for event in scalefl(capacity=[MACS[0]] * 6).events]
-    assert sum("no client trains level" in message for message in told) == 2
+    assert sum("no client is on level" in message for message in told) == 2
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.exit_levels import ExitLevelsAggregator
-from fedscale_ext.methods.hypemefed.factorisation import check_rank
+from fedscale_ext.methods.hypemefed.factorisation import check_rank, rank
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
@@ -69,8 +69,11 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         made = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
         if not made.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
-        if self.params.components is not None and "k" in self.config.method_params("hypemefed"):
-            check_rank(self.params.components, [pair.source_shapes["weight"] for pair in made.pairs], "hypemefed.k")
+        k, sources = self.params.components, made.factored
+        if k is not None and "k" in self.config.method_params("hypemefed"):
+            check_rank(k, sources, "hypemefed.k")
+        elif k is not None and sources and k > (largest := max(rank(shape, None) for shape in sources)):
+            self.notice(f"hypemefed.k is {k}, and no layer has more than {largest} components: all are kept")
         self.notice(
             f"{len(made.pairs)} hypernetworks with {made.parameters:,} parameters ({4e-6 * made.parameters:.2f} MB)"
         )
@@ -119,13 +122,14 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         if p.missing == "generated":
             losses = self.hypernetworks.train([held for _, held in self._held])
             self.record("hypernetwork_loss", {name: each[-1] for name, each in losses.items()})
-        measures = RoundMeasures(held for _, held in self._held) if self.config.job.record_internals else None
+        trained = ((held, self.weight(update.item)) for update, held in self._held)
+        measures = RoundMeasures(trained) if self.config.job.record_internals else None
         if round > p.warmup * self.args.rounds:
             for update, made in self._made(round, old):
                 self._mean.add(made, dict.fromkeys(made), p.generated_weight * self.weight(update.item))
                 self.record_state(f"generated/{update.client}", made)
                 if measures is not None:
-                    measures.add(made)
+                    measures.add(made, self.weight(update.item))
         new = self._mean.result()
         if measures is not None:
             self.record("generated", measures.result(old, new))
@@ -143,19 +147,20 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
             if missing == "generated":
                 found = self.hypernetworks.generate([held for _, held in some])
             else:
-                source = old if missing == "stale" else fresh
-                found = [self._lacking(update, source) for update, _ in some]
+                stale = missing == "stale"
+                found = [self._lacking(update, old if stale else fresh, all=stale) for update, _ in some]
             for (update, _), made in zip(some, found, strict=True):
                 if made:
                     yield update, made
 
-    def _lacking(self, update: Update, source: State) -> dict[str, torch.Tensor]:
-        """Convolutions (and linear layers within blocks) beyond a client's prefix, as ``source`` has them."""
+    def _lacking(self, update: Update, source: State, all: bool) -> dict[str, torch.Tensor]:
+        """What is beyond a client's prefix, as ``source`` has it: ``all`` of it, or what hypernetworks would make, the
+        convolutions (and linear layers within blocks)."""
         own = self.pool[update.item.model].state
         return {
             name: tensor
             for name, tensor in source.items()
-            if name not in own and name.startswith("block") and tensor.dim() > 1
+            if name not in own and (all or (name.startswith("block") and tensor.dim() > 1))
         }
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -52,6 +52,12 @@ class HyperNetworks:
         """Numbers in all networks together."""
         return sum(network.parameters for network in self.networks.values())
 
+    @property
+    def factored(self) -> list[Sequence[int]]:
+        """Shapes of the weights whose singular components are taken."""
+        low_rank = (pair for pair in self.pairs if isinstance(self.networks[pair.target], HyperNetwork))
+        return [pair.source_shapes["weight"] for pair in low_rank]
+
     def train(self, states: Sequence[State]) -> dict[str, list[float]]:
         """Train each pair on the states that hold both layers; losses by epoch of the pairs that were trained.
 

@@ -6,6 +6,7 @@ is nearer still. So errors stand beside those of other guesses.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from statistics import fmean
 
 import torch
 
@@ -47,25 +48,29 @@ def _quotient(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 class RoundMeasures:
-    """What a round's generated layers are like, by layer; ``trained``: the states of those who trained some of them."""
+    """What a round's generated layers are like, by layer; ``trained``: the states of those who trained some of them, with
+    the weights that they have in the round's mean."""
 
-    def __init__(self, trained: Iterable[Tensors]) -> None:
+    def __init__(self, trained: Iterable[tuple[Tensors, float]]) -> None:
         self._trained = list(trained)
         self._sums: dict[str, torch.Tensor] = {}
+        self._weights: dict[str, float] = defaultdict(float)
         self._errors: dict[str, list[float]] = defaultdict(list)
 
     def _target(self, name: str) -> torch.Tensor | None:
         """The mean of those who trained a layer in this round."""
-        real = [state[name].double() for state in self._trained if name in state]
-        return torch.stack(real).mean(0) if real else None
+        real = [(state[name].double(), weight) for state, weight in self._trained if name in state]
+        total = sum(weight for _, weight in real)
+        return torch.stack([value * (weight / total) for value, weight in real]).sum(0) if real else None
 
-    def add(self, made: Tensors) -> None:
-        """Take in what was generated for a client."""
-        for name, weight in made.items():
+    def add(self, made: Tensors, weight: float) -> None:
+        """Take in what was generated for a client of that weight."""
+        for name, value in made.items():
             target = self._target(name)
             if target is not None:
-                self._sums[name] = self._sums.get(name, 0.0) + weight.double()
-                self._errors[name].append(weight_error({name: weight}, {name: target})[0])
+                self._sums[name] = self._sums.get(name, 0.0) + weight * value.double()
+                self._weights[name] += weight
+                self._errors[name].append(weight_error({name: value}, {name: target})[0])
 
     def result(self, old: Tensors, new: Tensors) -> dict[str, dict[str, float]]:
         """Of each layer that was both trained and generated: ``mae`` of generated weights against the mean of trained
@@ -75,8 +80,7 @@ class RoundMeasures:
         for name, total in self._sums.items():
             target = self._target(name)
             assert target is not None
-            count = len(self._errors[name])
-            mae = sum(self._errors[name]) / count
+            mae = fmean(self._errors[name])
             order = torch.randperm(target.numel(), generator=torch.Generator().manual_seed(0))
             shuffled = target.flatten()[order].view_as(target)
             found[name] = {
@@ -84,6 +88,6 @@ class RoundMeasures:
                 "normalised": mae / max(float(target.abs().mean()), 1e-30),
                 "mae_old": weight_error({name: old[name]}, {name: target})[0],
                 "mae_random": weight_error({name: shuffled}, {name: target})[0],
-                **movement({name: old[name]}, {name: new[name]}, {name: target}, {name: total / count}),
+                **movement({name: old[name]}, {name: new[name]}, {name: target}, {name: total / self._weights[name]}),
             }
         return found
