@@ -97,12 +97,14 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         """Each participant trains its prefix."""
         self._mean = CountMean(self.pool[self.whole].state)
         self._held: list[tuple[Update, State]] = []
+        self._samples: dict[int, int] = {}  # in the order in which hypernetworks learn from the clients
         return super().assign(round, participants)
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """What a client trained goes into the mean; what others are generated from is kept until the round ends."""
         part = self.pool[update.item.model].part
         self._mean.add(state, part.covered if part else None, self.weight(update.item))
+        self._samples[update.client] = update.samples
         self.record_state(f"client/{update.client}", state)
         if self.params.missing != "trained":
             self._held.append((update, {name: state[name] for name in self._layers() if name in state}))
@@ -118,7 +120,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Train the hypernetworks, generate, and average (sections 4.3 and 4.4)."""
         old, p = self.pool[self.whole].state, self.params
-        self.record("samples", {update.client: update.samples for update in updates})
+        self.record("samples", self._samples)
         if p.missing == "generated":
             losses = self.hypernetworks.train([held for _, held in self._held])
             self.record("hypernetwork_loss", {name: each[-1] for name, each in losses.items()})

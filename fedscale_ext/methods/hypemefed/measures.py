@@ -48,8 +48,8 @@ def _quotient(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 class RoundMeasures:
-    """What a round's generated layers are like, by layer; ``trained``: the states of those who trained some of them, with
-    the weights that they have in the round's mean."""
+    """What a round's generated layers are like, by layer; ``trained``: the states of those who trained some of them,
+    with the weights that they have in the round's mean."""
 
     def __init__(self, trained: Iterable[tuple[Tensors, float]]) -> None:
         self._trained = list(trained)

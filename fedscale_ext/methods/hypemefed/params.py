@@ -22,9 +22,10 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     What clients train: ``multi_exit`` all exits of their prefix together, or (off) the deepest alone.
 
     ``missing``: what stands for the convolutions that a client lacks: generated ones, or nothing (trained: the mean is
-    over those who trained a layer), or random ones (for comparison); or, for all that it lacks, BatchNorm and exits too,
-    what the round began with (stale: what the public code's rounds amount to, but for the clients' weights). ``generated_weight``: weight of such a layer as a share of
-    its client's; ``warmup``: share of the rounds before weights are generated.
+    over those who trained a layer), or random ones (for comparison); or, for all that it lacks, BatchNorm and exits
+    too, what the round began with (stale: what the public code's rounds amount to, but for the clients' weights).
+    ``generated_weight``: weight of such a layer as a share of its client's; ``warmup``: share of the rounds before
+    weights are generated.
 
     Hypernetworks: ``k`` singular components, or all; ``hidden`` units, ``epochs`` a round, ``lr`` of Adam;
     ``variant`` naive maps whole weights; ``loss`` on the weight (public code) or on its factors (text); ``optimizer``

@@ -180,6 +180,17 @@ def test_internals_tell_how_near_generated_layers_are() -> None:
     assert figures["mae"] > figures["mae_old"] > 0
 
 
+def test_internals_name_the_clients_in_the_order_of_learning() -> None:
+    """Batches of one: another order gives other networks, so that a check of the equations must know it."""
+    made = hypemefed()
+    items = made.assign(1, np.arange(1, 7))
+    states, updates = states_of(made, 1, items), updates_for(made, 1, items)
+    for update in reversed(updates):  # units of one model are collected together, whatever the clients' numbers
+        made.collect(1, update, states[update.client])
+    made.aggregate(1, updates, {})
+    assert list(made._internals["samples"]) == [6, 5, 4, 3, 2, 1]
+
+
 def test_more_components_than_there_are_is_told() -> None:
     told = [event["message"] for event in hypemefed().events]
     assert "hypemefed.k is 100, and no layer has more than 96 components: all are kept" in told
