@@ -1,5 +1,6 @@
 """What methods share whose levels are parts of a network with several exits: who trains which."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
-from fedscale_ext.methods.levels import LevelsAggregator, check_ranks
+from fedscale_ext.methods.levels import LevelsAggregator, check_ranks, check_shares
 from fedscale_ext.models.multi_exit import num_exits, prefix
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
@@ -37,7 +38,8 @@ class ExitLevelsParams:
         if self.levels == "groups" and not self.groups:
             raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")
         if self.groups and self.levels != "groups":
-            raise UserError(f"{key} is given and {self.method}.levels is {self.levels}; give one of them")
+            given = f"{key} is given and {self.method}.levels is {self.levels}"
+            raise UserError(f"{given}; give one of them (--set '{key}=[]' takes groups away)")
 
 
 class ExitLevelsAggregator(LevelsAggregator):
@@ -62,14 +64,23 @@ class ExitLevelsAggregator(LevelsAggregator):
         else:
             self.levels_by = p.levels
         if p.shares is not None:
-            if not (len(p.shares) == number and min(p.shares) >= 0 and sum(p.shares) > 0):
-                raise UserError(
-                    f"{p.method}.shares is {list(p.shares)}; it must hold a share, not negative, for each of {number} "
-                    "levels, smallest level first"
-                )
+            check_shares(f"{p.method}.shares", p.shares, number, "levels, smallest level first")
             self.shares = tuple(reversed(p.shares))
         super().init_state(population, task)
-        counts = np.bincount(self.own, minlength=len(self.keys))
-        for level, clients in zip(self.parts, counts.tolist(), strict=True):
+        self._check_clients(np.bincount(self.own, minlength=number).tolist())
+
+    def _check_clients(self, counts: Sequence[int]) -> None:
+        """UserError where nobody affords the whole network, unless sizes or shares ask for that; a notice for other
+        levels without clients."""
+        p = self.params
+        asked = p.levels == "groups" or (p.shares is not None and not p.shares[-1])
+        if not (self.affordable[:, 0].any() or asked):
+            needs = self.pool[self.whole].cost.forward_macs
+            raise UserError(
+                f"no client is on level {self.keys[0]}, so that the whole network would not be trained: it takes "
+                f"{needs:,} MACs, the strongest client affords {self.capacity.max():,.0f}; give a smaller model, or "
+                f"sizes of levels with {p.method}.groups"
+            )
+        for level, clients in zip(self.parts, counts, strict=True):
             if not clients:
                 self.notice(f"no client is on level {level.key}: what no other level trains keeps its initial values")

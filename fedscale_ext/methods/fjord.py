@@ -31,7 +31,7 @@ class FjordParams:
 
     def __post_init__(self) -> None:
         check_rates("fjord.p", self.p)
-        check_shares("fjord.shares", self.shares, self.p)
+        check_shares("fjord.shares", self.shares, len(self.p))
         if self.groups and (self.levels == "fix" or self.shares is not None):
             raise UserError("fjord.groups is given with fjord.levels fix or fjord.shares; remove one of them")
 

@@ -46,7 +46,7 @@ class HeteroFLParams:
         check_rates(f"{self.method}.rates", self.rates)
         if list(self.rates) != sorted(self.rates, reverse=True):
             raise UserError(f"{self.method}.rates is {list(self.rates)}; the rates must fall")
-        check_shares(f"{self.method}.shares", self.shares, self.rates)
+        check_shares(f"{self.method}.shares", self.shares, len(self.rates))
         if (self.levels == "groups") != bool(self.groups):
             raise UserError(
                 f"{self.method}.levels is {self.levels} and {self.method}.groups is {list(self.groups)}; give sizes "

@@ -30,19 +30,26 @@ def check_rates(key: str, rates: Sequence[float]) -> None:
         raise UserError(f"{key} is {list(rates)}; every rate must be above 0 and at most 1")
 
 
-def check_shares(key: str, shares: Sequence[float] | None, rates: Sequence[float]) -> None:
-    """UserError unless ``shares`` are as many as the rates, not negative, and not all zero."""
-    if shares is not None and not (len(shares) == len(rates) and min(shares) >= 0 and sum(shares) > 0):
-        raise UserError(f"{key} is {list(shares)}; it must hold a share, not negative, for each of {len(rates)} rates")
+def check_shares(key: str, shares: Sequence[float] | None, levels: int, what: str = "rates") -> None:
+    """UserError unless ``shares`` are as many as the levels, not negative, and add up to 1."""
+    if shares is None:
+        return
+    if not (len(shares) == levels and min(shares) >= 0):
+        raise UserError(f"{key} is {list(shares)}; it must hold a share, not negative, for each of {levels} {what}")
+    if not np.isclose(sum(shares), 1.0, atol=0.01):
+        raise UserError(f"{key} is {list(shares)}; shares must add up to 1, and these add up to {sum(shares):g}")
 
 
 def check_ranks(key: str, ranks: Sequence[int], levels: int, clients: int) -> None:
     """UserError unless ``ranks`` name so many levels and add up to the clients."""
-    if len(ranks) != levels or min(ranks, default=0) < 0 or sum(ranks) != clients:
-        raise UserError(
-            f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest level "
-            f"first, that add up to the {clients} clients with training data (they add up to {sum(ranks)})"
-        )
+    given = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
+    if len(ranks) != levels:
+        raise UserError(f"{given}, and it holds {len(ranks)} numbers")
+    if min(ranks, default=0) < 0:
+        raise UserError(f"{given}, none of them negative")
+    if sum(ranks) != clients:
+        added = f"the {clients} clients with training data (they add up to {sum(ranks)})"
+        raise UserError(f"{given}, that add up to {added}")
 
 
 def ranked_levels(capacity: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
@@ -123,7 +130,14 @@ class LevelsAggregator(ShrinkingAggregator):
 
     def _own(self) -> np.ndarray:
         if self.levels_by == "fix":
-            return self._drawn(stream(self.seed, "levels").random(self.task.num_clients))
+            u = stream(self.seed, "levels").random(self.task.num_clients)
+            own = self._drawn(u)
+            asked = drawn_levels(np.ones_like(self.affordable), self._shares, u)
+            lower = int((own > asked).sum())
+            if lower:
+                self.notice(f"{lower} clients are on a smaller level than shares alone would give them, as far as they "
+                            "afford")  # fmt: skip
+            return own
         if self.levels_by != "ranks":
             return self.widest
         own = ranked_levels(self.capacity, self.ranks)
@@ -133,7 +147,11 @@ class LevelsAggregator(ShrinkingAggregator):
         return own
 
     def _drawn(self, u: np.ndarray) -> np.ndarray:
-        return drawn_levels(self.affordable, self.shares or [1.0] * len(self.keys), u)
+        return drawn_levels(self.affordable, self._shares, u)
+
+    @property
+    def _shares(self) -> Sequence[float]:
+        return self.shares or [1.0] * len(self.keys)
 
     def levels(self, round: int) -> np.ndarray:
         """int64 [clients]: the level that each client trains in a round."""

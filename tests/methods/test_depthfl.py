@@ -183,7 +183,7 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
         ({"ramp_up": 0.0}, "ramp_up is 0.0; it must be positive"),
         ({"groups": [3, 4]}, "a number of clients for each of 3 levels"),
         ({"levels": "groups"}, "depthfl.levels is groups; give their sizes"),
-        ({"levels": "fix", "shares": [0.0, 0.0, 0.0]}, "a share, not negative, for each of 3 levels"),
+        ({"levels": "fix", "shares": [0.0, 0.0, 0.0]}, "shares must add up to 1, and these add up to 0"),
         ({"model": "nasbench201_base"}, "needs a network with several exits"),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_level_without_a_share_is_never_drawn_however_u_falls() -> None:
         ({"rates": [1.0, float("nan")]}, "above 0 and at most 1"),
         ({"shares": [1.0]}, "a share, not negative, for each of 5 rates"),
         ({"shares": [1, 1, 1, 1, -1]}, "a share, not negative"),
-        ({"shares": [0, 0, 0, 0, 0]}, "a share, not negative"),
+        ({"shares": [0.5, 0.3, 0.3, 0, 0]}, "add up to 1, and these add up to 1.1"),
         ({"clip_norm": 0}, "clip_norm is 0.0; it must be positive"),
     ],
 )

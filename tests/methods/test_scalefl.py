@@ -167,8 +167,10 @@ def test_distillation_begins_after_a_quarter_of_the_rounds() -> None:
 
 
 def test_a_level_without_clients_is_told() -> None:
-    told = [event["message"] for event in scalefl(capacity=[MACS[0]] * 6).events]
+    told = [event["message"] for event in scalefl(groups=[0, 6, 0]).events]
     assert sum("no client is on level" in message for message in told) == 2
+    with pytest.raises(UserError, match=r"no client is on level .* so that the whole network would not be trained"):
+        scalefl(capacity=[MACS[0]] * 6)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ class HypeMeFedParams(Options, ExitLevelsParams):
 
     Levels: ``levels`` capacity gives each client the deepest prefix whose MACs it affords; groups makes them as large
     as ``groups`` says (clients of the first exit, of the second, …; section 5.1 has 17, 17 and 16), the weakest
-    clients first; fix draws levels once from ``shares``. ``strata`` takes participants from all levels
-    in proportion (section 5.1); off draws them from all clients alike.
+    clients first; fix draws levels once from ``shares``, among those that a client affords. ``strata`` takes
+    participants from all levels in proportion (section 5.1); off draws them from all clients alike.
 
     What clients train: ``multi_exit`` all exits of their prefix together, or (off) the deepest alone.
 

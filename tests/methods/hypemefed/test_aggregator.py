@@ -223,7 +223,10 @@ def test_objective_and_weights() -> None:
         ({"k": 0}, "hypemefed.k is 0; it must be at least 1"),
         ({"groups": [3, 3]}, "a number of clients for each of 3 levels"),
         ({"groups": [3, 3, 3]}, "add up to the 6 clients .*they add up to 9"),
-        ({"groups": [2, 2, 2], "levels": "fix"}, "groups is given and hypemefed.levels is fix"),
+        ({"groups": [2, 2, 2], "levels": "fix"}, r"groups is given and hypemefed.levels is fix; .*groups=\[\]' takes"),
+        ({"groups": [2, 2, 1, 1]}, "for each of 3 levels, smallest first, and it holds 4 numbers"),
+        ({"groups": [7, -1, 0]}, "none of them negative"),
+        ({"levels": "fix", "shares": [0.5, 0.3, 0.3]}, "shares must add up to 1, and these add up to 1.1"),
         ({"levels": "groups"}, "give their sizes"),
         ({"levels": "fix", "shares": [1.0, 1.0]}, "a share, not negative, for each of 3 levels"),
         ({"model": "nasbench201_base"}, "needs a network with several exits"),
@@ -239,8 +242,23 @@ def test_bad_hyperparameters_are_one_sentence(keys: dict[str, Any], sentence: st
         hypemefed(**keys)
 
 
+def test_nobody_for_the_whole_network_is_refused_unless_asked_for() -> None:
+    with pytest.raises(
+        UserError, match=r"no client is on level exit3, .* takes [\d,]+ MACs, the strongest client affords"
+    ):
+        hypemefed(capacity=[MACS[1]] * 6)
+    assert set(hypemefed(levels="fix", shares=[1.0, 0.0, 0.0]).own) == {2}
+
+
+def test_shares_that_clients_do_not_afford_are_told() -> None:
+    made = hypemefed(levels="fix", shares=[0.0, 0.0, 1.0])
+    assert made.own.tolist() == [2, 2, 1, 1, 0, 0]
+    told = [event["message"] for event in made.events]
+    assert "4 clients are on a smaller level than shares alone would give them, as far as they afford" in told
+
+
 def test_a_level_without_clients_is_told() -> None:
-    made = hypemefed(capacity=[MACS[0]] * 6)
+    made = hypemefed(groups=[6, 0, 0])
     told = [event["message"] for event in made.events]
     assert [message[:25] for message in told if message.startswith("no client")] == ["no client is on level exi"] * 2
     play(made, 1)  # nothing to learn from, nothing to generate
