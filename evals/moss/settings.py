@@ -3,7 +3,7 @@
 Small: 30 devices, ten of each type, all of them in every round, as the paper has them with 300. Each trains on 100
 samples (the paper: 100 and 200), or, of UCI HAR's people, once on its 270, which makes as many steps as five times on
 the paper's 50; the server holds as many as a device (100 and 50). Types are smaller: Large is a ResNet-18 of 67,000
-parameters, Medium a MobileNetV2 of five thin blocks (``models/``), Small the paper's own LeNet; each has fewer
+parameters, Medium a MobileNetV2 of five thin blocks, Small the paper's own LeNet; each has fewer
 parameters and MACs than the one before it, as in the paper. The learning rate is ten times the paper's, on devices and
 on the server; all methods have the same, and the same batches and momentum. Devices' time per sample is taken for that
 of networks as large as the paper's: ``reference_macs`` is smaller by as much as Large is. ``capacity_model`` is the
@@ -34,10 +34,7 @@ def _devices(each: int) -> dict[str, Any]:
     return {"num_participants": 3 * each, "$third": each, "$two_thirds": 2 * each, **groups}
 
 
-def _thin(name: str) -> dict[str, Any]:
-    return _types("resnet18_speech", str(FOLDER / "models" / f"mobilenetv2_thin_{name}.json"), "lenet_6k")
-
-
+_THIN = _types("resnet18_speech", "mobilenetv2_thin", "lenet_6k")
 _LOCAL = ("--test", "local")
 _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
 _FEW, _MANY = _devices(10), _devices(100)
@@ -47,12 +44,12 @@ _SPEECH = {"public_samples": 200, "$unrelated": "fsdd"}
 _HAR = {"public_samples": 50, "sample_shape": "1x32x36", "$unrelated": "chars74k"}
 DATA = {
     "cifar10_30": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 30,
-                          {**_CIFAR, **_FEW, **_thin("cifar10"), "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
+                          {**_CIFAR, **_FEW, **_THIN, "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
     "speech12_30": DataSet("google_speech12", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL), 30,
-                           {**_SPEECH, **_FEW, **_thin("speech12"), "reference_macs": 1.2e6},
+                           {**_SPEECH, **_FEW, **_THIN, "reference_macs": 1.2e6},
                            small={"public_samples": 100}, dirichlet=_HUNDRED),
     "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30,
-                         {**_HAR, **_FEW, **_thin("har"), "reference_macs": 6.3e5},
+                         {**_HAR, **_FEW, **_THIN, "reference_macs": 6.3e5},
                          small={"local_epochs": 1},
                          paper={**_types("resnet18", "mobilenetv2", "lenet_6k"), "reference_macs": 3e8}),
     # of other tasks, for figure 10

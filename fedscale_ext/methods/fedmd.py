@@ -30,8 +30,8 @@ class FedMDParams(DeviceTypesParams):
 
     ``samples`` of the public data are agreed on in a round (all, where these are fewer). A client digests the consensus
     for ``digest_epochs`` (0: never) in batches of ``digest_batch``; how long it revisits its own samples is
-    ``local_epochs``. In its first round, it trains ``pretrain_epochs`` on the public samples' labels, and ``private_epochs`` on its own (0:
-    as in any round).
+    ``local_epochs``. In its first round, it trains ``pretrain_epochs`` on the public samples' labels, and
+    ``private_epochs`` on its own (0: as in any round).
     """
 
     samples: int = 5000
