@@ -173,7 +173,7 @@ class MultiModelAggregator(MethodHooks):
             with self.watch("personalise"):
                 record.personalised = personalise(self.workforce, number, record.evaluation.serve, epochs)
         if last and self.config.job.test_on_all and record.evaluation is not None:
-            with self.watch("test on all"):
+            with self.watch("on_all"):
                 record.on_all = test_on_all(self.workforce, number, record.evaluation.serve)
         record.models = len(self.pool)
         record.cohort_sizes = {key: size for key, size in self.workforce.sizes.items() if key in self.pool}

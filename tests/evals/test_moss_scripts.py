@@ -256,6 +256,23 @@ def test_gains_are_told_where_all_baselines_have_finished(monkeypatch: pytest.Mo
     assert len(table3.with_gains(runs[1:])) == len(runs) - 1
 
 
+def test_noise_is_told_beside_the_longest_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    parameters = {"L": 11_200_000, "M": 2_200_000, "S": 80_000}
+    job: dict[str, Any] = {
+        "models": [{"key": key, "cost": {"parameters": count}} for key, count in parameters.items()],
+        "results": {"types": [{"type": key, "clients": 100} for key in [*parameters, "mean"]]},
+        "privacy": {"noise_multiplier": 4.845, "epsilon": 4.5},
+    }
+    monkeypatch.setattr(fig11a, "by_type", list)
+    monkeypatch.setattr(fig11a, "summary", lambda _: job)
+    (private,) = fig11a.with_noise([Run(Arm(fig11a.label(1)), "x", 1, tmp_path)])
+    assert private.figures[f"large {fig11a.NOISE_NORM}"] == pytest.approx(162, abs=0.5)  # as the note says
+    assert private.figures[f"small {fig11a.NOISE_NORM}"] == pytest.approx(13.7, abs=0.1)
+    job["privacy"] = None
+    (open_job,) = fig11a.with_noise([Run(Arm(MOSS), "x", 1, tmp_path)])
+    assert not open_job.figures
+
+
 def test_systems_that_prune_are_charged_mosss_models() -> None:
     figures = {"large rounds": 2.0, "medium rounds": 3.0, "small rounds": 4.0, "large MB": 0.5, "x": 1.0}
     paid = rows.charged(figures, [10.0, 4.0, 0.5])
