@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evals.moss import arms, fig4, fig8, ledger, published, readings, rows, table3
+from evals.moss import arms, fig4, fig8, fig11a, ledger, published, readings, rows, table3
 from evals.moss.arms import ACCURACY, BASELINES, GLOBAL, LITERAL, LOCAL, MOSS, PRUNING, ROUNDS
 from evals.moss.settings import BATCHES, DEALT, EXCEPTIONS, MOMENTA, PAPER, RATES, TYPED
 from evals.paper import device_types, jobs
