@@ -57,8 +57,8 @@ def device_type_figures(
     if records and records[-1].on_all is not None:
         at_the_end["accuracy_on_all"] = client_accuracy(records[-1].on_all)
     for name, values in at_the_end.items():
-        for place, row in enumerate(types):
-            row[name] = _mean(values[own == place])
+        for number, row in enumerate(types):
+            row[name] = _mean(values[own == number])
     place = settled(mean)
     last = tested[place].round if place is not None else 0
     all_types = {
