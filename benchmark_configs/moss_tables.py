@@ -102,7 +102,7 @@ PRUNED: Mapping[str, tuple[str, Callable[[int], Keys]]] = {
         "HeteroFL",
         lambda third: {"heterofl.rates": [1.0, 0.63, 0.22], "heterofl.groups": [third] * 3, "heterofl.weighted": True},
     ),
-    "fjord": ("FjORD", lambda third: {"fjord.p": [0.22, 0.63, 1.0], "fjord.groups": [third] * 3}),
+    "fjord": ("FjORD", lambda third: {"fjord.p": [1.0, 0.63, 0.22], "fjord.groups": [third] * 3}),
 }
 
 
@@ -128,10 +128,16 @@ def type_keys(method: str, data: Data) -> dict[str, Any]:
     return {f"{method}.types": list(data.types), f"{method}.groups": [data.devices // 3] * 3}
 
 
+def _rate(data: Data) -> float:
+    """The learning rate of clients and servers."""
+    rate: float = {**COMMON, **data.keys}["learning_rate"]
+    return rate
+
+
 def own_keys(method: str, data: Data, says: str) -> dict[str, Any]:
     """A baseline's hyperparameters beside its types."""
     _, own, small = BASELINES[method]
-    rate = {"lr": {**COMMON, **data.keys}["learning_rate"]} if method in _SERVER_RATE else {}
+    rate = {"lr": _rate(data)} if method in _SERVER_RATE else {}
     return {f"{method}.{key}": value for key, value in {**rate, **own, **({} if says == PAPER else small)}.items()}
 
 
@@ -170,7 +176,8 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     for dataset, (says, data) in DATA.items():
         name = f"moss_{dataset}"
         momentum = "The paper's text says momentum 0.05: --set client_momentum=0.05 --set moss.momentum=0.05"
-        made[name] = _top("Moss", name, says, data, [momentum]), job_keys(name, "moss", data, type_keys("moss", data))
+        own = {**type_keys("moss", data), "moss.lr": _rate(data)}
+        made[name] = _top("Moss", name, says, data, [momentum]), job_keys(name, "moss", data, own)
         for method, (title, _, _) in BASELINES.items():
             name = f"{method}_{dataset}"
             own = {**type_keys(method, data), **own_keys(method, data, says)}
