@@ -33,10 +33,11 @@ COMMON: Keys = {
     "eval_interval": 1, "test_bsz": 512, "record_internals": True,
 }  # fmt: skip
 _IMPORT, _DIRICHLET = "fedscale dataset import path/to/", "--partition dirichlet --alpha 0.1 --clients"
-_QUICK: Keys = {"rounds": 20, "learning_rate": 0.01}
+_QUICK: Keys = {"rounds": 25, "learning_rate": 0.01}
+_IMAGE: Keys = {"sample_shape": "1x32x36"}  # UCI HAR's 9 x 128 as networks for pictures take it
 _HAR = f"{_IMPORT}uci_har.npz --data-set uci_har --client c --test local -o data/har_local"
 _FSDD = f"{_IMPORT}fsdd_600.npz --data-set fsdd --x audio --y label -o data/fsdd"
-_SMALL_TYPES = ("resnet18_speech", "nasbench201_base", "lenet_6k")
+_SMALL_TYPES = ("resnet18_speech", "mobilenetv2_thin", "lenet_6k")
 DATA: Mapping[str, tuple[str, Data]] = {
     "cifar10": (PAPER, Data(
         "CIFAR-10, 300 devices", "cifar10", "cifar10-moss",
@@ -53,35 +54,36 @@ DATA: Mapping[str, tuple[str, Data]] = {
     )),
     "har": (PAPER, Data(
         "UCI HAR, 30 people, which stands for depth images of gestures", "uci_har", "har_local", _HAR,
-        ("resnet18", "mobilenetv2", "lenet_6k"), 30, 50, "",
+        ("resnet18", "mobilenetv2", "lenet_6k"), 30, 50, "", _IMAGE,
     )),
     "cifar10_small": (SMALL, Data(
         "a part of CIFAR-10, 30 devices", "cifar10", "cifar10_10k2k-moss",
-        f"{_IMPORT}cifar10_10k2k.npz --data-set cifar10 {_DIRICHLET} 30 --test local -o data/cifar10_10k2k-moss",
+        f"{_IMPORT}cifar10_10k2k.npz --data-set cifar10 {_DIRICHLET} 30 --samples-per-client 100 "
+        "--test local -o data/cifar10_10k2k-moss",
         _SMALL_TYPES, 30, 100,
         f"{_IMPORT}cifar100_3k600.npz --data-set cifar100 --partition iid --clients 1 -o data/cifar100", _QUICK,
     )),
     "speech_small": (SMALL, Data(
         "log-mel features of Speech Commands, 12 classes, 30 devices", "google_speech12", "speech12_logmel-moss",
         f"{_IMPORT}speech_commands_logmel.npz --data-set google_speech12 --x logmel --y label --names words "
-        f"{_DIRICHLET} 30 --test local -o data/speech12_logmel-moss",
-        _SMALL_TYPES, 30, 200, _FSDD, _QUICK,
+        f"{_DIRICHLET} 30 --samples-per-client 100 --test local -o data/speech12_logmel-moss",
+        _SMALL_TYPES, 30, 100, _FSDD, _QUICK,
     )),
     "har_small": (SMALL, Data(
         "UCI HAR, 30 people", "uci_har", "har_local", _HAR,
-        ("resnet18_speech", "single_exit_mlp", "lenet_6k"), 30, 50, "", {**_QUICK, "sample_shape": "1x32x36"},
+        _SMALL_TYPES, 30, 50, "", {**_QUICK, **_IMAGE, "local_epochs": 1},
     )),
 }  # fmt: skip
-# of each method: its name in words, own keys with the paper's values, and those that suit two cores. Values of the
-# methods' own papers are the defaults; learning rates on the server are the clients', as everybody's is Moss's
+# of each method: its name in words, own keys, and those that suit two cores beside. Values of the
+# methods' own papers are the defaults; learning rates and batches on the server, and of public samples, are Moss's
 BASELINES: Mapping[str, tuple[str, Keys, Keys]] = {
-    "fedmd": ("FedMD", {}, {}),
-    "feddf": ("FedDF", {}, {"steps": 200, "patience": 50, "batch_size": 32}),
-    "dsfl": ("DS-FL", {}, {}),
+    "fedmd": ("FedMD", {"digest_batch": 32}, {}),
+    "feddf": ("FedDF", {"batch_size": 32}, {"steps": 200, "patience": 50}),
+    "dsfl": ("DS-FL", {"batch_size": 32}, {}),
     "fedgems": ("FedGEMS", {}, {}),
-    "fedet": ("Fed-ET", {}, {"steps": 50, "batch_size": 32}),
+    "fedet": ("Fed-ET", {"batch_size": 32, "momentum": 0.9}, {"steps": 50}),
 }
-_SERVER_RATE = ("dsfl", "fedgems")
+_SERVER_RATE = ("dsfl", "fedgems", "fedet")  # FedDF's is Adam's
 
 
 def _ratios(method: str, third: int) -> Keys:
@@ -100,7 +102,7 @@ PRUNED: Mapping[str, tuple[str, Callable[[int], Keys]]] = {
         "HeteroFL",
         lambda third: {"heterofl.rates": [1.0, 0.63, 0.22], "heterofl.groups": [third] * 3, "heterofl.weighted": True},
     ),
-    "fjord": ("FjORD", lambda third: {"fjord.p": [0.22, 0.63, 1.0], "fjord.groups": [third] * 3}),
+    "fjord": ("FjORD", lambda third: {"fjord.p": [1.0, 0.63, 0.22], "fjord.groups": [third] * 3}),
 }
 
 
@@ -126,11 +128,17 @@ def type_keys(method: str, data: Data) -> dict[str, Any]:
     return {f"{method}.types": list(data.types), f"{method}.groups": [data.devices // 3] * 3}
 
 
+def _rate(data: Data) -> float:
+    """The learning rate of clients and servers."""
+    rate: float = {**COMMON, **data.keys}["learning_rate"]
+    return rate
+
+
 def own_keys(method: str, data: Data, says: str) -> dict[str, Any]:
     """A baseline's hyperparameters beside its types."""
-    _, paper, small = BASELINES[method]
-    rate = {"lr": {**COMMON, **data.keys}["learning_rate"]} if method in _SERVER_RATE else {}
-    return {f"{method}.{key}": value for key, value in {**rate, **(paper if says == PAPER else small)}.items()}
+    _, own, small = BASELINES[method]
+    rate = {"lr": _rate(data)} if method in _SERVER_RATE else {}
+    return {f"{method}.{key}": value for key, value in {**rate, **own, **({} if says == PAPER else small)}.items()}
 
 
 def _top(title: str, name: str, says: str, data: Data, more: list[str]) -> str:
@@ -147,7 +155,7 @@ def _pruned_top(title: str, name: str, says: str, dataset: str, data: Data, own:
     lines = [f"{title} on {data.title}, as moss_{dataset} has them, {says}.", *_start(name, data)]
     lines.append(f"{data.public} samples go to Moss's server there, and to nobody here: clients' data are the same.")
     ratios = [key for key in own if key.endswith(".param_ratio")]
-    if ratios and "single_exit_mlp" not in data.types:  # the MLP has more parameters than the model that is pruned
+    if ratios:
         key = ratios[0].replace("param_ratio", "match_params")
         lines.append("Types keep shares of the model's parameters; as many as Moss's types have, instead:")
         lines.append(f"  --set {key}=[{','.join(data.types)}]")
@@ -168,7 +176,8 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     for dataset, (says, data) in DATA.items():
         name = f"moss_{dataset}"
         momentum = "The paper's text says momentum 0.05: --set client_momentum=0.05 --set moss.momentum=0.05"
-        made[name] = _top("Moss", name, says, data, [momentum]), job_keys(name, "moss", data, type_keys("moss", data))
+        own = {**type_keys("moss", data), "moss.lr": _rate(data)}
+        made[name] = _top("Moss", name, says, data, [momentum]), job_keys(name, "moss", data, own)
         for method, (title, _, _) in BASELINES.items():
             name = f"{method}_{dataset}"
             own = {**type_keys(method, data), **own_keys(method, data, says)}

@@ -150,6 +150,11 @@ class JobKeys(BaseModel):
         description="at the end of the job, each client also fine-tunes a copy of what it is served on its own "
         "training samples for so many epochs, and its accuracy with that is told beside; 0: off",
     )
+    test_on_all: bool = Field(
+        False,
+        description="at the end of the job, the model of each client is also tested on the test samples of all "
+        "clients; one that only this client has, too, which takes a pass through them for each client",
+    )
     pacer_rule: Literal["falls", "flat"] = Field(
         "falls",
         description="when Oort's pacer raises `round_threshold` by `pacer_delta`: where exploited clients' utility "

@@ -2,13 +2,17 @@
 
 import importlib.util
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from evals.fedtrans.settings import PAPER as FEDTRANS
 from evals.hypemefed.settings import PAPER as HYPEMEFED
+from evals.moss.arms import BASELINES as SYSTEMS
+from evals.moss.settings import PAPER as MOSS
 from evals.paper.engine import filled
 from fedscale_ext import models
 from fedscale_ext.config import JobConfig, load_config, shipped_configs
@@ -22,6 +26,7 @@ DATA = ("femnist", "cifar10", "speech", "openimage")
 # Table 7: participants per round, rounds, delta
 TABLE7 = {"cifar10": (10, 1000, 20), "femnist": (100, 2000, 30), "speech": (100, 1500, 100),
           "openimage": (100, 2000, 50)}  # fmt: skip
+OF_MOSS = ("fedmd", "feddf", "dsfl", "fedgems", "fedet")
 GRID = [(method, data) for method in METHODS for data in DATA]
 
 
@@ -148,12 +153,52 @@ def test_moss_has_the_papers_applications(data: str, types: tuple[str, ...], dev
 
 
 @pytest.mark.parametrize("data", ["cifar10", "speech", "har", "cifar10_small", "speech_small", "har_small"])
-@pytest.mark.parametrize("method", ["fedmd", "feddf", "dsfl", "fedgems", "fedet"])
+@pytest.mark.parametrize("method", OF_MOSS)
 def test_distillation_has_mosss_data_types_and_training(method: str, data: str) -> None:
     mine, moss = (dict(load_config(f"{name}_{data}").given) for name in (method, "moss"))
     shared = [key for key in moss if "." not in key and key not in ("job_name", "method")]
     assert {key: mine[key] for key in shared} == {key: moss[key] for key in shared}
     assert all(mine[f"{method}.{key}"] == moss[f"moss.{key}"] for key in ("types", "groups"))
+
+
+PRUNED = ("hermes", "tailorfl", "fedmask", "lotteryfl", "fedskel", "heterofl", "fjord")
+MOSS_DATA = {"cifar10_small": "cifar10_30-h0.1", "speech_small": "speech12_30-h0.1", "har_small": "har_local",
+             "cifar10": "cifar10_full-h0.1", "speech": "speech12_full-h0.1"}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", [*MOSS_DATA, "har"])
+def test_each_of_mosss_types_is_smaller_than_the_one_before(data: str) -> None:
+    config = load_config(f"moss_{data}")
+    kind = known(config.fedscale.data_set)
+    assert kind is not None
+    shape = config.job.sample_shape or kind.shape
+    costs = [models.cost(models.named_spec(name, shape, kind.classes)) for name in config.given["moss.types"]]
+    for larger, smaller in pairwise(costs):
+        assert larger.forward_macs > 1.1 * smaller.forward_macs and larger.parameters > 1.1 * smaller.parameters
+
+
+@pytest.mark.parametrize("data", MOSS_DATA)
+@pytest.mark.parametrize("method", ["moss", *OF_MOSS, *PRUNED])
+def test_mosss_sizes_are_those_of_the_evaluation(method: str, data: str) -> None:
+    label = next((label for label, keys in SYSTEMS.items() if keys["method"] == method), None)
+    arm = {"method": "moss"} if label is None else dict(SYSTEMS[label])
+    scale = "small" if "small" in data else "paper"
+    common = load_config(MOSS.folder / "job.yml").given
+    theirs = {**common, **filled({**MOSS.keys_of(MOSS_DATA[data], scale), **arm})}
+    config = load_config(f"{method}_moss_{data}" if method in PRUNED else f"{method}_{data}")
+    # how it rounds, the ports, how fast devices are, and what the tables ask for beside
+    left_out = ("ps_port", "cohort_size", "reference_macs", "capacity_model", "test_on_all", "personalise_epochs")
+    wanted = {key: value for key, value in theirs.items() if key not in left_out and "." not in key}
+    assert {key: str(config.given.get(key)) for key in wanted} == {key: str(value) for key, value in wanted.items()}
+    made = make_params(method_class(method).Params, config)
+    for key, value in theirs.items():
+        owner, _, name = key.partition(".")
+        if owner == method and name:
+            assert str(list_of(getattr(made, name))) == str(list_of(value)), key
+
+
+def list_of(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | list) else value
 
 
 # section 5.1: clients by level, participants, batch, learning rate, channels of the VGG's blocks
@@ -179,9 +224,6 @@ def test_hypemefed_has_the_papers_values(data: str) -> None:
     assert spec["widths"] == tuple((width, width) for width in widths) and spec["exits"] == 3
     params = make_params(method_class("hypemefed").Params, config)
     assert (params.k, params.epochs, params.lr) == (100, 25, 5e-4)
-
-
-OF_MOSS = ("fedmd", "feddf", "dsfl", "fedgems", "fedet")
 
 
 @pytest.mark.parametrize("data", [*SECTION_5_1, "har_small", "fashionmnist_small"])

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evals.moss.arms import ACCURACY, MOSS, ROUNDS, all_suites, fewest
+from evals.moss.arms import ACCURACY, GLOBAL, MOSS, ROUNDS, all_suites, fewest
+from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
-from evals.paper.device_types import columns, first_reached, mean_curve, with_types
+from evals.paper.device_types import UNSETTLED, columns, first_reached, mean_curve
 from evals.paper.engine import Experiment, Run
 
 THERE = "Moss's rounds to there"
@@ -17,7 +18,7 @@ def with_rounds_to_there(runs: Sequence[Run]) -> list[Run]:
     is late; without it where it never was."""
     curves = {(run.data, run.seed): mean_curve(run.log_dir) for run in runs if run.arm.label == MOSS and run.log_dir}
     shown = []
-    for run in with_types(runs, MOSS):
+    for run in by_type(runs):
         found = first_reached(curves.get((run.data, run.seed), []), run.figures[ACCURACY] / 100)
         shown.append(run if found is None else replace(run, figures={**run.figures, THERE: float(found)}))
     return shown
@@ -27,12 +28,13 @@ EXPERIMENT = Experiment(
     "fig4",
     "Figure 4: rounds to convergence",
     all_suites(),
-    (*columns("rounds"), ACCURACY, THERE),
+    (*columns("rounds"), ACCURACY, GLOBAL, UNSETTLED, THERE),
     plots.bars(*columns("rounds")),
     note="The first round after which a type's accuracy, as a mean of three evaluations, rises half a point at most; "
     "the mean is over types. The paper has no number for this. It favours what stops early, wherever that is, so that "
     "the last column says when Moss was first as accurate as the row's system late in its job; – where it was not, "
-    "on one seed or more. A type that settles in the last round might have gone on.",
+    "on one seed or more. A type that settles in the last round might have gone on: the ledger leaves such rows out, "
+    "and those that are no more accurate than local training, which has a row for this.",
     rows=with_rounds_to_there,
     orders=fewest(ROUNDS),
 )

@@ -1,11 +1,10 @@
 """Figure 5: time of devices until convergence, by the virtual clock (claim M5)."""
 
-from functools import partial
-
-from evals.moss.arms import MOSS, SECONDS, all_suites, fewest
+from evals.moss.arms import SECONDS, all_suites, fewest
+from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
-from evals.paper.device_types import columns, with_types
+from evals.paper.device_types import columns
 from evals.paper.engine import Experiment
 
 EXPERIMENT = Experiment(
@@ -18,7 +17,7 @@ EXPERIMENT = Experiment(
     "seconds of a type's mean device until the type's accuracy has settled, without waiting for others or the server, "
     "whose measured time stands beside (the paper: over 90 % is local training). Absolute values depend on "
     "`reference_macs`; compare ratios.",
-    rows=partial(with_types, reference=MOSS),
+    rows=by_type,
     orders=fewest(SECONDS),
 )
 

@@ -1,11 +1,10 @@
 """Figure 6: energy of devices until convergence, modelled (claim M5)."""
 
-from functools import partial
-
-from evals.moss.arms import ENERGY, MOSS, all_suites, fewest
+from evals.moss.arms import ENERGY, all_suites, fewest
+from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
-from evals.paper.device_types import columns, with_types
+from evals.paper.device_types import columns
 from evals.paper.engine import Experiment
 
 EXPERIMENT = Experiment(
@@ -16,7 +15,7 @@ EXPERIMENT = Experiment(
     plots.bars(*columns("J")),
     note="Nothing was measured on a device: power of the device's class by seconds of the virtual clock, and Wi-Fi's "
     "joules (docs/device-types.md). Compare ratios.",
-    rows=partial(with_types, reference=MOSS),
+    rows=by_type,
     orders=fewest(ENERGY),
 )
 

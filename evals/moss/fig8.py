@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from evals.moss.arms import ACCURACY, ALL_COLUMNS, APPLICATIONS, ENERGY, MOSS, ROUNDS, SECONDS, moss
+from evals.moss.arms import ACCURACY, ALL_COLUMNS, APPLICATIONS, ENERGY, MOSS, ROUNDS, SECONDS, more_accurate, moss
+from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
-from evals.paper.device_types import internals, with_types
+from evals.paper.device_types import internals
 from evals.paper.engine import Experiment, Run
-from evals.paper.orders import Order
 
 TWO, LOCATION, ENTROPY, SQUARES = "Moss, two layers", "location only", "cross-entropy only", "cross-entropy + MSE"
 FIRST, SETTLED = "fidelity, first round", "fidelity, settled"
@@ -25,7 +25,7 @@ _OWN = {
 def with_fidelity(runs: Sequence[Run]) -> list[Run]:
     """Each run by type, with the mean fidelity of its proxies, but for those that are copies, at both times."""
     shown = []
-    for run in with_types(runs, MOSS):
+    for run in by_type(runs):
         assert run.log_dir is not None
         lines = {line["round"]: line for line in internals(run.log_dir) if "fidelity" in line}
         place = min(max(1, round(run.figures[ROUNDS])), max(lines))
@@ -48,7 +48,7 @@ EXPERIMENT = Experiment(
     note="Fidelity (Eq. 9) of the proxies that learn from another architecture, in the first round and in that of the "
     "types' mean convergence.",
     rows=with_fidelity,
-    orders=[Order(ACCURACY, MOSS, label) for label in _OWN if label != MOSS],
+    orders=[more_accurate(MOSS, label) for label in _OWN if label != MOSS],
 )
 
 if __name__ == "__main__":

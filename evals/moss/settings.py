@@ -3,11 +3,11 @@
 Small: 30 devices, ten of each type, all of them in every round, as the paper has them with 300. Each trains on 100
 samples (the paper: 100 and 200), or, of UCI HAR's people, once on its 270, which makes as many steps as five times on
 the paper's 50; the server holds as many as a device (100 and 50). Types are smaller: Large is a ResNet-18 of 67,000
-parameters, Medium a MobileNetV2 of five thin blocks (``models/``), Small the paper's own LeNet; each has fewer
+parameters, Medium a MobileNetV2 of five thin blocks, Small the paper's own LeNet; each has fewer
 parameters and MACs than the one before it, as in the paper. The learning rate is ten times the paper's, on devices and
-on the server; all methods have the same. Devices' time per sample is taken for that of networks as large as the
-paper's: ``reference_macs`` is smaller by as much as Large is. ``capacity_model`` is the same for all, so that all
-methods deal the same types to the same devices.
+on the server; all methods have the same, and the same batches and momentum. Devices' time per sample is taken for that
+of networks as large as the paper's: ``reference_macs`` is smaller by as much as Large is. ``capacity_model`` is the
+same for all, so that all methods deal the same types to the same devices.
 """
 
 from functools import partial
@@ -34,10 +34,7 @@ def _devices(each: int) -> dict[str, Any]:
     return {"num_participants": 3 * each, "$third": each, "$two_thirds": 2 * each, **groups}
 
 
-def _thin(name: str) -> dict[str, Any]:
-    return _types("resnet18_speech", str(FOLDER / "models" / f"mobilenetv2_thin_{name}.json"), "lenet_6k")
-
-
+_THIN = _types("resnet18_speech", "mobilenetv2_thin", "lenet_6k")
 _LOCAL = ("--test", "local")
 _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
 _FEW, _MANY = _devices(10), _devices(100)
@@ -47,12 +44,12 @@ _SPEECH = {"public_samples": 200, "$unrelated": "fsdd"}
 _HAR = {"public_samples": 50, "sample_shape": "1x32x36", "$unrelated": "chars74k"}
 DATA = {
     "cifar10_30": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 30,
-                          {**_CIFAR, **_FEW, **_thin("cifar10"), "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
+                          {**_CIFAR, **_FEW, **_THIN, "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
     "speech12_30": DataSet("google_speech12", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL), 30,
-                           {**_SPEECH, **_FEW, **_thin("speech12"), "reference_macs": 1.2e6},
+                           {**_SPEECH, **_FEW, **_THIN, "reference_macs": 1.2e6},
                            small={"public_samples": 100}, dirichlet=_HUNDRED),
     "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30,
-                         {**_HAR, **_FEW, **_thin("har"), "reference_macs": 6.3e5},
+                         {**_HAR, **_FEW, **_THIN, "reference_macs": 6.3e5},
                          small={"local_epochs": 1},
                          paper={**_types("resnet18", "mobilenetv2", "lenet_6k"), "reference_macs": 3e8}),
     # of other tasks, for figure 10
@@ -70,20 +67,35 @@ STANDS_FOR = {
     "speech": {"smoke": "speech12_30-h0.1", "small": "speech12_30-h0.1", "paper": "speech12_full-h0.1"},
     "har": {"smoke": "har_local", "small": "har_local", "paper": "har_local"},
 }
-_QUICK = {"feddf.steps": 200, "feddf.patience": 50, "feddf.batch_size": 32, "fedet.steps": 50, "fedet.batch_size": 32}
-_RATES = ("learning_rate", "moss.lr", "dsfl.lr", "fedgems.lr")  # one for all (section 4.2.4)
+_QUICK = {"feddf.steps": 200, "feddf.patience": 50, "fedet.steps": 50}
+# one for all (section 4.2.4), but for what EXCEPTIONS names
+RATES = ("learning_rate", "moss.lr", "dsfl.lr", "fedgems.lr", "fedet.lr")
+BATCHES = ("batch_size", "moss.batch_size", "fedmd.digest_batch", "feddf.batch_size", "dsfl.batch_size",
+           "fedgems.batch_size", "fedet.batch_size")  # fmt: skip
+MOMENTA = ("client_momentum", "moss.momentum", "fedgems.momentum", "fedet.momentum")
+EXCEPTIONS = {
+    "feddf.lr": "Adam's, with a cosine schedule, as FedDF has it: a rate of SGD says nothing of it",
+    "fedmask.lr": "of scores, through which weights that stay as drawn are chosen; the devices' is for weights",
+    "moss.meta_lr": "Adam's, of the meta-networks (L2T-ww's)",
+}
+_SAME: dict[str, Any] = {
+    **dict.fromkeys(BATCHES, 32),
+    **dict.fromkeys(MOMENTA, 0.9),
+    "test_on_all": True,
+    "personalise_epochs": 5,
+}
 PAPER = Paper(
     name="moss",
     folder=FOLDER,
     data=DATA,
     sizes={
         "smoke": {
-            **dict.fromkeys(_RATES, 0.01), **_QUICK, "feddf.steps": 4, "fedet.steps": 2, "rounds": 2,
-            "local_steps": 1, "public_samples": 30, "moss.epochs": 1, "fedmd.pretrain_epochs": 1,
-            "fedmd.private_epochs": 1, "fedgems.server_epochs": 1,
+            **_SAME, **dict.fromkeys(RATES, 0.01), **_QUICK, "feddf.steps": 4, "fedet.steps": 2, "rounds": 2,
+            "personalise_epochs": 1, "local_steps": 1, "public_samples": 30, "moss.epochs": 1,
+            "fedmd.pretrain_epochs": 1, "fedmd.private_epochs": 1, "fedgems.server_epochs": 1,
         },
-        "small": {**dict.fromkeys(_RATES, 0.01), **_QUICK, "rounds": 25, "local_epochs": 5},
-        "paper": {**dict.fromkeys(_RATES, 0.001), "rounds": 50, "local_epochs": 5, "cohort_size": "auto"},
+        "small": {**_SAME, **dict.fromkeys(RATES, 0.01), **_QUICK, "rounds": 25, "local_epochs": 5},
+        "paper": {**_SAME, **dict.fromkeys(RATES, 0.001), "rounds": 50, "local_epochs": 5, "cohort_size": "auto"},
     },
     stands_for=STANDS_FOR,
     base_model="resnet18_speech",

@@ -1,11 +1,10 @@
 """Table 4: transmission until convergence (claim M6)."""
 
-from functools import partial
-
-from evals.moss.arms import MOSS, TRANSMISSION, all_suites, fewest
+from evals.moss.arms import TRANSMISSION, all_suites, fewest
+from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
-from evals.paper.device_types import columns, with_types
+from evals.paper.device_types import columns
 from evals.paper.engine import Experiment
 
 EXPERIMENT = Experiment(
@@ -15,10 +14,10 @@ EXPERIMENT = Experiment(
     (*columns("MB"), "traffic MB", "network MB / round"),
     plots.bars(*columns("MB")),
     note="MB of a type is what one of its devices hands in, times the rounds until the type's accuracy settles: the "
-    "paper's accounting, which charges systems that prune for the whole model of the type; the mean is over types. "
-    "`traffic MB` counts both directions of all devices until then, and what really travels of pruned models. A system "
-    "that does not learn settles at once: see `fig4`.",
-    rows=partial(with_types, reference=MOSS),
+    "paper's accounting, which charges every system that prunes, LotteryFL and FedSkel too, for Moss's model of the "
+    "type; the mean is over types. `traffic MB` is the other one, both directions of all devices until then, and what "
+    "really travels of pruned models. A system that does not learn settles at once: see `fig4`.",
+    rows=by_type,
     orders=fewest(TRANSMISSION),
 )
 

@@ -21,18 +21,23 @@ if TYPE_CHECKING:
 TYPES = ("large", "medium", "small")
 MEAN = "mean"  # over the types; of accuracy over the devices
 _UNTIL = {"MB": "one_way_mb", "s": "time_s", "J": "modelled_energy_j"}  # figures until a type has settled
+AT_THE_END = {"global %": "on_all", "personalised %": "personalised"}  # figures of the final models alone
+KEPT, UNSETTLED = "kept %", "types that settle last"
 Curve = Sequence[tuple[int, float]]  # (round, accuracy in [0, 1])
 
 
 def columns(what: str) -> tuple[str, ...]:
     """The figure of each type, largest first, and of all: of % (mean over the evaluations in the last quarter of the
-    rounds), rounds, MB (what one device hands in, summed up), s and J."""
+    rounds), rounds, MB (what one device hands in, summed up), s and J; of the final models, where the job was asked for
+    it, global % (each device's model on all devices' test samples) and personalised %, and of methods that prune kept %
+    (share of the one model's parameters)."""
     return tuple(f"{kind} {what}" for kind in (*TYPES, MEAN))
 
 
 def with_types(runs: Sequence["Run"], reference: str) -> list["Run"]:
-    """Each run with these columns, and "traffic MB" of all devices in both directions. A job that knows no types has
-    accuracies and rounds by those of the job ``reference`` on the same data with the same seed."""
+    """Each run with these columns, "traffic MB" of all devices in both directions, and how many types settle at the
+    last evaluation. Figures of the final models, and accuracies and rounds of a job that knows no types, are by the
+    types of the job ``reference`` on the same data with the same seed: all deal the same ones to the same devices."""
     dealt = {(run.data, run.seed): types_of_clients(run.log_dir) for run in runs
              if run.arm.label == reference and run.log_dir}  # fmt: skip
     shown = []
@@ -64,13 +69,27 @@ def figures(log_dir: Path, own: np.ndarray | None = None) -> dict[str, float]:
         curves = {MEAN: types[0]["curve"]} if own is None else _split(log_dir, own)
         sizes = [1] if own is None else np.bincount(own, minlength=len(TYPES)).tolist()
         found |= {f"{MEAN} {unit}": types[0][name] for unit, name in _UNTIL.items()}
+    for what, values in _of_final_models(job).items():
+        found |= {f"{MEAN} {what}": 100 * float(np.nanmean(values))}
+        if own is not None:
+            by_type = (100 * group_means(values, own, len(TYPES))).tolist()
+            found |= {f"{kind} {what}": value for kind, value in zip(TYPES, by_type, strict=True)}
     reached = {kind: late(curve, job["rounds"]) for kind, curve in curves.items()}
     until = {kind: float(settled_round(curve)) for kind, curve in curves.items()}
+    found[UNSETTLED] = float(sum(until[kind] == curve[-1][0] for kind, curve in curves.items()))
     reached[MEAN] = float(np.average(list(reached.values()), weights=sizes))
     until[MEAN] = float(np.mean(list(until.values())))
     return found | {f"{kind} %": 100 * value for kind, value in reached.items()} | {
         f"{kind} rounds": value for kind, value in until.items()
     }  # fmt: skip
+
+
+def _of_final_models(job: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """float64 [clients] in [0, 1], NaN for a client without."""
+    told = {what: job[name]["per_client"] for what, name in AT_THE_END.items() if job.get(name)}
+    if "kept_share" in job["results"]:
+        told[KEPT] = job["results"]["kept_share"]
+    return {what: np.array([np.nan if one is None else one for one in values]) for what, values in told.items()}
 
 
 def late(curve: Curve, rounds: int) -> float:

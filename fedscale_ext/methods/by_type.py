@@ -32,7 +32,9 @@ class ByTypeAggregator(MultiModelAggregator):
     def results(self) -> dict[str, Any]:
         """Accuracy, rounds, time, modelled energy and transmission by type."""
         usual, first = (self._participation(self.usual(first=first)) for first in (False, True))
-        return device_type_figures(self.history, self.own, self.type_names(), usual, first)
+        kept = self.kept_share()
+        found = device_type_figures(self.history, self.own, self.type_names(), usual, first, kept)
+        return found if kept is None else {**found, "kept_share": kept.tolist()}
 
     def _participation(self, items: Sequence[WorkItem]) -> Participation:
         down, up = (np.array(list(map(each, items)), dtype=np.float64) for each in (self.traffic, self.uploaded))
@@ -47,6 +49,11 @@ class ByTypeAggregator(MultiModelAggregator):
         )
         energy = joules(self.population.computation_ms, computation, communication, down, up)
         return Participation(self.one_way(up), down + up, computation + communication, energy)
+
+    def kept_share(self) -> np.ndarray | None:
+        """Which part of the one model's parameters each client holds in the end, float64 [clients]; None where types
+        have models of their own."""
+        return None
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
         """Bytes of a participation that the paper's Table 4 counts, [clients]: those that are handed in, ``up``."""

@@ -23,7 +23,7 @@ from fedscale_ext.methods.distillation.consensus import variance_weights, weight
 from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.distillation.params import at_least_one, not_negative, positive
+from fedscale_ext.methods.distillation.params import at_least_one, not_negative, positive, share
 from fedscale_ext.methods.distillation.public_models import SERVER
 from fedscale_ext.models.headed import HEAD, headed
 from fedscale_ext.models.spec import ModelSpec
@@ -38,7 +38,7 @@ class FedETParams(DeviceTypesParams):
     ``groups`` or ``ranges`` deal them, as in ``moss``. The job's ``model`` is the server's, larger than all of them.
 
     ``representation``: width of what all models give their heads. ``diversity`` lambda. The server's model takes
-    ``steps`` of SGD in a round with ``lr`` on batches of ``batch_size``.
+    ``steps`` of SGD in a round with ``lr`` and ``momentum`` on batches of ``batch_size``.
     """
 
     representation: int = 128
@@ -46,6 +46,7 @@ class FedETParams(DeviceTypesParams):
     steps: int = 128
     batch_size: int = 64
     lr: float = 5e-3
+    momentum: float = 0.0
 
     method: ClassVar[str] = "fedet"
 
@@ -54,6 +55,7 @@ class FedETParams(DeviceTypesParams):
         at_least_one(self, "representation", "steps", "batch_size")
         not_negative(self, "diversity")
         positive(self, "lr")
+        share(self, "momentum")
 
 
 def ensemble(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,7 +101,7 @@ class FedETAggregator(EnsembleAggregator):
 
         weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
         heads = count_mean(head_of(server), [(head_of(means[key]), None, weights[key]) for key in means])
-        how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps)
+        how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, steps=p.steps)
         made = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
         self.record("disagreed", float(anybody.double().mean()))
         return {key: {**state, **head_of(made.state)} for key, state in means.items()}

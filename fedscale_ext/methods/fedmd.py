@@ -29,9 +29,9 @@ class FedMDParams(DeviceTypesParams):
     ``groups`` or ``ranges`` deal them, as in ``moss``.
 
     ``samples`` of the public data are agreed on in a round (all, where these are fewer). A client digests the consensus
-    for ``digest_epochs`` in batches of ``digest_batch``; how long it revisits its own samples is ``local_epochs``. In
-    its first round, it trains ``pretrain_epochs`` on the public samples' labels, and ``private_epochs`` on its own (0:
-    as in any round).
+    for ``digest_epochs`` (0: never) in batches of ``digest_batch``; how long it revisits its own samples is
+    ``local_epochs``. In its first round, it trains ``pretrain_epochs`` on the public samples' labels, and
+    ``private_epochs`` on its own (0: as in any round).
     """
 
     samples: int = 5000
@@ -44,8 +44,8 @@ class FedMDParams(DeviceTypesParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(self, "samples", "digest_epochs", "digest_batch")
-        not_negative(self, "pretrain_epochs", "private_epochs")
+        at_least_one(self, "samples", "digest_batch")
+        not_negative(self, "digest_epochs", "pretrain_epochs", "private_epochs")
 
 
 class FedMDAggregator(LogitsExchangeAggregator):
@@ -62,11 +62,10 @@ class FedMDAggregator(LogitsExchangeAggregator):
     def phases(self, first: bool) -> list[Phase]:
         """Transfer learning, then the digest."""
         p = self.params
-        digest = {"loss": "mae", "epochs": p.digest_epochs, "batch_size": p.digest_batch, "told": True}
-        if not first or not p.pretrain_epochs or self.public.labels is None:
-            return [digest]
         pretrain = {"loss": "labels", "epochs": p.pretrain_epochs, "batch_size": self.args.batch_size, "told": False}
-        return [pretrain, digest]
+        digest = {"loss": "mae", "epochs": p.digest_epochs, "batch_size": p.digest_batch, "told": True}
+        phases = [pretrain, digest] if first and self.public.labels is not None else [digest]
+        return [phase for phase in phases if phase["epochs"]]
 
     def objective(self, first: bool) -> dict[str, Any]:
         """More epochs at first."""

@@ -200,6 +200,12 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
         """By level, where clients stay on theirs."""
         return {} if self.levels_by == "dynamic" else super().results()
 
+    def kept_share(self) -> np.ndarray:
+        """The level's."""
+        sizes = np.array([self.pool[key].cost.parameters for key in self.keys], dtype=np.float64)
+        shares: np.ndarray = sizes[self.own] / self.pool[self.whole].cost.parameters
+        return shares
+
     @property
     def rates(self) -> Sequence[float]:
         """Rates of the levels, widest first."""

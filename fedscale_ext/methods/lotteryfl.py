@@ -85,6 +85,12 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """The whole model, as of other systems that prune."""
         return np.full(len(up), self.pool[KEY].cost.bytes, dtype=np.float64)
 
+    def kept_share(self) -> np.ndarray:
+        """Surviving weights, and what is never pruned."""
+        every = self.pool[KEY].cost.parameters
+        kept: np.ndarray = 1 - (self._all - self.left.numpy()) / every
+        return kept
+
     def client_tensors(self) -> list[ClientTensors]:
         """The mask m_c, in bits."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}

@@ -79,8 +79,13 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         return found
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
-        """The type's network, whatever travels of it: so the paper's Table 4 charges systems that prune."""
+        """The type's network, whatever travels of it."""
         return np.array([cost.bytes for cost in self.costs], dtype=np.float64)[self.own]
+
+    def kept_share(self) -> np.ndarray:
+        """That of the channels that it keeps: all until it has pruned, and whose network stays whole (FedSkel)."""
+        parts = [self.part_cost(client + 1).parameters for client in range(self.task.num_clients)]
+        return np.array(parts, dtype=np.float64) / self.pool[KEY].cost.parameters
 
     def type_rates(self) -> dict[str, float]:
         """Of each type the rate of channels that leaves it its number of parameters."""

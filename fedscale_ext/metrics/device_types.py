@@ -36,11 +36,13 @@ def device_type_figures(
     names: Sequence[str],
     usual: Participation,
     first: Participation | None = None,
+    kept: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
     ``own`` int64 [clients]: the place in ``names`` of each client's type; ``first``: what a client's first round takes,
-    where that is something else. Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of
+    where that is something else; ``kept`` float64 [clients], which part of the one model it holds in the end, of
+    methods with one. Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of
     the paper's Table 4: what a device hands in, times the rounds; ``traffic_mb`` counts both directions of everybody
     who took part.
     """
@@ -51,6 +53,12 @@ def device_type_figures(
         {"type": name, **_of_type(records, tested, curves[:, place], own == place, usual, first or usual)}
         for place, name in enumerate(names)
     ]
+    at_the_end = {} if kept is None else {"kept_share": kept}
+    if records and records[-1].on_all is not None:
+        at_the_end["accuracy_on_all"] = client_accuracy(records[-1].on_all)
+    for name, values in at_the_end.items():
+        for number, row in enumerate(types):
+            row[name] = _mean(values[own == number])
     place = settled(mean)
     last = tested[place].round if place is not None else 0
     all_types = {
@@ -65,6 +73,7 @@ def device_type_figures(
             name: sum(each["clients"] * each[name] for each in types) / max(len(own), 1)
             for name in ("time_s", "modelled_energy_j")
         },
+        **{name: _mean(values) for name, values in at_the_end.items()},
     }
     return {
         "types": [*types, all_types],

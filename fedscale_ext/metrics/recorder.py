@@ -14,7 +14,7 @@ from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import line, plain
 from fedscale_ext.metrics.lines import GrowingFile, Mark, cut
 from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
-from fedscale_ext.metrics.records import read_records, record_to_json
+from fedscale_ext.metrics.records import LAST, read_records, record_to_json
 from fedscale_ext.metrics.tags import round_figures
 from fedscale_ext.metrics.tensorboard import write_round
 from fedscale_ext.runtime.work import RoundRecord
@@ -54,10 +54,12 @@ class Recorder:
         if record.round <= self.last_round:
             raise ValueError(f"round {record.round} after round {self.last_round}: call return_to first")
         said, stored = (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
-        tuned = None
-        if record.personalised is not None:
-            tuned, record.personalised = write_evaluation(self.log_dir, record.personalised, "personalised")
-        self._append(METRICS, record_to_json(record, said, tuned))
+        last = {}
+        for kind in LAST:
+            if (found := getattr(record, kind)) is not None:
+                last[kind], kept = write_evaluation(self.log_dir, found, kind)
+                setattr(record, kind, kept)
+        self._append(METRICS, record_to_json(record, said, last))
         self.last_round = record.round
         self.spent = self.spent.plus(record)
         return stored

@@ -11,25 +11,25 @@ from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.reading import load_json, open_plain
 from fedscale_ext.runtime.work import RoundRecord
 
+LAST = ("personalised", "on_all")  # evaluations that the last round alone may have
+
 
 def record_to_json(
-    record: RoundRecord, evaluation: Mapping[str, Any] | None, personalised: Mapping[str, Any] | None = None
+    record: RoundRecord, evaluation: Mapping[str, Any] | None, last: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """The record's fields; ``evaluation`` and ``personalised`` are what
-    :func:`fedscale_ext.metrics.evaluations.write_evaluation` says of each."""
-    left_out = {"evaluation", "personalised"} if record.faults else {"evaluation", "personalised", "faults"}
+    """The record's fields; ``evaluation``, and each of ``last`` by its name in :data:`LAST`, is what
+    :func:`fedscale_ext.metrics.evaluations.write_evaluation` says of it."""
+    left_out = {"evaluation", *LAST} if record.faults else {"evaluation", *LAST, "faults"}
     names = [field.name for field in dataclasses.fields(RoundRecord) if field.name not in left_out]
-    line = {name: plain(getattr(record, name)) for name in names} | {"evaluation": evaluation}
-    return line if personalised is None else line | {"personalised": personalised}
+    return {name: plain(getattr(record, name)) for name in names} | {"evaluation": evaluation} | dict(last or {})
 
 
 def record_from_json(data: Mapping[str, Any], log_dir: Path) -> RoundRecord:
     """The record of a line of ``log_dir/metrics.jsonl``; floats are exact."""
-    rare = ("faults", "personalised")
+    rare = ("faults", *LAST)
     fields = {field.name: data[field.name] for field in dataclasses.fields(RoundRecord) if field.name not in rare}
     fields["faults"] = data.get("faults", {})  # where there were any
-    if "personalised" in data:
-        fields["personalised"] = evaluation_from_json(log_dir, data["personalised"])
+    fields |= {name: evaluation_from_json(log_dir, data[name]) for name in LAST if name in data}
     fields["train_loss"] = read_number(fields["train_loss"])
     if fields["evaluation"] is not None:
         fields["evaluation"] = evaluation_from_json(log_dir, fields["evaluation"])

@@ -111,7 +111,8 @@ def summarise(
         "stopped": stopped,
         "privacy": privacy,
         "accuracy": _accuracy(evaluation),
-        "personalised": _personalised(records),
+        "personalised": _at_the_end(records[-1].personalised if records else None),
+        "on_all": _at_the_end(records[-1].on_all if records else None),
         "loss": {
             "train": losses[-1] if losses else None,
             "test": accuracy(evaluation).loss if evaluation else None,
@@ -181,9 +182,8 @@ def _mean(of_client: np.ndarray) -> float | None:
     return float(tested.mean()) if len(tested) else None
 
 
-def _personalised(records: Sequence[RoundRecord]) -> dict[str, Any] | None:
-    """The accuracy after fine-tuning, None where nobody asked for it."""
-    evaluation = records[-1].personalised if records else None
+def _at_the_end(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    """The accuracy after fine-tuning, or on all test samples; None where nobody asked for it."""
     if evaluation is None:
         return None
     figures = dataclasses.asdict(accuracy(evaluation))

@@ -118,7 +118,7 @@ class _Privacy(_Part):
     unprotected: str
 
 
-class _Personalised(_Part):
+class _AtTheEnd(_Part):
     mean: _Figure | None
     iqr: _Figure | None
     worst: _Figure | None
@@ -139,7 +139,8 @@ class Summary(Header):
     stopped: str | None
     privacy: _Privacy | None = None
     accuracy: _Accuracy | None
-    personalised: _Personalised | None = None
+    personalised: _AtTheEnd | None = None
+    on_all: _AtTheEnd | None = None
     loss: _Loss
     cost: _Cost
     time: _Time

@@ -134,7 +134,8 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
         ("  over samples", percent(result["sample_weighted"])),
         *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
-        *_personalised_rows(summary),
+        *_at_the_end(summary, "personalised"),
+        *_at_the_end(summary, "on_all"),
         ("loss", f"training {train}, test {test}"),
         *_perplexity(summary.get("perplexity")),
     ]
@@ -152,14 +153,15 @@ def _perplexity(found: Mapping[str, Any] | None) -> Rows:
     return [("perplexity", f"{found['pooled']:.3f}, mean over clients {found['clients']:.3f}")]
 
 
-def _personalised_rows(summary: Mapping[str, Any]) -> Rows:
-    """What clients reach that fine-tune what they are served; nothing where that was not asked for."""
-    tuned = summary.get("personalised")
+def _at_the_end(summary: Mapping[str, Any], name: str) -> Rows:
+    """What clients reach that fine-tune what they are served, or on everybody's samples; nothing where that was not
+    asked for."""
+    tuned = summary.get(name)
     if not tuned or not tuned["tested"]:
         return []
     worst = f"worst {percent(tuned['worst'])} (client {tuned['worst_client']})"
     return [
-        ("personalised", f"{percent(tuned['mean'])} mean over {tuned['tested']:,} clients"),
+        (name.replace("_", " "), f"{percent(tuned['mean'])} mean over {tuned['tested']:,} clients"),
         ("  spread", f"IQR {percent(tuned['iqr'])}, {worst}, best {percent(tuned['best'])}"),
     ]
 

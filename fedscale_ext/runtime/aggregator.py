@@ -17,6 +17,7 @@ from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_strata
 from fedscale_ext.privacy.job import JobPrivacy
 from fedscale_ext.runtime import full_disk, resume
+from fedscale_ext.runtime.everybody import test_on_all
 from fedscale_ext.runtime.hooks import NOTHING, MethodHooks
 from fedscale_ext.runtime.ledger import told
 from fedscale_ext.runtime.personalise import personalise
@@ -171,6 +172,9 @@ class MultiModelAggregator(MethodHooks):
         if last and epochs and record.evaluation is not None:
             with self.watch("personalise"):
                 record.personalised = personalise(self.workforce, number, record.evaluation.serve, epochs)
+        if last and self.config.job.test_on_all and record.evaluation is not None:
+            with self.watch("on_all"):
+                record.on_all = test_on_all(self.workforce, number, record.evaluation.serve)
         record.models = len(self.pool)
         record.cohort_sizes = {key: size for key, size in self.workforce.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began

@@ -104,6 +104,7 @@ class JobRecords:
                 | {
                     "accuracy": _without(summary["accuracy"], "per_client", "served", "named"),
                     "personalised": _without(summary["personalised"], "per_client"),
+                    "on_all": _without(summary["on_all"], "per_client"),
                 },
                 "table": summary_table(summary),
                 "tables": {heading(name): table_cells(rows) for name, rows in method_tables(summary).items()},

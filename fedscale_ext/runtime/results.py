@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from fedscale.cloud import commons
 
-from fedscale_ext.runtime import calibration, personalise, static_statistics, wire
+from fedscale_ext.runtime import calibration, everybody, personalise, static_statistics, wire
 from fedscale_ext.runtime.client_tensors import section_name
 from fedscale_ext.runtime.collect import CLASSES, SUM
 from fedscale_ext.runtime.evaluation import COLUMNS
@@ -40,6 +40,8 @@ def check_result(
         if not isinstance(missing, list) or not set(map(str, missing)) <= set(map(str, clients)):
             raise WireError("missing names other clients than the unit's")
         _check_figures(sections, test_sizes[np.asarray(clients) - 1])
+    elif unit.event == everybody.EVENT:
+        _check_figures(sections, np.full(len(unit.header["clients"]), test_sizes.sum()))
     elif unit.event == static_statistics.EVENT:
         if sections.keys() != {static_statistics.SUMS}:
             raise WireError("a measurement of statistics has one section, sums")

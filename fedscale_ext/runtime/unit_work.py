@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import DataSet
@@ -22,6 +23,7 @@ from fedscale_ext.runtime.collect import CLASSES, SUM
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
+from fedscale_ext.runtime.everybody import figures_on_all
 from fedscale_ext.runtime.norms import change_norms
 from fedscale_ext.runtime.own_classes import present
 from fedscale_ext.runtime.personalise import personalised_figures
@@ -265,14 +267,26 @@ class UnitWork:
 
     def _test_own(self, header: dict[str, Any], batch: int) -> np.ndarray:
         """Figures of each client on its own version of the unit's model."""
+        return np.concatenate(
+            [
+                test_clients([module], self.data, [client], batch, self.bench.device)
+                for client, module in self.own_versions(header)
+            ]
+        )
+
+    def test_on_all(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Test the unit's model, or each client's own version of it, on all clients' test samples."""
+        with self.watch("evaluation"):
+            return {}, {"figures": figures_section(figures_on_all(self, header, batch))}
+
+    def own_versions(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
+        """The unit's clients, each with its own version of the unit's model, done with before the next is asked for."""
         (member,) = header["members"]
         items = [{"client": client, "model": member, "objective": {}} for client in header["clients"]]
-        figures = []
         for conf in self.confs(header, items):
             module = self.bench.module(member)
             self._client_of(conf).own_model(module, conf)
-            figures.append(test_clients([module], self.data, [conf.client_id], batch, self.bench.device))
-        return np.concatenate(figures)
+            yield conf.client_id, module
 
     def statistics(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """What BatchNorm layers of the unit's model see of the unit's clients' training samples."""

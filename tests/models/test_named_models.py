@@ -16,6 +16,7 @@ TOO_SMALL = {
     "resnet18_openimage": (3, 8, 8),
     "resnet18_speech": (1, 16, 99),
     "mobilenetv2": (3, 8, 8),
+    "mobilenetv2_thin": (3, 4, 8),
     "mobilenetv3_small": (3, 8, 8),
     "vit_small": (1, 28, 7),
     "torchvision_mobilenet_v2": (3, 8, 8),
@@ -39,6 +40,7 @@ def cost(name, inputs):
         ("mobilenetv3_small", CIFAR, 1_528_106),
         ("mobilenetv2", ((3, 224, 224), 1000), 3_504_872),  # as published
         ("mobilenetv2", CIFAR, 2_236_682),
+        ("mobilenetv2_thin", CIFAR, 12_858),
         ("lenet_80k", CIFAR, 79_472),
         ("lenet_6k", ((1, 32, 32), 12), 5_662),
         ("vit_small", FEMNIST, 108_798),

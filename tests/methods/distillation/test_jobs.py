@@ -55,6 +55,17 @@ def test_fine_tuning_begins_with_what_a_client_keeps(job_file: Path) -> None:
     assert summary["personalised"]["mean"] >= summary["accuracy"]["mean"] - 0.2
 
 
+def test_clients_that_digest_nothing_learn_of_nobody(job_file: Path) -> None:
+    alone = {f"fedmd.{name}": 0 for name in ("digest_epochs", "pretrain_epochs", "private_epochs")}
+
+    def loss(name: str, **more: Any) -> float:  # with half of the public samples, everybody is told other things
+        summary, _ = here(job_file, name, **{**keys_of("fedmd"), "num_participants": 7, **more})
+        return float(summary["loss"]["test"])
+
+    assert loss("alone", **alone) == loss("alone_half", **alone, public_fraction=0.5)
+    assert loss("told") != loss("told_half", public_fraction=0.5)
+
+
 def test_public_samples_must_fit_into_a_message(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscale_ext.runtime.workforce._HEADERS", 2**20 - 20_000)
     with pytest.raises(UserError, match=r"what one client is handed beside it do not fit .*: raise max_message_mb"):

@@ -1,0 +1,74 @@
+"""What the tables and figures show of jobs: figures by type of device, and transmission as the paper counts it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evals.moss.arms import ACCURACY, GLOBAL, LOCAL, MOSS, PRUNING
+from evals.paper.device_types import TYPES, UNSETTLED, columns, with_types
+from evals.paper.engine import Run
+from evals.paper.jobs import summary
+from evals.paper.orders import Row
+
+_PRUNING = {keys["method"] for keys in PRUNING.values()}
+_EXCHANGED = (*columns("MB"), *columns("s"), *columns("J"), "traffic MB", "network MB / round")
+
+
+def by_type(runs: Sequence[Run]) -> list[Run]:
+    """The runs by type of device. As in the paper's Table 4, a system that prunes hands in, in each round, as much as
+    Moss's device of the type does, whatever is left of its network (189.8 MB are 21 times the 9.036 MB of Medium, and
+    so on); what really travels is in "traffic MB". Local training, which is a FedMD that nobody learns of, exchanges
+    nothing: it has no such figures."""
+    sizes = {(run.data, run.seed): model_sizes(run) for run in runs if run.arm.label == MOSS and run.log_dir}
+    shown = []
+    for run in with_types(runs, MOSS):
+        if run.arm.keys.get("method") in _PRUNING:
+            run = replace(run, figures=charged(run.figures, sizes.get((run.data, run.seed))))
+        elif run.arm.label == LOCAL:
+            left = {name: value for name, value in run.figures.items() if name not in _EXCHANGED}
+            run = replace(run, figures=left)
+        shown.append(run)
+    return shown
+
+
+def model_sizes(run: Run) -> list[float]:
+    """MB of each type's model in a job of Moss, largest type first."""
+    assert run.log_dir is not None
+    job = summary(run.log_dir)
+    sizes = {model["key"]: model["cost"]["bytes"] / 1e6 for model in job["models"]}
+    return [sizes[row["type"]] for row in job["results"]["types"][: len(TYPES)]]
+
+
+def charged(figures: Mapping[str, float], sizes: Sequence[float] | None) -> dict[str, float]:
+    """The figures with a model of the type (``sizes`` MB) handed in by each device in each round; without transmission
+    where these, or the rounds of the types, are not known."""
+    found = {name: value for name, value in figures.items() if name not in columns("MB")}
+    rounds = [figures.get(f"{kind} rounds") for kind in TYPES]
+    if sizes is None or None in rounds:
+        return found
+    values = [size * float(number or 0.0) for size, number in zip(sizes, rounds, strict=True)]
+    return found | dict(zip(columns("MB"), [*values, float(np.mean(values))], strict=True))
+
+
+def says_nothing_of_convergence(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
+    """Rows whose rounds until accuracies settle are not to be compared, by data set and label, and why: such as are no
+    more accurate than local training, on devices' own classes and on all's alike (what has collapsed settles at once),
+    or have a type that settles at the last evaluation (it might have gone on)."""
+    local = {row["data"]: row["figures"] for row in rows if row["label"] == LOCAL}
+    found = {}
+    for row in rows:
+        mine, own = row["figures"], local.get(row["data"])
+        if row["label"] == LOCAL or ACCURACY not in mine:
+            continue
+        both = (ACCURACY, GLOBAL)
+        if own is None or not all(name in mine and name in own for name in both):
+            why = "nothing tells whether it is more accurate than local training"
+        elif all(mine[name]["mean"] <= own[name]["mean"] for name in both):
+            why = "no more accurate than local training"
+        elif any(mine[UNSETTLED]["values"]):
+            why = "settles at the last evaluation"
+        else:
+            continue
+        found[row["data"], row["label"]] = why
+    return found
