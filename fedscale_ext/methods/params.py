@@ -32,7 +32,7 @@ def make_params(params: type, config: JobConfig) -> Any:
     hints = get_type_hints(params)
     given = {name: _word(value, hints[name]) for name, value in given.items()}
     try:
-        made = TypeAdapter(params).validate_python({**defaults, **given})
+        made: Any = TypeAdapter(params).validate_python({**defaults, **given})
     except ValidationError as error:
         key, value, requirement = first_fault(error)
         raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
