@@ -256,7 +256,8 @@ def import_speech(
     As ``google_speech`` all 35 words are classes; as ``google_speech12`` ten are, beside as many unknown words and
     seconds of background noise (silence) as a word has clips on average, drawn from ``seed``. As
     ``speech12_mfcc``, FedorAS's task, all other words are unknown ones, and each client has a tenth of its
-    clips more as silence.
+    clips more as silence. ``speech12_mfcc32`` is the task of ``google_speech12`` with Moss's features, 32 cepstra of 32
+    frames.
     """
     given = Path(client_map).expanduser() if client_map is not None else None
     if given is not None and not given.is_file():

@@ -69,6 +69,7 @@ SILENCE, UNKNOWN = "_silence_", "_unknown_"
 _TWELVE = (SILENCE, UNKNOWN, "yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 _LOG_MEL_MEAN, _LOG_MEL_STD = (-6.0,), (4.5,)  # of the clips of the official test set
 _MFCC_MEAN, _MFCC_STD = (-12.4,), (71.8,)  # of clips of twelve of its speakers
+_SQUARE_MEAN, _SQUARE_STD = (-11.5,), (79.2,)  # of the same clips
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -122,6 +123,10 @@ KNOWN: tuple[KnownDataSet, ...] = (
         "speech12_mfcc", "the same: ten words, unknown, silence", 12, (1, 40, 51), _MFCC_MEAN, _MFCC_STD,
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
         silence=0.1,
+    ),
+    KnownDataSet(
+        "speech12_mfcc32", "google_speech12 with Moss's 32 x 32 cepstra", 12, (1, 32, 32), _SQUARE_MEAN, _SQUARE_STD,
+        label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
     ),
     KnownDataSet(
         "uci_har", "activities by person, 9 sensors x 128", 6, (1, 9, 128), (0.0,), (1.0,),

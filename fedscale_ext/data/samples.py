@@ -5,7 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.data.audio import BANDS, COEFFICIENTS, FRAMES, MFCC_FRAMES, log_mel, mfcc, read_wav, write_wav
+from fedscale_ext.data.audio import (
+    BANDS,
+    COEFFICIENTS,
+    FRAMES,
+    MFCC_FRAMES,
+    SQUARE,
+    log_mel,
+    mfcc,
+    read_wav,
+    square_mfcc,
+    write_wav,
+)
 from fedscale_ext.data.images import decode, write_png
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.errors import UserError
@@ -15,19 +26,20 @@ from fedscale_ext.reading import open_plain
 VALUES = np.float16
 """Type of features: its 11 significant bits are more than any of these measurements has."""
 
+_FEATURES = {(1, FRAMES, BANDS): log_mel, (1, COEFFICIENTS, MFCC_FRAMES): mfcc, (1, SQUARE, SQUARE): square_mfcc}
 _HEADER = 4096  # bytes that may stand before an array
 
 
 def decode_sample(path: Path, shape: Shape, values: bool) -> np.ndarray:
     """What a model gets of a file, [C, H, W]: uint8 pixels, resized to ``shape``, or with ``values`` float16.
 
-    Of values, a wav file gives log-mel features and an npy file its array; both must have that very shape.
+    Of values, a wav file gives the features of that shape, an npy file its array, which must have it.
     Raises UserError naming the file.
     """
     if not values:
         return decode(path, shape)
     if path.suffix == ".wav":
-        features = {(1, FRAMES, BANDS): log_mel, (1, COEFFICIENTS, MFCC_FRAMES): mfcc}.get(shape)
+        features = _FEATURES.get(shape)
         if features is None:
             raise UserError(f"the clip {path} has features of shape {(1, FRAMES, BANDS)}, not {shape}")
         return features(read_wav(path))

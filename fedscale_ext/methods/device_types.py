@@ -1,5 +1,6 @@
 """What methods share whose devices come in types, each with an architecture of its own (Moss and the distillation
-systems that it is measured against): which there are, who has which, and what they reached."""
+systems that it is measured against, which all learn from public data): which there are, who has which, and what they
+reached."""
 
 import re
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fedscale_ext import models
+from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.levels import ranked_levels
@@ -34,10 +36,13 @@ class DeviceTypesParams:
     method: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if not self.types:
-            raise UserError(f"{self.method}.types is empty; name the types' models, as in [resnet18, mobilenetv2]")
-        keys = [type_key(name) for name in self.types]
-        check_dealt(self.method, "types", keys, self)
+        if self.types:  # what else is missing, too, is told by lacks
+            check_dealt(self.method, "types", [type_key(name) for name in self.types], self)
+
+    def lacks(self, config: JobConfig) -> list[str]:
+        """What the job does not give that such a method cannot do without, each with what it is."""
+        found = [] if self.types else [f"{self.method}.types (the types' models, as in [resnet18, mobilenetv2])"]
+        return found if config.job.public_samples else [*found, "public_samples (how many the server learns from)"]
 
 
 class Dealt(Protocol):

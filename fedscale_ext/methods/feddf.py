@@ -10,6 +10,7 @@ teacher answers without augmentation, once for all steps.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
 from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
-from fedscale_ext.methods.distillation.fitting import Fit, fit
+from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
 from fedscale_ext.methods.distillation.losses import divergence
 from fedscale_ext.methods.distillation.params import at_least_one, positive
 from fedscale_ext.population.population import Population
@@ -76,20 +77,18 @@ class FedDFAggregator(EnsembleAggregator):
         """Algorithm 3, lines 9-13, for each type."""
         p, teacher = self.params, mean_logits(logits)
         how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps, optimizer="adam", cosine=True, patience=p.patience)
-        made = {
-            key: fit(
-                self.pool[key].spec,
-                state,
-                self.public.x,
-                lambda output, at: divergence(output, teacher[at]),
-                how,
-                torch_stream(self.seed, round, "feddf", key),
-                self.held_out,
-            )
-            for key, state in means.items()
-        }
+
+        def loss(output: Tensor, at: Tensor) -> Tensor:
+            return divergence(output, teacher[at])
+
+        made: dict[str, Fitted] = {}
+        for key, state in means.items():
+            generator = torch_stream(self.seed, round, "feddf", key)
+            with suppress(FloatingPointError):
+                made[key] = fit(self.pool[key].spec, state, self.public.x, loss, how, generator, self.held_out)
         self.record("distillation", {key: {"steps": one.steps, "loss": one.loss} for key, one in made.items()})
-        return {key: one.state for key, one in made.items()}
+        self.report_diverged(round, [key for key in self.keys if key in means and key not in made])
+        return {key: made[key].state if key in made else state for key, state in means.items()}
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ class FedETAggregator(EnsembleAggregator):
         how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, steps=p.steps)
         made = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
         self.record("disagreed", float(anybody.double().mean()))
-        return {key: {**state, **head_of(made.state)} for key, state in means.items()}
+        return {key: {**state, **head_of(made)} for key, state in means.items()}
 
 
 def head_of(state: State) -> State:

@@ -1,16 +1,18 @@
 """FedGEMS (Cheng et al. 2021): a large model on the server learns of labelled public samples what it lacks from those
 clients who know better, and teaches them.
 
-No public code is known: this follows the paper's description, and values that it leaves open have the defaults below.
+No code of the authors is known: this follows the paper's description, and values that it leaves open have the defaults
+below (epsilon is also a third party's).
 A round: clients learn the server's logits of the public samples, epsilon CE + (1 - epsilon) KL, train on their own
 samples, and say their logits. The server's model is trained on the public samples with the same loss, where the teacher
 is chosen for each sample (selective knowledge fusion): where the model is right itself, its own logits as they were
 before; where it is wrong, the mean logits of the clients that are right, each weighed by one over the entropy of its
-answer. Where nobody is right, the label alone counts.
+answer. Where nobody is right there is no KL, and of the loss epsilon CE is left.
 
 Where this departs from the paper: clients learn at the beginning of the next round (so a client meets the server once),
 and all clients say their logits of all samples, also where the server is right; its own logits are those of this round,
-as the logits of rounds in which a sample was right are no longer what it is taught when it is wrong.
+as the logits of rounds in which a sample was right are no longer what it is taught when it is wrong. A third party's
+class teaches samples that the server has right by CE alone, and those that nobody has right by all clients' mean.
 """
 
 from dataclasses import dataclass
@@ -94,7 +96,7 @@ class FedGEMSAggregator(LogitsExchangeAggregator):
 
         how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, epochs=p.server_epochs)
         made = self.train_server(round, server.state, x, loss, how)
-        return logits_of(server.spec, made.state, x)
+        return logits_of(server.spec, made, x)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ def make_params(params: type, config: JobConfig) -> Any:
     """An instance of the frozen dataclass ``params`` with the job's values, validated.
 
     A class method ``job_defaults(config) -> dict`` of the dataclass, where there is one, gives the
-    defaults that depend on the rest of the job (a data set, a key of FedScale's).
+    defaults that depend on the rest of the job (a data set, a key of FedScale's). A method ``lacks(config) -> list``
+    names what the job must give and does not, which is told in one sentence.
     """
     method = config.job.method
     given = config.method_params(method)
@@ -31,10 +32,14 @@ def make_params(params: type, config: JobConfig) -> Any:
     hints = get_type_hints(params)
     given = {name: _word(value, hints[name]) for name, value in given.items()}
     try:
-        return TypeAdapter(params).validate_python({**defaults, **given})
+        made: Any = TypeAdapter(params).validate_python({**defaults, **given})
     except ValidationError as error:
         key, value, requirement = first_fault(error)
         raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
+    if hasattr(made, "lacks") and (missing := made.lacks(config)):
+        *others, last = missing
+        raise UserError(f"a job of method {method} lacks {', '.join(others)}{' and ' if others else ''}{last}")
+    return made
 
 
 def _word(value: Any, hint: Any) -> Any:

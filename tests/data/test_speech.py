@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscale_ext.data.audio import CLIP, log_mel, mfcc, read_wav, write_wav
+from fedscale_ext.data.audio import CLIP, log_mel, mfcc, read_wav, square_mfcc, write_wav
 from fedscale_ext.data.importers import import_layout, import_npz, import_speech
 from fedscale_ext.data.partition import Partition
 from fedscale_ext.data.registry import SPEECH_WORDS, known
@@ -377,3 +377,42 @@ def test_real_clips_as_fedoras_has_them(shared_data: Path, tmp_path: Path) -> No
     assert (found.clients, found.train_samples, found.shape) == (12, 660, (1, 40, 51))
     x = data.batch(data.train_rows(1))
     assert abs(float(x.mean())) < 0.2 and 0.8 < float(x.std()) < 1.2
+
+
+# ---- Moss's features ----
+
+
+def test_moss_has_librosas_own_cepstra() -> None:
+    import librosa
+
+    clip = np.random.default_rng(3).integers(-3000, 3000, CLIP - 900).astype(np.int16)
+    second = np.pad(clip / np.float32(32768), (0, 900))
+    found = square_mfcc(clip)
+    assert found.shape == (1, 32, 32) and found.dtype == np.float16
+    expected = librosa.feature.mfcc(y=second, sr=16000, n_mfcc=32)
+    assert np.abs(found[0].astype(np.float64) - expected).max() < 0.3  # rounded to float16 near 400
+    # centred frames of 2,048 every 512: a quiet clip that begins at 8,192 is heard from the frame at 7,168 on
+    late = np.zeros(CLIP, np.int16)
+    late[8192:] = tone(440)[8192:]
+    heard = square_mfcc(late)[0, 0].astype(np.float64)
+    assert np.ptp(heard[:15]) == 0 and (heard[15:31] > heard[0]).all()
+
+
+def test_clips_become_squares(archive: Path, tmp_path: Path) -> None:
+    written = import_speech(archive, tmp_path / "a", "speech12_mfcc32", test_fraction=0.0)
+    assert (written.classes, written.shape) == (12, (1, 32, 32))
+    twelve = import_speech(archive, tmp_path / "b", "google_speech12", test_fraction=0.0)
+    found, plain = (open_data_set(tmp_path / f, k, test_split=0.0)
+                    for f, k in (("a", "speech12_mfcc32"), ("b", "google_speech12")))  # fmt: skip
+    assert written.train_samples == twelve.train_samples and np.array_equal(found.y, plain.y)
+    assert found.x.shape[1:] == (1, 32, 32)
+
+
+def test_real_clips_as_moss_has_them(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "speech_commands_raw_12speakers.npz"
+    if not source.exists():
+        pytest.skip(f"{source} is not there")
+    import_npz(source, tmp_path / "out", "speech12_mfcc32", x="audio", y="label", names="words", test_fraction=0.0)
+    data = open_data_set(tmp_path / "out", "speech12_mfcc32", test_split=0.0)
+    x = data.batch(np.arange(len(data.y)))
+    assert len(x) == 660 and abs(float(x.mean())) < 0.05 and float(x.std()) == pytest.approx(1, abs=0.05)

@@ -33,9 +33,8 @@ def server(
     ``capacity`` in MACs per client; without it every model fits everybody.
     """
     keys = {key if is_job_key(key) else f"{method}.{key}": value for key, value in keys.items()}
-    config = make_config(
-        {}, {"method": method, "model": "nasbench201_base", "record_internals": True, "seed": seed, **keys}
-    )
+    given = {"method": method, "model": "nasbench201_base", "record_internals": True, "seed": seed, "public_samples": 1}
+    config = make_config({}, {**given, **keys})
     made = object.__new__(cls)
     made.params = make_params(cls.Params, config)
     made.config, made.args, made.seed = config, config.fedscale, seed
@@ -57,6 +56,7 @@ def is_job_key(key: str) -> bool:
         "capacity_model",
         "rounds",
         "initial_weights",
+        "public_samples",
     )
 
 

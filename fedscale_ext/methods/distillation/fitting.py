@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedscale_ext.methods.distillation.batching import batches
+from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models import parameter_names
 from fedscale_ext.models.registry import skeleton
@@ -81,7 +82,10 @@ def fit(
     generator: torch.Generator,
     held_out: Tensor | None = None,
 ) -> Fitted:
-    """Train a model in ``state`` on samples x [n, C, H, W], but for those at rows ``held_out``, which judge it."""
+    """Train a model in ``state`` on samples x [n, C, H, W], but for those at rows ``held_out``, which judge it.
+
+    FloatingPointError where its loss, what it has become, or what that answers is not finite.
+    """
     student = _Student(spec, state, how)
     learnt = torch.arange(len(x)) if held_out is None else _others(len(x), held_out)
     judged = held_out if how.patience is not None else None
@@ -93,6 +97,8 @@ def fit(
         rows = learnt[places]
         rate = how.lr * (1 + math.cos(math.pi * (step - 1) / how.steps)) / 2 if how.cosine else how.lr
         losses.append(student.step(x[rows], rows, loss, rate))
+        if not math.isfinite(losses[-1]):
+            raise FloatingPointError(f"the model has diverged: its loss is not finite in step {step}")
         if judged is not None and how.patience is not None and step % max(1, how.patience // _LOOKS) == 0:
             now = student.judged(x, loss, judged)
             if now < best_loss:
@@ -101,7 +107,11 @@ def fit(
                 break
     epoch = math.ceil(len(learnt) / how.batch_size)
     mean = sum(losses[-epoch:]) / max(1, len(losses[-epoch:]))
-    return Fitted(student.copied() if judged is None else best, len(losses), mean)
+    made = student.copied() if judged is None else best
+    check_finite(made.values(), "the model")
+    if judged is None:  # the best one's answers were finite when it was judged
+        check_finite([logits_of(spec, made, x[learnt])], "the model")
+    return Fitted(made, len(losses), mean)
 
 
 class _Student:

@@ -11,7 +11,7 @@ from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.distillation.client import LOGITS, LogitsExecutor
-from fedscale_ext.methods.distillation.fitting import Fit, Fitted, LossOf, fit
+from fedscale_ext.methods.distillation.fitting import Fit, LossOf, fit
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.client_tensors import ClientTensors, Returned, Shared
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
@@ -78,12 +78,27 @@ class PublicModelsAggregator(DeviceTypesAggregator):
         """Logits [updates, asked, classes] of the round's clients."""
         return torch.stack([self.said.of[update.client] for update in updates])
 
-    def train_server(self, round: int, state: State, x: Tensor, loss: LossOf, how: Fit) -> Fitted:
-        """The server's model, from ``state``, learns of public samples x."""
-        made = fit(self.pool[SERVER].spec, state, x, loss, how, torch_stream(self.seed, round, SERVER))
-        self.pool.update(SERVER, made.state)
-        self.record("server_loss", made.loss)
-        return made
+    def train_server(self, round: int, state: State, x: Tensor, loss: LossOf, how: Fit) -> State:
+        """The server's model, from ``state``, learns of public samples x; what it has become. Where it diverges, it
+        stays in ``state``."""
+        try:
+            made = fit(self.pool[SERVER].spec, state, x, loss, how, torch_stream(self.seed, round, SERVER))
+            state = made.state
+            self.record("server_loss", made.loss)
+            self.report_diverged(round, [])
+        except FloatingPointError:
+            self.report_diverged(round, [SERVER])
+        self.pool.update(SERVER, state)
+        return state
+
+    def report_diverged(self, round: int, keys: list[str]) -> None:
+        """Which models diverged when they learnt of public samples, and so are as before: a figure of the round."""
+        self.record("diverged", keys)
+        if keys:
+            self.notice(
+                f"round {round}: models that diverged on public samples are as they were before these: "
+                f"{', '.join(keys)}; lower {self.config.job.method}.lr"
+            )
 
     def evaluation_plan(self) -> EvaluationPlan:
         """As for types of devices; the server's model is tested beside, on everybody's samples."""

@@ -63,14 +63,14 @@ class MossAggregator(DeviceTypesAggregator):
     def _server(self, target: Literal["labels", "teacher"]) -> Transfers:
         p = self.params
         types = {key: Type(self.pool[key].spec, p.taps_of(place)) for place, key in enumerate(self.keys)}
-        for own in types.values():
-            if own.taps is not None:  # a type that is copied would not notice
+        proxies = Type(self.initial_spec(), named_taps(p.proxy_taps)) if p.proxy else None
+        for own in (*types.values(), proxies):
+            if own is not None and own.taps is not None:  # copies, and WIRE without matching, would not notice
                 map_shapes(own.spec, own.taps)
         switches = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
-        if not p.proxy:
+        if proxies is None:
             return PairwiseModels(types, p.options(target), self.seed, **switches)
-        architecture = Type(self.initial_spec(), named_taps(p.proxy_taps))
-        return ProxyModels(types, p.options(target), self.seed, architecture=architecture, **switches)
+        return ProxyModels(types, p.options(target), self.seed, architecture=proxies, **switches)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """M^i, the mean over the type's participants (Algorithm 1, line 7)."""
@@ -88,6 +88,12 @@ class MossAggregator(DeviceTypesAggregator):
         for key, state in made.models.items():
             self.pool.update(key, state)
         self._trained = {}
+        if made.diverged:
+            self.notice(
+                f"round {round}: {len(made.diverged)} of the server's transfers diverged and count for nothing: "
+                f"{', '.join(made.diverged)}; lower moss.lr or learning_rate"
+            )
+        self.record("diverged", made.diverged)
         self.record("fidelity", made.fidelity)
         self.record("transfers", {name: asdict(report) for name, report in made.reports.items()})
 

@@ -4,6 +4,7 @@ Eq. 9's cosine "of d_public" is the mean over the samples of the cosines of thei
 mentions before Eq. 10 appears in no equation.
 """
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -14,14 +15,17 @@ from fedscale_ext.submodels import count_mean
 
 
 def fidelity(logits: Tensor, of_proxy: Tensor) -> float:
-    """Fid in [0, 1] of logits [N, classes] of a model and of its proxy (Eq. 9)."""
+    """Fid in [0, 1] of finite logits [N, classes] of a model and of its proxy (Eq. 9)."""
     cosine = float(functional.cosine_similarity(logits.double(), of_proxy.double(), dim=1).mean())
     return min(max((cosine + 1) / 2, 0.0), 1.0)  # rounding may lead a step over the edge
 
 
 def shares(weights: Sequence[float]) -> list[float]:
-    """The weights of Eq. 10, which sum to one: fidelities, or numbers of samples; equal ones if all are zero."""
+    """The weights of Eq. 10, which sum to one: fidelities, or numbers of samples; equal ones if all are zero.
+    FloatingPointError where they are not finite, as comparisons with NaN would make them equal."""
     total = sum(weights)
+    if not math.isfinite(total):
+        raise FloatingPointError(f"proxies cannot be weighed by {list(weights)}")
     return [each / total if total > 0 else 1 / len(weights) for each in weights]
 
 

@@ -10,7 +10,8 @@ batch, as in L2T-ww (Jang et al., ICML 2019), from which Moss takes it:
 
 Departures from Algorithm 2, which names no objective for phi and accumulates one loss over all of the data: the above
 is the default. ``meta_update`` "joint" is its literal reading, in which phi minimises the loss itself, and can by
-Loc -> 0; "frozen" leaves phi as it began. One step per batch. phi and r persist from round to round.
+Loc -> 0; "frozen" leaves phi as it began. One step per batch. phi and r persist from round to round, but for those of a
+transfer that diverged, which begin anew.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from torch.func import grad, grad_and_value, vjp
 from torch.optim.adam import adam
 
 from fedscale_ext.methods.distillation.batching import batches
+from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.convolutions import TwiceDifferentiable
 from fedscale_ext.methods.moss.losses import Batch, Observed, Student
@@ -100,9 +102,10 @@ class Wire:
             map_shapes(spec, names) if names else ()
             for spec, names in ((teacher, self.teacher_taps), (student, self.student_taps))
         )
-        self._begin(generator)
+        self.begin(generator)
 
-    def _begin(self, generator: torch.Generator) -> None:
+    def begin(self, generator: torch.Generator) -> None:
+        """TL, TD and r at random, and Adam before its first step."""
         of_teacher, of_student = self._shapes
         self.phi = matching.meta_networks(of_teacher, len(of_student), self.options.meta_layers, generator)
         self.projections = matching.projections(of_teacher, of_student, generator)
@@ -117,10 +120,11 @@ class Wire:
         """The student's new state after ``epochs`` over the samples x [N, C, H, W] with labels [N].
 
         ``labels`` may be None where the teacher's probabilities are the target. The generator orders the samples.
+        FloatingPointError where it diverges, after which :meth:`begin` is due: its networks may hold anything.
         """
         options = self.options
         if not options.persistent:
-            self._begin(generator)
+            self.begin(generator)
         target = teacher.logits.softmax(1) if labels is None or options.ce_target == "teacher" else labels
         wanted = Wanted.of(teacher.maps, self._shapes[1])
         means = [each.mean((2, 3)) for each in teacher.maps]
@@ -137,7 +141,12 @@ class Wire:
                 figures.append(found)
         self.projections = {name: theta[name] for name in self.projections}
         new = {name: theta[name] if name in theta else problem.buffers[name] for name in state}
-        ce, loss, located = (float(torch.stack(each).mean()) for each in zip(*figures, strict=True))
+        means_of_epoch = [torch.stack(each).mean() for each in zip(*figures, strict=True)]
+        kept = (self.phi, self.projections, self.moments)
+        check_finite(
+            [*means_of_epoch, *new.values(), *(each for part in kept for each in part.values())], "the transfer"
+        )
+        ce, loss, located = map(float, means_of_epoch)
         return {name: each.to(state[name].dtype) for name, each in new.items()}, Report(ce, loss, located)
 
     def _batch(

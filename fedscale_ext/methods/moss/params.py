@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
+from fedscale_ext import models
+from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.moss.knowledge_transfer import Options, WireParams
@@ -60,6 +62,24 @@ class MossParams(DeviceTypesParams, WireParams):
         if self.ce_target == "teacher" and self.wire == "loc":
             raise UserError("moss.ce_target is given, but moss.wire loc has no cross-entropy; remove one of them")
 
+    def lacks(self, config: JobConfig) -> list[str]:
+        """Taps, too, where WIRE matches layers of models whose family declares none."""
+        found = super().lacks(config)
+        if self.wire == "ce":
+            return found
+        given = [
+            ("moss.taps", name)
+            for place, name in enumerate(self.types)
+            if not (self.proxy and self.same_arch_transfer == "copy" and name == config.fedscale.model)
+            and self.taps_of(place) is None
+        ]
+        if self.proxy and self.proxy_taps == DEFAULT_TAPS:
+            given.append(("moss.proxy_taps", config.fedscale.model))
+        return [
+            *found,
+            *(f"{key} for {name} (modules whose outputs are compared)" for key, name in given if _bare(name)),
+        ]
+
     def taps_of(self, place: int) -> tuple[str, ...] | None:
         """The named taps of a type, None for its family's own."""
         return named_taps(self.taps[place]) if self.taps else None
@@ -68,6 +88,14 @@ class MossParams(DeviceTypesParams, WireParams):
         """Of WIRE."""
         given = {field.name: getattr(self, field.name) for field in fields(WireParams)}
         return Options(ce_target=ce_target, **given)
+
+
+def _bare(name: str) -> bool:
+    """Whether a named model's family declares no taps, whatever the task; a spec file tells when it is read."""
+    try:
+        return not hasattr(models.family(models.named_spec(name, (3, 64, 64), 10)), "taps")
+    except UserError:  # no such name: told with the others that there are
+        return False
 
 
 def named_taps(text: str) -> tuple[str, ...] | None:

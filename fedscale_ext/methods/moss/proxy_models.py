@@ -7,6 +7,10 @@ the proxies, WIRE from their mean PM^G back to each M^i. :class:`PairwiseModels`
 Departures: each PM^i begins the round as the last round's PM^G, a common random state in the first, for Eq. 10 averages
 weights, which have no meaning across separate basins. A type that has the proxy's architecture is copied instead of
 transferred (``same_arch_transfer`` wire is the text taken literally): its fidelity is 1.
+
+A transfer that diverges (its student, what that answers, or its networks are not finite) counts for nothing: its proxy
+is left out of FILE, a type that it was to teach keeps its model, and its networks begin anew. Where no proxy is left,
+PM^G stays as it was and nobody learns from it.
 """
 
 import os
@@ -18,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from fedscale_ext import models
+from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.moss.fidelity_aggregation import aggregate, fidelity
 from fedscale_ext.methods.moss.knowledge_transfer import Options, Report, Wire
 from fedscale_ext.methods.moss.losses import Observed, observe
@@ -50,11 +55,13 @@ class Public:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a step of the server made: new models by type, fidelities and transfers' reports by name."""
+    """What a step of the server made: new models by type, fidelities and transfers' reports by name, and the names of
+    the transfers that ``diverged``, which have neither."""
 
     models: dict[str, State]
     fidelity: dict[str, float]
     reports: dict[str, Report]
+    diverged: list[str]
 
 
 class _Job(NamedTuple):
@@ -63,6 +70,14 @@ class _Job(NamedTuple):
     name: str
     teacher: str
     student: State
+
+
+class _Made(NamedTuple):
+    """What a transfer made of its student: its state, the report, and its logits on the public samples."""
+
+    state: State
+    report: Report
+    logits: Tensor
 
 
 class Transfers(ABC):
@@ -99,14 +114,25 @@ class Transfers(ABC):
 
     def _transfer(
         self, round: int, jobs: Sequence[_Job], observed: Mapping[str, Observed], public: Public
-    ) -> dict[str, tuple[State, Report]]:
-        def run(job: _Job) -> tuple[State, Report]:
-            generator = torch_stream(self.seed, round, "moss", job.name)
-            return self.wires[job.name].run(observed[job.teacher], job.student, public.x, public.labels, generator)
+    ) -> dict[str, _Made]:
+        """By name, those that did not diverge."""
+
+        def run(job: _Job) -> _Made | None:
+            wire, teacher = self.wires[job.name], observed[job.teacher]
+            try:
+                check_finite([teacher.logits], "the teacher")
+                generator = torch_stream(self.seed, round, "moss", job.name)
+                state, report = wire.run(teacher, job.student, public.x, public.labels, generator)
+                answers = observe(wire.student, state, public.x, ()).logits
+                check_finite([answers], "the student")
+            except FloatingPointError:
+                wire.begin(torch_stream(self.seed, round, "moss", job.name, "anew"))
+                return None
+            return _Made(state, report, answers)
 
         largest_first = sorted(jobs, key=lambda job: -models.cost(self.wires[job.name].student).training_macs)
         found = in_threads(largest_first, run, self.threads)
-        return {job.name: each for job, each in zip(largest_first, found, strict=True)}
+        return {job.name: each for job, each in zip(largest_first, found, strict=True) if each is not None}
 
     def _observe(
         self, held: Mapping[str, tuple[ModelSpec, State, tuple[str, ...]]], public: Public
@@ -163,20 +189,27 @@ class ProxyModels(Transfers):
         moved = [key for key in models if not self._copied(key)]
         names = {key: self.wires[f"forward.{key}"].teacher_taps for key in moved}
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in moved}, public)
-        forward = self._transfer(round, [_Job(f"forward.{key}", key, self.proxy) for key in moved], observed, public)
-        proxies = {key: forward[f"forward.{key}"][0] if key in moved else models[key] for key in models}
-        answers = self._observe({key: (self.architecture.spec, proxies[key], ()) for key in moved}, public)
-        fidelities = {
-            key: fidelity(observed[key].logits, answers[key].logits) if key in moved else 1.0 for key in models
-        }
-        self.proxy = aggregate(list(proxies.values()), self._weights(fidelities, samples))
-        tapped = self.wires[f"backward.{moved[0]}"].teacher_taps if moved else ()
-        teacher = self._observe({"proxy": (self.architecture.spec, self.proxy, tapped)}, public)
-        backward = self._transfer(
-            round, [_Job(f"backward.{key}", "proxy", models[key]) for key in moved], teacher, public
-        )
-        new = {key: backward[f"backward.{key}"][0] if key in moved else self.proxy for key in models}
-        return Exchange(new, fidelities, {name: report for name, (_, report) in {**forward, **backward}.items()})
+        jobs = [_Job(f"forward.{key}", key, self.proxy) for key in moved]
+        forward = self._transfer(round, jobs, observed, public)
+        proxies: dict[str, State] = {}
+        fidelities: dict[str, float] = {}
+        for key in models:
+            if key not in moved:
+                proxies[key], fidelities[key] = models[key], 1.0
+            elif (made := forward.get(f"forward.{key}")) is not None:
+                proxies[key], fidelities[key] = made.state, fidelity(observed[key].logits, made.logits)
+        backward: dict[str, _Made] = {}
+        if proxies:
+            self.proxy = aggregate(list(proxies.values()), self._weights(fidelities, samples))
+            tapped = self.wires[f"backward.{moved[0]}"].teacher_taps if moved else ()
+            teacher = self._observe({"proxy": (self.architecture.spec, self.proxy, tapped)}, public)
+            back = [_Job(f"backward.{key}", "proxy", models[key]) for key in moved]
+            backward, jobs = self._transfer(round, back, teacher, public), jobs + back
+        new: dict[str, State] = {}
+        for key in models:
+            learnt = backward.get(f"backward.{key}")
+            new[key] = self.proxy if key not in moved else models[key] if learnt is None else learnt.state
+        return _exchange(new, fidelities, {**forward, **backward}, jobs)
 
     def state(self) -> tuple[State, dict[str, Any]]:  # noqa: D102
         tensors, data = super().state()
@@ -207,12 +240,22 @@ class PairwiseModels(Transfers):
         names = {key: self.types[key].tapped if self.options.wire != "ce" else () for key in models}
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in models}, public)
         pairs = {f"{k}.{i}": (k, i) for i in models for k in models if f"{k}.{i}" in self.wires}
-        found = self._transfer(round, [_Job(name, k, models[i]) for name, (k, i) in pairs.items()], observed, public)
-        answers = self._observe({name: (self.types[pairs[name][1]].spec, found[name][0], ()) for name in pairs}, public)
-        reached = {name: fidelity(observed[k].logits, answers[name].logits) for name, (k, _) in pairs.items()}
+        jobs = [_Job(name, k, models[i]) for name, (k, i) in pairs.items()]
+        found = self._transfer(round, jobs, observed, public)
+        reached = {n: fidelity(observed[k].logits, found[n].logits) for n, (k, _) in pairs.items() if n in found}
         new: dict[str, State] = {}
         for i in models:
-            meeting = {k: found[f"{k}.{i}"][0] if f"{k}.{i}" in found else models[i] for k in models}
-            fidelities = {k: reached.get(f"{k}.{i}", 1.0) for k in models}
+            meeting = {k: found[f"{k}.{i}"].state for k in models if f"{k}.{i}" in found}
+            if f"{i}.{i}" not in pairs or not meeting:
+                meeting[i] = models[i]
+            meeting = {k: meeting[k] for k in models if k in meeting}  # sums run in the types' order
+            fidelities = {k: reached.get(f"{k}.{i}", 1.0) for k in meeting}
             new[i] = aggregate(list(meeting.values()), self._weights(fidelities, samples))
-        return Exchange(new, reached, {name: report for name, (_, report) in found.items()})
+        return _exchange(new, reached, found, jobs)
+
+
+def _exchange(
+    models: dict[str, State], fidelities: dict[str, float], made: Mapping[str, _Made], jobs: Sequence[_Job]
+) -> Exchange:
+    diverged = [job.name for job in jobs if job.name not in made]
+    return Exchange(models, fidelities, {name: each.report for name, each in made.items()}, diverged)

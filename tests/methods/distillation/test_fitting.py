@@ -104,6 +104,19 @@ def test_a_student_that_only_gets_worse_stays_as_it_was() -> None:
     assert all(torch.equal(each, found.state[name]) for name, each in start().items())
 
 
+@pytest.mark.parametrize(("steps", "said"), [(1, "not all of its numbers"), (9, "its loss is not finite in step 2")])
+@pytest.mark.parametrize("held", [None, torch.arange(4)])
+def test_one_that_diverges_says_so(steps: int, said: str, held: Tensor | None) -> None:
+    how = Fit(lr=1e200, batch_size=4, steps=steps, patience=9)
+    if held is not None and steps == 1:
+        how = replace(how, patience=99)  # judged after nine steps only: as it was
+        found = fit(LENET, start(LENET), X, loss, how, generator(), held)
+        assert all(torch.equal(each, found.state[name]) for name, each in start(LENET).items())
+        return
+    with pytest.raises(FloatingPointError, match=said):
+        fit(LENET, start(LENET), X, loss, how, generator(), held)
+
+
 def test_a_network_with_one_exit_learns_too() -> None:
     spec = models.named_spec("single_exit_mlp", SHAPE, CLASSES)
     state = models.initial_state(spec, 1)

@@ -73,5 +73,5 @@ def test_public_samples_must_fit_into_a_message(job_file: Path, monkeypatch: pyt
 
 
 def test_public_data_that_there_are_not(job_file: Path) -> None:
-    with pytest.raises(UserError, match=r"method feddf learns from public data .*: set public_samples"):
+    with pytest.raises(UserError, match="a job of method feddf lacks public_samples"):
         here(job_file, "none", **{**keys_of("feddf"), "public_samples": 0})

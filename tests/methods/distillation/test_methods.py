@@ -175,11 +175,111 @@ def test_fedet_starts_its_server_with_the_clients_mean_head(tmp_path: Path, monk
     torch.testing.assert_close(found.pool[SERVER].state["head.weight"], expected.float())
 
 
+def losses_of_the_server(found: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the server's model is to learn in the next round, instead of learning it."""
+    kept: list[Any] = []
+
+    def train_server(round: int, state: Any, x: Any, loss: Any, how: Any) -> Any:
+        kept.append(loss)
+        return state
+
+    monkeypatch.setattr(found, "train_server", train_server)
+    play(found, 1)
+    (loss,) = kept
+    return loss
+
+
+def log_p(logits: Any) -> Any:
+    shifted = np.asarray(logits, dtype=np.float64)
+    shifted = shifted - shifted.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+OUTPUT, AT = logits_for(99, 7), torch.tensor([11, 0, 5, 8, 3, 2, 7])
+
+
+def test_fedets_server_learns_the_consensus_and_what_those_who_disagree_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made("fedet", tmp_path, representation=6, diversity=0.4)
+    loss = losses_of_the_server(found, monkeypatch)
+    logits, expected, apart = said(6, PUBLIC).double().numpy(), [], 0
+    for row, n in enumerate(AT.tolist()):
+        variance = logits[:, n].var(1)
+        consensus = (logits[:, n] * variance[:, None]).sum(0).argmax()
+        away = logits[:, n].argmax(1) != consensus
+        mine = log_p(OUTPUT[row])
+        expected.append(-mine[consensus])
+        if away.any():
+            others = log_p((logits[away, n] * variance[away, None]).sum(0) / variance[away].sum())
+            expected[-1] += 0.4 * (np.exp(others) * (others - mine)).sum()
+            apart += 1
+    assert apart >= 5
+    np.testing.assert_allclose(loss(OUTPUT, AT).numpy(), expected, rtol=1e-5)
+
+
+def test_fedgems_server_learns_labels_and_of_those_who_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made("fedgems", tmp_path, epsilon=0.3)
+    server, labels = found.pool[SERVER], found.public.labels.tolist()
+    own = logits_of(server.spec, server.state, found.public.x).numpy()
+    loss = losses_of_the_server(found, monkeypatch)
+    logits, expected, kinds = said(6, PUBLIC).double().numpy(), [], set()
+    for row, n in enumerate(AT.tolist()):
+        mine = log_p(OUTPUT[row])
+        expected.append(-0.3 * mine[labels[n]])
+        able = logits[:, n].argmax(1) == labels[n]
+        if own[n].argmax() == labels[n]:
+            kinds.add("itself")
+            teacher = own[n]
+        elif able.any():
+            kinds.add("clients")
+            p = log_p(logits[able, n])
+            weight = 1 / -(np.exp(p) * p).sum(1)
+            teacher = (logits[able, n] * weight[:, None]).sum(0) / weight.sum()
+        else:  # the mask: a teacher of zeros would pull towards equal probabilities
+            kinds.add("nobody")
+            continue
+        teacher = log_p(teacher)
+        expected[-1] += 0.7 * (np.exp(teacher) * (teacher - mine)).sum()
+    assert kinds == {"itself", "clients", "nobody"}
+    np.testing.assert_allclose(loss(OUTPUT, AT).numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["dsfl", "fedgems", "fedet", "feddf"])
+def test_models_that_diverge_on_public_samples_are_as_they_were(method: str, tmp_path: Path) -> None:
+    quick: dict[str, dict[str, Any]] = {"fedet": {"steps": 9, "representation": 6}, "feddf": {"steps": 9}}
+    found = made(method, tmp_path, lr=1e30, **quick.get(method, {}))
+    items = found.assign(1, np.arange(1, 7))
+    means = means_of(found, 1, updates_for(found, 1, items))
+    before = pool_states(found)
+    play(found, 1)
+    if method == "feddf":
+        wanted = {**means}
+    elif method == "fedet":  # its head is the clients' mean before it learns
+        head = head_of(found.pool[SERVER].state)
+        assert not equal(head, head_of(before[SERVER])) and all(torch.isfinite(each).all() for each in head.values())
+        wanted = {key: {**state, **head} for key, state in {**means, SERVER: before[SERVER]}.items()}
+    else:
+        wanted = {SERVER: before[SERVER]}
+        assert torch.isfinite(found.target).all()
+    for key, state in wanted.items():
+        assert equal(found.pool[key].state, state)
+    diverged = TYPES if method == "feddf" else [SERVER]
+    assert found._internals["diverged"] == diverged
+    (notice,) = [event["message"] for event in found.events if "diverged" in event["message"]]
+    assert notice == (
+        f"round 1: models that diverged on public samples are as they were before these: {', '.join(diverged)}; "
+        f"lower {method}.lr"
+    )
+
+
 @pytest.mark.parametrize(("method", "keys", "sentence"), [
     ("fedmd", {"samples": 0}, "fedmd.samples is 0; it must be at least 1"),
     ("fedmd", {"pretrain_epochs": -1}, "fedmd.pretrain_epochs is -1; it must be at least 0"),
     ("fedmd", {"digest_epoch": 1}, "no hyperparameter fedmd.digest_epoch; did you mean 'fedmd.digest_epochs'"),
-    ("fedmd", {"types": []}, "fedmd.types is empty"),
+    ("fedmd", {"types": []}, "a job of method fedmd lacks fedmd.types "),
     ("dsfl", {"temperature": 0.0}, "dsfl.temperature is 0.0; it must be positive"),
     ("dsfl", {"lr": float("inf")}, "dsfl.lr is inf; it must be positive"),
     ("fedgems", {"epsilon": 1.5}, "fedgems.epsilon is 1.5; it must be from 0 to 1"),

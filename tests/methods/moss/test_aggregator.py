@@ -55,12 +55,13 @@ HIGH, MIDDLE, LOW = (sorted(MACS.values())[place] for place in (2, 1, 0))
     ({"groups": None, "ranges": ["1-2", "3-4", "5-7"]}, "has '5-7'; write clients as 1-100, of the 6"),
     ({"groups": None, "ranges": ["1-2", "3-4", "x"]}, "has 'x'; write clients"),
     ({"ranges": ["1-2", "3-4", "5-6"]}, "moss.groups and moss.ranges are both given"),
-    ({"types": [], "groups": None}, "moss.types is empty; name the types' models"),
+    ({"types": [], "groups": None}, r"a job of method moss lacks moss.types \(the types' models, as in"),
     ({"types": [CNN, CNN, MLP]}, "moss.types has 'cnn_small' twice"),
     ({"types": [CNN, MLP, "lenet_6"]}, "no model 'lenet_6'; did you mean 'lenet_6k'"),
     ({"taps": ["conv1", "default"]}, "moss.taps has 2 entries for 3 types"),
     ({"taps": ["conv1+conv3", "default", "default"]}, "no module 'conv3' to tap; did you mean 'conv"),
     ({"proxy_taps": "conv1+conv1"}, "taps must be different modules"),
+    ({"proxy_taps": "conv1+conv3", "wire": "ce"}, "no module 'conv3' to tap; did you mean 'conv"),
     ({"epochs": 0}, "moss.epochs is 0; it must be at least 1"),
     ({"lr": 0.0}, "moss.lr is 0.0; it must be positive"),
     ({"beta": -1.0}, "moss.beta is -1.0; it must not be negative"),
@@ -74,6 +75,24 @@ def test_bad_input_is_one_sentence(keys: dict[str, Any], sentence: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_all_that_a_job_lacks_is_one_sentence() -> None:
+    types, public = (
+        r"moss\.types \(the types' models, as in .*\)",
+        r"public_samples \(how many the server learns from\)",
+    )
+    with pytest.raises(UserError, match=f"^a job of method moss lacks {types} and {public}$"):
+        moss(types=[], groups=None, public_samples=0)
+    bare = {"types": ["torchvision_resnet18", CNN, "torchvision_resnet34"], "model": "torchvision_resnet34"}
+    taps = [rf"moss\.{key} for torchvision_{name} \(modules whose outputs are compared\)"
+            for key, name in (("taps", "resnet18"), ("proxy_taps", "resnet34"))]  # fmt: skip
+    with pytest.raises(UserError, match=f"^a job of method moss lacks {public}, {taps[0]} and {taps[1]}$"):
+        moss(**bare, public_samples=0)
+    with pytest.raises(UserError, match=f"^a job of method moss lacks {taps[0]}$"):
+        moss(**bare, proxy_taps="layer1")
+    with pytest.raises(UserError, match=f"^a job of method moss lacks {public}$"):
+        moss(**bare, wire="ce", public_samples=0)
+
+
 def test_a_round_moves_every_type_and_tells_fidelities() -> None:
     made = moss()
     assert equal(made.pool[CNN].state, made.server.proxy)  # it begins where the proxies do
@@ -81,6 +100,7 @@ def test_a_round_moves_every_type_and_tells_fidelities() -> None:
     told = play(made, 1)
     assert all(not equal(before[key], made.pool[key].state) for key in TYPES)
     assert equal(made.pool[CNN].state, made.server.proxy)
+    assert told["diverged"] == [] and not any("diverged" in event["message"] for event in made.events)
     assert told["fidelity"][CNN] == 1 and all(0 <= told["fidelity"][key] <= 1 for key in TYPES)
     assert set(told["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in (MLP, LENET)}
     other = moss()
@@ -116,6 +136,23 @@ def test_a_checkpoint_holds_all_that_the_rounds_after_it_need() -> None:
     play(resumed, 2)
     assert all(equal(unbroken.pool[key].state, resumed.pool[key].state) for key in TYPES)
     assert equal(unbroken.server.proxy, resumed.server.proxy)
+
+
+@pytest.mark.parametrize("keys", [{}, {"proxy": False}, {"same_arch_transfer": "wire"}], ids=str)
+def test_a_round_whose_transfers_diverge_installs_the_types_means_and_says_so(keys: dict[str, Any]) -> None:
+    made = moss(lr=1e30, **keys)
+    updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)))
+    means = means_of(made, 1, updates)
+    told = play(made, 1)
+    tried = [name for name in made.server.wires if "same_arch_transfer" not in keys or name.startswith("forward")]
+    assert sorted(told["diverged"]) == sorted(tried) and not told["transfers"]  # without a proxy nobody is taught
+    assert set(told["fidelity"]) == ({CNN} if not keys else set())
+    for key in TYPES:
+        assert equal(made.pool[key].state, means[key])
+    assert all(torch.isfinite(each).all() for each in made.state()[0].values())
+    (notice,) = [event["message"] for event in made.events if "diverged" in event["message"]]
+    assert f"round 1: {len(tried)} of the server's transfers diverged" in notice
+    assert all(name in notice for name in tried)
 
 
 @pytest.mark.parametrize("keys", [

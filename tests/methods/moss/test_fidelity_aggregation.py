@@ -31,6 +31,11 @@ def test_the_weights_sum_to_one(fidelities):
         assert found == [1 / len(fidelities)] * len(fidelities)
 
 
+def test_proxies_are_not_weighed_by_what_is_no_number():
+    with pytest.raises(FloatingPointError, match="proxies cannot be weighed by"):
+        shares([0.5, float("nan")])
+
+
 def test_proxies_are_averaged_by_their_fidelity_and_equal_ones_stay():
     states = [
         {"w": torch.tensor([0.0, 4.0]), "n": torch.tensor(3)},

@@ -36,7 +36,7 @@ def test_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
 
 
 @pytest.mark.parametrize(("keys", "sentence"), [
-    ({"public_samples": 0}, "method moss learns from public data .*: set public_samples"),
+    ({"public_samples": 0}, r"a job of method moss lacks public_samples \(how many the server learns from\)"),
     ({"public_samples": 100}, "public_samples is 100 and the samples that clients can spare"),
     ({"public_dir": "/nowhere"}, "public_dir cannot be used: the data folder /nowhere does not exist"),
 ])  # fmt: skip

@@ -24,9 +24,11 @@ def directions(like):
     return {name: torch.randn(each.shape, generator=generator(), dtype=each.dtype) for name, each in like.items()}
 
 
-@pytest.mark.parametrize(("teacher", "student"), [*PAIRS, ("mlp", "cnn")])
-def test_bilevel_gradients_are_those_of_finite_differences(teacher, student):
-    options = replace(OPTIONS, lr=0.2, inner_steps=3, beta=0.7)
+@pytest.mark.parametrize(
+    ("teacher", "student", "layers"), [*((*pair, 1) for pair in PAIRS), ("mlp", "cnn", 1), ("resnet", "cnn", 2)]
+)
+def test_bilevel_gradients_are_those_of_finite_differences(teacher, student, layers):
+    options = replace(OPTIONS, lr=0.2, inner_steps=3, beta=0.7, meta_layers=layers)
     made, data = wire(teacher, student, options), public(5)
     found = seen(made, teacher, data)
     problem = losses.Student(SPECS[student], made.student_taps, start(student), torch.float64)
@@ -51,8 +53,10 @@ def test_bilevel_gradients_are_those_of_finite_differences(teacher, student):
 
     gradient = made._meta_gradient(problem, theta, velocity, batch)
     assert all(float(each.norm()) > 1e-9 for name, each in gradient.items() if name.startswith("degree"))
-    for kind in ("location", "degree"):  # for itself, or the larger would hide the other
+    kinds = [f"{kind}.{m}.{layer}" for kind in ("location", "degree") for m in (0, 1) for layer in range(layers)]
+    for kind in kinds:  # for itself, or the larger would hide the other
         along = {name: each / each.norm() for name, each in directions(gradient).items() if name.startswith(kind)}
+        assert len(along) == 2
         ends = [
             float(outer({**made.phi, **{name: made.phi[name] + step * each for name, each in along.items()}}))
             for step in (1e-4, -1e-4)
@@ -160,6 +164,19 @@ def test_the_state_goes_round_bitwise_and_runs_repeat(options):
     assert first == second and all(torch.equal(one[name], other[name]) for name in one)
     assert whole.state()[1] == resumed.state()[1]
     assert all(torch.equal(each, resumed.state()[0][name]) for name, each in whole.state()[0].items())
+
+
+@pytest.mark.parametrize("options", [{"wire": "ce"}, {"meta_layers": 2}], ids=str)
+def test_one_that_diverges_says_so_and_can_begin_anew(options):
+    made, data = wire("resnet", "cnn", replace(OPTIONS, lr=1e200, **options)), public()
+    with pytest.raises(FloatingPointError, match="the transfer has diverged"):
+        run(made, "resnet", "cnn", data)
+    made.options = replace(made.options, lr=0.05)
+    made.begin(generator())
+    fresh = wire("resnet", "cnn", made.options)
+    fresh.begin(generator())
+    (one, first), (other, second) = (run(each, "resnet", "cnn", data) for each in (made, fresh))
+    assert first == second and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_float32_states_stay_float32():

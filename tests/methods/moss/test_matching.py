@@ -32,6 +32,22 @@ def test_degrees_lie_in_the_simplex_and_locations_between_0_and_6(teacher, stude
         assert location.shape == (students, 5) and (location >= 0).all() and (location <= 6).all()
 
 
+@settings(max_examples=10, deadline=None)
+@given(shapes, st.integers(1, 3), seeds)
+def test_two_layers_are_a_hidden_one_with_relu_and_a_linear_one(teacher, students, seed):
+    meta = {k: draw(v.shape, seed + n) for n, (k, v) in enumerate(
+        matching.meta_networks(teacher, students, 2, generator(seed)).items())}  # fmt: skip
+    for m, (channels, _, _) in enumerate(teacher):
+        means = draw((5, channels), seed)
+        for n in range(students):
+            outputs = []
+            for kind in ("location", "degree"):
+                first, last = ({k: meta[f"{kind}.{m}.{layer}.{k}"][n] for k in ("weight", "bias")} for layer in (0, 1))
+                outputs.append(functional.linear(functional.linear(means, **first).relu(), **last))
+            torch.testing.assert_close(matching.location(meta, m, means)[n], outputs[0][:, 0].clamp(0, 6))
+            torch.testing.assert_close(matching.degree(meta, m, means)[n], outputs[1].softmax(1))
+
+
 @settings(max_examples=60, deadline=None)
 @given(shapes, shapes, seeds)
 def test_errors_of_all_pairs_are_those_of_each(teacher, student, seed):

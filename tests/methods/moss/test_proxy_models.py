@@ -1,7 +1,9 @@
 """The server's step: equal to the plain loop, its variants, its state, whatever the threads."""
 
+import copy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,7 +11,9 @@ from evals.speed import moss_loop
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.moss.knowledge_transfer import Options
+from fedscale_ext.methods.moss.losses import observe
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Type
+from fedscale_ext.streams import torch_stream
 from tests.methods.moss.toy import OPTIONS, SPECS, double, public, start, types
 
 MAPS = ("resnet", "mobilenet", "cnn")
@@ -41,6 +45,23 @@ def test_a_step_equals_the_plain_loop(same):
     for key in MAPS:
         for name in found.models[key]:
             torch.testing.assert_close(found.models[key][name], expected[key][name], rtol=0, atol=1e-9, msg=name)
+
+
+def test_the_next_rounds_proxies_begin_where_the_last_ones_mean_ended():
+    server = as_double(ProxyModels(types(*MAPS), OPTIONS, 4, threads=2))
+    large = max(MAPS, key=lambda name: models.cost(SPECS[name]).parameters)  # it is given PM^G itself
+    samples = dict.fromkeys(MAPS, 10)
+    mean = moss_loop.server_step(server, 1, {name: start(name) for name in MAPS}, samples, public())[large]
+    step(server, MAPS)
+    for wire in server.wires.values():  # the loop's Adam begins anew
+        wire.moments, wire.steps = {name: torch.zeros_like(each) for name, each in wire.moments.items()}, 0
+    plain = copy.deepcopy(server)
+    plain.proxy = mean
+    expected = moss_loop.server_step(plain, 2, {name: start(name, 2) for name in MAPS}, samples, public())
+    found = step(server, MAPS, round=2, seed=2).models
+    for key in MAPS:
+        for name in found[key]:
+            torch.testing.assert_close(found[key][name], expected[key][name], rtol=0, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize(("kind", "names"), [(ProxyModels, EVERY), (PairwiseModels, ("cnn", "mlp", "resnet"))])
@@ -84,6 +105,33 @@ def test_without_file_samples_count():
     assert not equal({"": found["file"]}, {"": found["fedavg"]})
 
 
+@pytest.mark.parametrize("aggregation", ["file", "fedavg"])
+def test_pairs_give_each_type_the_mean_by_file_of_itself_and_what_learnt_from_the_others(aggregation):
+    names, samples, data = ("cnn", "mlp", "resnet"), {"cnn": 3, "mlp": 5, "resnet": 2}, public()
+    found, plain = (PairwiseModels(types(*names), SHORT, 4, aggregation=aggregation) for _ in range(2))
+    held = {name: start(name) for name in names}
+    new = found.step(1, held, samples, data).models
+    for i in names:
+        states, weights = [], []
+        for k in names:
+            states.append(held[i])
+            weights.append(1.0)
+            if k != i:
+                wire = plain.wires[f"{k}.{i}"]
+                teacher = observe(SPECS[k], held[k], data.x, wire.teacher_taps)
+                draw = torch_stream(4, 1, "moss", f"{k}.{i}")
+                states[-1] = wire.run(teacher, held[i], data.x, data.labels, draw)[0]
+                one, other = teacher.logits.numpy(), observe(SPECS[i], states[-1], data.x, ()).logits.numpy()
+                cosine = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
+                weights[-1] = float(cosine.mean() + 1) / 2
+        weights = weights if aggregation == "file" else [samples[k] for k in names]
+        assert min(weights) > 0 and len(set(weights)) == 3
+        for name, each in new[i].items():
+            if each.is_floating_point():
+                mean = sum(w * s[name].numpy() for w, s in zip(weights, states, strict=True)) / sum(weights)
+                np.testing.assert_allclose(each.numpy(), mean, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
 def test_pairs_count_n_squared_when_the_own_architecture_is_transferred_too():
     assert len(PairwiseModels(types(*MAPS), SHORT, 4).wires) == 6
     assert len(PairwiseModels(types(*MAPS), SHORT, 4, same_arch_transfer="wire").wires) == 9
@@ -93,3 +141,38 @@ def test_taps_that_do_not_exist_are_one_sentence():
     wrong = {"cnn": Type(SPECS["cnn"], ("conv1", "conv3")), "resnet": Type(SPECS["resnet"])}
     with pytest.raises(UserError, match=r"no module 'conv3' to tap; did you mean 'conv[12]'\?"):
         ProxyModels(wrong, Options(), 1)
+
+
+def finite(server, found):
+    states = [*found.models.values(), server.state()[0]]
+    return all(torch.isfinite(each).all() for state in states for each in state.values())
+
+
+@pytest.mark.parametrize("kind", [ProxyModels, PairwiseModels])
+def test_a_type_that_diverges_is_left_out_and_keeps_its_model(kind):
+    one, without = (kind(types(*MAPS), SHORT, 4) for _ in range(2))
+    held = {name: start(name) for name in MAPS}
+    held["cnn"] = {name: each * 1e200 for name, each in held["cnn"].items()}  # finite, and its answers are not
+    found = one.step(1, held, dict.fromkeys(MAPS, 10), public())
+    others = {name: held[name] for name in MAPS if name != "cnn"}
+    expected = without.step(1, others, dict.fromkeys(others, 10), public())
+    assert equal({"cnn": found.models["cnn"]}, {"cnn": held["cnn"]})
+    assert found.models.keys() == set(MAPS) and equal(expected.models, found.models)
+    assert found.fidelity == expected.fidelity and found.reports == expected.reports and not expected.diverged
+    wanted = ["forward.cnn", "backward.cnn"] if kind is ProxyModels else [n for n in one.wires if "cnn" in n]
+    assert sorted(found.diverged) == sorted(wanted) and finite(one, found)
+    again = one.step(2, {name: start(name) for name in MAPS}, dict.fromkeys(MAPS, 10), public())
+    assert not again.diverged and finite(one, again)  # its networks have begun anew
+
+
+@pytest.mark.parametrize("same", ["copy", "wire"])
+@pytest.mark.parametrize("kind", [ProxyModels, PairwiseModels])
+def test_where_every_transfer_diverges_all_stay_as_they_were(kind, same):
+    server = kind(types(*MAPS), replace(SHORT, lr=1e200), 4, same_arch_transfer=same)
+    before = copy.deepcopy(getattr(server, "proxy", {}))
+    found = step(server, MAPS)
+    assert set(found.diverged) <= server.wires.keys() and not found.fidelity.keys() & server.wires.keys()
+    assert not found.reports and finite(server, found)
+    assert equal(found.models, {name: start(name) for name in MAPS})
+    if kind is ProxyModels and same == "wire":  # nobody has brought a proxy
+        assert not found.fidelity and equal({"": before}, {"": server.proxy})
