@@ -76,7 +76,10 @@ class FineTuning:
         if stage.name == "finetune":
             objective |= {OWN_EPOCHS: p.finetune_epochs, "batch_size": p.finetune_batch}
         else:
-            objective |= {OWN_EPOCHS: p.twin_epochs or p.finetune_epochs, "batch_size": p.twin_batch or p.finetune_batch}
+            objective |= {
+                OWN_EPOCHS: p.twin_epochs or p.finetune_epochs,
+                "batch_size": p.twin_batch or p.finetune_batch,
+            }
             spec, self._key = self._pool[self._key].spec, twin_key(stage.tier)
             if self._key not in self._pool:
                 random = torch_stream(self._seed, "twin", stage.tier)

@@ -21,8 +21,9 @@ class FedorASParams:
     deals ``shares`` of the clients (none: the space's own), weakest first; random deals them whatever the device (the
     public code); capacity puts each device into the highest tier whose budget it affords: the slowest of
     FedScale's devices affords the cheapest path and the fastest is thirteen times as fast, while printed budgets are 6
-    to 38 times that path, so that tiers may stay empty, and such a job does not start. ``unsupported`` names the operators that the devices of each tier cannot
-    run, a list per tier. ``upper_only``: a tier's model may be smaller than its bracket (Equation 6).
+    to 38 times that path, so that tiers may stay empty, and such a job does not start. ``unsupported`` names the
+    operators that the devices of each tier cannot run, a list per tier. ``upper_only``: a tier's model may be smaller
+    than its bracket (Equation 6).
 
     Supernet training (section 3.1), of ``supernet_rounds``: ``subspace`` is what of the supernet's bytes a client is
     sent at most (Eq. 1), drawn for each ``client``, or once for all clients of a ``round``. ``dynamic_budget`` is the

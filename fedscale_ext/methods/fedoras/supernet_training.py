@@ -129,8 +129,8 @@ class SupernetTraining:
         if lowest < (least := cheapest(common, common.held)):
             raise UserError(
                 f"fedoras.subspace_per is round, and the cheapest path of operators that all tiers support takes "
-                f"{least / 1e6:.4g} MMACs, above the lowest budget, {lowest / 1e6:g}; set fedoras.subspace_per: client, "
-                "or shorten fedoras.unsupported"
+                f"{least / 1e6:.4g} MMACs, above the lowest budget, {lowest / 1e6:g}; set fedoras.subspace_per: "
+                "client, or shorten fedoras.unsupported"
             )
         return least_bytes(common)
 

@@ -253,10 +253,18 @@ def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
         ({"shares": [1.0]}, "a share above 0 for each of 3 tiers"),
         ({"unsupported": [["conv1"]]}, "must hold one for each of 3 tiers"),
         ({"unsupported": [["conv9"], [], []]}, "no operator 'conv9'"),
-        ({"brackets": [0.06, 0.1, 0.3], "unsupported": [["conv1", "identity"], ["dsconv3"], ["dsconv3_double"]],
-          "subspace_per": "round"}, "tiers must share a path: all operators of layer 0 are unsupported"),
-        ({"brackets": [0.042, 0.3], "unsupported": [[], ["identity"]], "subspace_per": "round"},
-         "all tiers support takes 0.0[4-9]\\d* MMACs, above the lowest budget, 0.042; set fedoras.subspace_per"),
+        (
+            {
+                "brackets": [0.06, 0.1, 0.3],
+                "unsupported": [["conv1", "identity"], ["dsconv3"], ["dsconv3_double"]],
+                "subspace_per": "round",
+            },
+            "tiers must share a path: all operators of layer 0 are unsupported",
+        ),
+        (
+            {"brackets": [0.042, 0.3], "unsupported": [[], ["identity"]], "subspace_per": "round", "subspace": 1.0},
+            "all tiers support takes 0.0[4-9]\\d* MMACs, above the lowest budget, 0.042; set fedoras.subspace_per",
+        ),
         ({"subspaces": 0.3}, "no hyperparameter fedoras.subspaces; did you mean 'fedoras.subspace'"),
         ({"aggregation": "opaa"}, "fedoras.aggregation"),
     ],
