@@ -44,7 +44,8 @@ SEARCHED, DERIVED = "supernet", "derived"
 class FedNASParams:
     """``search_rounds``: rounds of search, after which the derived network trains in those that are left.
     ``schedule``: of the weights' learning rate, a cosine down to ``lr_min``, or the job's own decay; either begins anew
-    with the derived network. ``init``: it starts from new weights (random; the paper's) or from those of the search (inherited).
+    with the derived network. ``init``: it starts from new weights (random; the paper's) or from those of the search
+    (inherited).
 
     ``lambda_train`` and ``lambda_val`` weigh the losses whose gradient moves the alphas; ``val_ratio`` of its
     training samples is what a client validates with. ``alpha_lr``, ``alpha_beta1``, ``alpha_beta2`` and

@@ -91,8 +91,8 @@ class Judges:
             macs = path_macs(training.costs[tier], np.array([training.costs[tier].indices(path) for path in paths]))
             able = np.flatnonzero(budgets >= macs.min()) + 1
             all_able = (macs <= budgets[able - 1][:, None]) & self._supported(able, paths)
-            for name, ranking in (("tau", self._central(paths)),
-                                  ("tau_able", mean_scores(*self._by_clients(SUPERNET, paths, able, all_able)))):  # fmt: skip
+            theirs = mean_scores(*self._by_clients(SUPERNET, paths, able, all_able))
+            for name, ranking in (("tau", self._central(paths)), ("tau_able", theirs)):
                 agreement = agreement_by_rounds(sums, examples, ranking, job.args.num_participants)
                 row[name] = [tau if isfinite(tau) else None for tau in agreement]
         self.generations.append(row)
