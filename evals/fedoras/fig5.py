@@ -24,7 +24,7 @@ def by_loss(run: Run) -> bool:
     return bool(summary(run.log_dir)["params"]["score"] == "loss")
 
 
-def shown(run: Run, score: float | None) -> float:
+def in_units(run: Run, score: float | None) -> float:
     """A score as an accuracy in %, or a perplexity."""
     if score is None:
         return float("nan")
@@ -39,7 +39,7 @@ def summaries(runs: Sequence[Run]) -> list[Run]:
             scores = [score for _, score in tier["search"]["scores"] if score is not None]
             text, own = by_loss(run), figures_of(tier)
             average, found, tuned = (AVERAGE_TEXT, FOUND_TEXT, TUNED_TEXT) if text else (AVERAGE, FOUND, TUNED)
-            figures = {average: shown(run, float(np.mean(scores))), found: shown(run, tier["search"]["score"]),
+            figures = {average: in_units(run, float(np.mean(scores))), found: in_units(run, tier["search"]["score"]),
                        tuned: own[PERPLEXITY if text else ACCURACY]}  # fmt: skip
             rows.append(row(run, tier_label(tier["tier"]), figures))
     return rows
@@ -61,7 +61,7 @@ def stages(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
         begin = spans["supernet training"] + spans["search"]
         for tier in found["tiers"]:
             color, name = COLORS[tier["tier"] - 1], f"tier {tier['tier']}"
-            scores = [shown(run, score) for _, score in tier["search"]["scores"]]
+            scores = [in_units(run, score) for _, score in tier["search"]["scores"]]
             search.plot(np.array(scores), ".", markersize=3, color=color, label=name)
             shown = records[begin - 1 : begin + spans.get("fine-tuning", 0)]
             tested = [(one.round - begin, 100 * one.evaluation.named[f"tier{tier['tier']}"][0])

@@ -262,7 +262,12 @@ def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
             "tiers must share a path: all operators of layer 0 are unsupported",
         ),
         (
-            {"brackets": [0.042, 0.3], "unsupported": [[], ["identity"]], "subspace_per": "round", "subspace": 1.0},
+            {
+                "brackets": [0.042, 0.3],
+                "unsupported": [[], ["conv1", "identity"]],
+                "subspace_per": "round",
+                "subspace": 1.0,
+            },
             "all tiers support takes 0.0[4-9]\\d* MMACs, above the lowest budget, 0.042; set fedoras.subspace_per",
         ),
         ({"subspaces": 0.3}, "no hyperparameter fedoras.subspaces; did you mean 'fedoras.subspace'"),
