@@ -25,7 +25,7 @@ PAPER, SMALL = "with the paper's values", "for a machine with 2 cores"
 COMMON: Keys = {
     "device_conf_file": "resampled", "use_cuda": False, "overcommitment": 1.0, "filter_less": 0,
     "client_momentum": 0.9, "client_weight_decay": 0.0, "learning_rate": 0.1, "decay_factor": 1.0,
-    "eval_interval": 50, "test_bsz": 512, "fedoras.allocation": "shares",
+    "eval_interval": 50, "test_bsz": 512,
 }  # fmt: skip
 TIERS = 4
 
@@ -104,6 +104,7 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
             f"tiers {own['fedoras.finetune_rounds']} of fine-tuning.",
             "Federated evaluation: --set fedoras.evaluation=federated; twins from random weights: --set "
             "fedoras.twin_rounds=500", f"  and {TIERS} times as many more rounds.",
+            "Participants by Oort or PyramidFL: --set sample_mode=oort, or pyramidfl",
             *data.notes, "Written by benchmark_configs/make.py.",
         ]  # fmt: skip
         made[name] = "".join(f"# {line}\n" for line in lines), job_keys(name, data)

@@ -396,7 +396,8 @@ _SEARCHES = """\
 ## FedorAS on text, and what it is measured against
 
 FedNAS and SPIDER search the spaces that FedorAS searches; ZeroFL and FjORD train a network as it is, FjORD with its
-accuracy at each width. Sizes, steps and learning rates are those of the papers and public codes.
+accuracy at each width, and so does FedAvg with participants by Oort and PyramidFL. Sizes, steps and learning rates are
+those of the papers and public codes.
 """
 
 

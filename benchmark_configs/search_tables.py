@@ -1,5 +1,5 @@
-"""FedorAS's configuration on Shakespeare, and those of what it is measured against: FedNAS, SPIDER, ZeroFL, and FjORD
-at each width; written to files by make.py."""
+"""FedorAS's configuration on Shakespeare, and those of what it is measured against: FedNAS, SPIDER, ZeroFL, FjORD at
+each width, and FedAvg on participants that Oort and PyramidFL choose; written to files by make.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,6 +50,7 @@ def _cifar(title: str, source: str, folder: str, clients: int, alpha: str, **key
 _AUGMENT = {"augment": "rand_flip_crop"}
 _ALL, _PART = ("CIFAR-10", "cifar-10-batches-bin"), ("a part of CIFAR-10", "cifar10_10k2k.npz")
 _TEXT = {"learning_rate": 1.0, "client_momentum": 0.0, "clip_norm": 5.0, "batch_size": 4}
+_SPEECH = {"augment": "speech", "local_epochs": 1, "batch_size": 64, "learning_rate": 0.1, "client_momentum": 0.9}
 DATA: Mapping[str, Data] = {
     "cifar10": _cifar(*_ALL, "cifar10-d1", 100, "1", num_participants=10, rounds=500, eval_interval=25,
                       local_epochs=50, batch_size=128, learning_rate=0.1, **_AUGMENT),
@@ -66,16 +67,31 @@ DATA: Mapping[str, Data] = {
                               f"{_IMPORT}tinyshakespeare_by_speaker.json --data-set shakespeare "
                               "-o data/tinyshakespeare",
                               {"num_participants": 8, "rounds": 40, "eval_interval": 4, "local_epochs": 1, **_TEXT}),
+    "speech": Data("Speech Commands, 35 classes by speaker", "google_speech", "speech",
+                   f"{_IMPORT}speech_commands_v0.02 --data-set google_speech -o data/speech",
+                   {"num_participants": 21, "rounds": 750, "eval_interval": 25, **_SPEECH}),
+    "speech_small": Data("Speech Commands, log-mel features of 239 speakers", "google_speech", "speech_logmel",
+                         f"{_IMPORT}speech_commands_logmel.npz --data-set google_speech --x logmel --y label "
+                         "--names words -o data/speech_logmel",
+                         {"num_participants": 12, "rounds": 40, "eval_interval": 4, **_SPEECH, "batch_size": 16}),
 }  # fmt: skip
 
 _DARTS = {"learning_rate": 0.025, "client_weight_decay": 3e-4, "clip_norm": 5.0, "local_epochs": 5, "batch_size": 64}
 _CIFAR = ("cifar10", "cifar10_small")
+
+
+def _chosen(title: str, mode: str) -> Method:
+    return Method(f"FedAvg with participants by {title}", "fedavg", ("torchvision_resnet34", "resnet18_speech"),
+                  {"sample_mode": mode}, {}, ("speech", "speech_small"),
+                  f"FedorAS with participants by {title}: its own file and --set sample_mode={mode}.")  # fmt: skip
+
+
 METHODS: Mapping[str, Method] = {
     "fedoras_shakespeare": Method(
         "FedorAS", "fedoras", ("rnn_positions", "rnn_positions"),
-        {"fedoras.brackets": [7.95, 12.93, 17.9, 22.9, 33.9], "fedoras.allocation": "shares",
-         "fedoras.shares": [0.2] * 5, "fedoras.subspace": 0.67, "fedoras.supernet_rounds": 500,
-         "fedoras.finetune_rounds": 100, "fedoras.finetune_lr": 1.0, "fedoras.finetune_batch": 4,
+        {"fedoras.brackets": [7.95, 12.93, 17.9, 22.9, 33.9], "fedoras.shares": [0.2] * 5, "fedoras.subspace": 0.67,
+         "fedoras.supernet_rounds": 500, "fedoras.finetune_rounds": 100, "fedoras.score": "loss",
+         "fedoras.finetune_lr": 1.0, "fedoras.finetune_batch": 4,
          "fedoras.evaluations": [100, 150, 150, 150, 100], "fedoras.population": 32, "fedoras.parents": 16,
          "rounds": 1001},
         {"fedoras.supernet_rounds": 40, "fedoras.finetune_rounds": 10, "fedoras.evaluations": 48, "rounds": 91},
@@ -98,10 +114,14 @@ METHODS: Mapping[str, Method] = {
         {"zerofl.sparsity": 0.9, "zerofl.upload": "top_k_weights", "zerofl.mask_ratio": 0.2}, {}, _CIFAR,
     ),
     "fjord_cifar10": Method(
-        "FjORD at each width", "fjord", ("resnet18", "nasbench201_base"),
-        {"fjord.p": [0.25, 0.5, 0.75, 1.0], "fjord.each_width": True, "bn_statistics": "federated"}, {}, _CIFAR,
-        "The widths are those that FedorAS's paper compares with.",
+        "FjORD at each width", "fjord", ("resnet18", "resnet_tiny"),
+        {"fjord.p": [0.25, 0.5, 0.75, 1.0], "fjord.groups": [25] * 4, "fjord.each_width": True,
+         "bn_statistics": "federated", "local_epochs": 1, "batch_size": 32, "client_weight_decay": 1e-4},
+        {"fjord.groups": [5] * 4}, _CIFAR,
+        "The widths are those that FedorAS's paper compares with; as many clients are on each.",
     ),
+    "oort_speech": _chosen("Oort", "oort"),
+    "pyramidfl_speech": _chosen("PyramidFL", "pyramidfl"),
 }  # fmt: skip
 
 

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, with_twins
+from evals.fedoras.arms import ACCURACY, FEDORAS, points, with_twins
 from evals.fedoras.arms import fedoras as arm_of
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import figures_of, results, row
 from evals.paper.engine import Arm, Experiment, Run
-from evals.paper.orders import Order
 
 FEDAVG, PLAIN, WHOLE, QUARTER = "FedAvg", "plain mean", "whole supernet", "a quarter of it"
 _FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
@@ -43,6 +42,8 @@ EXPERIMENT = Experiment(
         _shorter(_FIRST, "OPA from one client on", opa_min_clients=1),
         _shorter(_FIRST, "OPA of buffers alone (public code)", opa_scope="buffers_only"),
         _shorter(_FIRST, "random search", search="random"),
+        _shorter(_FIRST, "half of the validation set", val_fraction=0.5),
+        _shorter(_FIRST, "a fifth of the validation set", val_fraction=0.2),
         _shorter(_FIRST, "BatchNorm measured for each path", recalibrate=True),
         Arm(FEDORAS, with_twins(_SECOND).keys, _SECOND, {ACCURACY: 86.73}),
         arm_of(_SECOND, WHOLE, {ACCURACY: 85.48}, subspace=1.0),
@@ -54,8 +55,8 @@ EXPERIMENT = Experiment(
     note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg "
     "weighs an operator by all that its clients trained on, the plain mean all clients alike.",
     rows=mean_of_tiers,
-    orders=[Order(ACCURACY, FEDORAS, FEDAVG), Order(ACCURACY, FEDORAS, PLAIN),
-            Order(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), Order(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],
+    orders=[points(ACCURACY, FEDORAS, FEDAVG), points(ACCURACY, FEDORAS, PLAIN),
+            points(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), points(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],
 )  # fmt: skip
 
 if __name__ == "__main__":

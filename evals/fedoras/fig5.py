@@ -5,14 +5,30 @@ from pathlib import Path
 
 import numpy as np
 
-from evals.fedoras.arms import ACCURACY, with_twins
+from evals.fedoras.arms import ACCURACY, PERPLEXITY, with_twins
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import figures_of, results, row, tier_label
 from evals.paper.engine import Experiment, Run
+from evals.paper.jobs import summary
 from evals.paper.panels import COLORS, grid, legend, save
 from fedscale_ext.metrics.records import read_records
 
 FOUND, AVERAGE, TUNED = "best of the search %", "average path %", "fine-tuned %"
+FOUND_TEXT, AVERAGE_TEXT = "best of the search, perplexity", "average path, perplexity"
+TUNED_TEXT = "fine-tuned, perplexity"
+
+
+def by_loss(run: Run) -> bool:
+    """Whether the search scored paths by their loss, of which a score is the negative."""
+    assert run.log_dir is not None
+    return bool(summary(run.log_dir)["params"]["score"] == "loss")
+
+
+def in_units(run: Run, score: float | None) -> float:
+    """A score as an accuracy in %, or a perplexity."""
+    if score is None:
+        return float("nan")
+    return float(np.exp(-score)) if by_loss(run) else 100 * score
 
 
 def summaries(runs: Sequence[Run]) -> list[Run]:
@@ -21,8 +37,10 @@ def summaries(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         for tier in results(run)["tiers"]:
             scores = [score for _, score in tier["search"]["scores"] if score is not None]
-            figures = {AVERAGE: 100 * float(np.mean(scores)), FOUND: 100 * tier["search"]["score"],
-                       TUNED: figures_of(tier)[ACCURACY]}  # fmt: skip
+            text, own = by_loss(run), figures_of(tier)
+            average, found, tuned = (AVERAGE_TEXT, FOUND_TEXT, TUNED_TEXT) if text else (AVERAGE, FOUND, TUNED)
+            figures = {average: in_units(run, float(np.mean(scores))), found: in_units(run, tier["search"]["score"]),
+                       tuned: own[PERPLEXITY if text else ACCURACY]}  # fmt: skip
             rows.append(row(run, tier_label(tier["tier"]), figures))
     return rows
 
@@ -43,14 +61,15 @@ def stages(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
         begin = spans["supernet training"] + spans["search"]
         for tier in found["tiers"]:
             color, name = COLORS[tier["tier"] - 1], f"tier {tier['tier']}"
-            scores = [np.nan if score is None else score for _, score in tier["search"]["scores"]]
-            search.plot(100 * np.array(scores), ".", markersize=3, color=color, label=name)
+            scores = [in_units(run, score) for _, score in tier["search"]["scores"]]
+            search.plot(np.array(scores), ".", markersize=3, color=color, label=name)
             shown = records[begin - 1 : begin + spans.get("fine-tuning", 0)]
             tested = [(one.round - begin, 100 * one.evaluation.named[f"tier{tier['tier']}"][0])
                       for one in shown if one.evaluation]  # fmt: skip
             tuning.plot(*zip(*tested, strict=True), "-o", markersize=3, color=color, label=name)
+        scored = "validation perplexity" if by_loss(run) else "validation accuracy, %"
         for axis, across, up in ((training, "clients that trained", "training loss"),
-                                 (search, "paths judged", "validation score x 100"),
+                                 (search, "paths judged", scored),
                                  (tuning, "rounds of fine-tuning, tier after tier", "test accuracy, %")):  # fmt: skip
             axis.set_xlabel(across, fontsize=8)
             axis.set_ylabel(up, fontsize=8)
@@ -63,7 +82,7 @@ EXPERIMENT = Experiment(
     "fig5",
     "Figure 5: convergence of the three stages",
     [with_twins(data) for data in ("cifar10-h0.1", "cifar100-h0.1", "speech12", "shakespeare")],
-    (AVERAGE, FOUND, TUNED),
+    (AVERAGE, FOUND, TUNED, AVERAGE_TEXT, FOUND_TEXT, TUNED_TEXT),
     stages,
     note="The training loss is the mean over a round's clients and the paths that they drew; scores are shares of "
     "validation samples, fine-tuned accuracies of test samples.",

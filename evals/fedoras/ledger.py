@@ -7,7 +7,7 @@ behind (A9) where its highest tier is above that of random architectures, which 
 """
 
 from evals.fedoras.ablation import FEDAVG, WHOLE
-from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, SPREAD, WORST
+from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, SPREAD, WORST, points
 from evals.fedoras.fig1 import AWARE, UNAWARE, label
 from evals.fedoras.fig6 import REQUIRED, TAU, rounds_label
 from evals.fedoras.settings import PAPER
@@ -20,18 +20,18 @@ from evals.paper.orders import Order
 CLAIMS: dict[str, tuple[str, list[Order]]] = {
     "A1": ("table6", above("cifar10-h0.1")),
     "A2": ("table6", [
-        *(Order(GAIN, gain_label(tier, more), gain_label(tier, less))
+        *(points(GAIN, gain_label(tier, more), gain_label(tier, less))
           for tier in range(1, 5) for more, less in (("0.1", "1"), ("1", "1000"))),
-        *(Order(GAIN, gain_label(4, alpha), gain_label(1, alpha)) for alpha in ("1000", "1", "0.1")),
+        *(points(GAIN, gain_label(4, alpha), gain_label(1, alpha)) for alpha in ("1000", "1", "0.1")),
     ]),
     "A3": ("table5", ABOVE_FJORD),
-    "A4": ("ablation", [Order(ACCURACY, FEDORAS, FEDAVG)]),
-    "A5": ("ablation", [Order(ACCURACY, FEDORAS, WHOLE, slack=1.0)]),
-    "A6": ("table7", [Order(SPREAD, RANDOM, FEDORAS), Order(WORST, FEDORAS, RANDOM)]),
+    "A4": ("ablation", [points(ACCURACY, FEDORAS, FEDAVG)]),
+    "A5": ("ablation", [points(ACCURACY, FEDORAS, WHOLE, slack=1.0)]),
+    "A6": ("table7", [points(SPREAD, RANDOM, FEDORAS), points(WORST, FEDORAS, RANDOM)]),
     "A7": ("fig6", [Order(TAU, rounds_label(4), REQUIRED)]),
-    "A8": ("table3", [Order(PEAK, "FedNAS", FEDORAS), Order(ACCURACY, FEDORAS, "FedNAS", data="cifar10-h0.1")]),
-    "A9": ("fig1", [Order(ACCURACY, label(UNAWARE, 4), label(AWARE, 4)),
-                    Order(ACCURACY, label(FEDORAS, 4), label(AWARE, 4))]),
+    "A8": ("table3", [Order(PEAK, "FedNAS", FEDORAS), points(ACCURACY, FEDORAS, "FedNAS", data="cifar10-h0.1")]),
+    "A9": ("fig1", [points(ACCURACY, label(UNAWARE, 4), label(AWARE, 4)),
+                    points(ACCURACY, label(FEDORAS, 4), label(AWARE, 4))]),
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, with_twins
+from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, points, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, SUPERNET, by_tier, figures_of, has_twins, results, row, tier_label
@@ -49,7 +49,7 @@ def with_gains(runs: Sequence[Run]) -> list[Run]:
 
 def above(data: str = "", tiers: Sequence[int] = (1, 2, 3, 4)) -> list[Order]:
     """The supernet's weights above random ones in each tier."""
-    return [Order(ACCURACY, tier_label(tier), tier_label(tier, RANDOM), data=data) for tier in tiers]
+    return [points(ACCURACY, tier_label(tier), tier_label(tier, RANDOM), data=data) for tier in tiers]
 
 
 def arms() -> list[Arm]:
@@ -64,8 +64,9 @@ EXPERIMENT = Experiment(
     (ACCURACY, PERPLEXITY, MMACS, KPARAMS, GAIN),
     bars_of(ACCURACY),
     note="Accuracy, and perplexity (exp of the mean loss), over all test samples. Random weights train for as many "
-    "rounds as the supernet did, on the clients of the tier and above, by the job's own schedule. The paper's "
-    "perplexities are means of batches'; `texts` counts both ways.",
+    "rounds as the supernet did, on the clients of the tier and above, from the supernet's learning rate on, which "
+    "falls to a tenth as a cosine (text: by steps). The paper's perplexities are means of batches' over all 80 "
+    "symbols, these are of the symbol that follows them: `texts` counts all ways, and has the comparable one.",
     rows=with_gains,
     orders=above(),
 )

@@ -13,11 +13,13 @@ Where it departs from the public code, or the paper leaves it open:
   cells.
 * Clients validate with a part of their own training samples; the public code takes their test samples.
 * Weights step by the job's optimiser (the paper's: SGD, learning rate 0.025, momentum 0.9, weight decay 3e-4,
-  clipping at 5), Adam's moments of the alphas start anew with each round.
+  clipping at 5), Adam's moments of the alphas start anew with each round. The learning rate falls as a cosine (DARTS's)
+  over the rounds of the search, and again over those of the network that it derives.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import cos, pi
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -41,7 +43,9 @@ SEARCHED, DERIVED = "supernet", "derived"
 @dataclass(frozen=True)
 class FedNASParams:
     """``search_rounds``: rounds of search, after which the derived network trains in those that are left.
-    ``init``: it starts from new weights (random; the paper's) or from those of the search (inherited).
+    ``schedule``: of the weights' learning rate, a cosine down to ``lr_min``, or the job's own decay; either begins anew
+    with the derived network. ``init``: it starts from new weights (random; the paper's) or from those of the search
+    (inherited).
 
     ``lambda_train`` and ``lambda_val`` weigh the losses whose gradient moves the alphas; ``val_ratio`` of its
     training samples is what a client validates with. ``alpha_lr``, ``alpha_beta1``, ``alpha_beta2`` and
@@ -50,6 +54,8 @@ class FedNASParams:
 
     search_rounds: int = 50
     init: Literal["random", "inherited"] = "random"
+    schedule: Literal["cosine", "job"] = "cosine"
+    lr_min: float = 1e-3
     lambda_train: float = 1.0
     lambda_val: float = 1.0
     val_ratio: float = 0.5
@@ -61,6 +67,8 @@ class FedNASParams:
     def __post_init__(self) -> None:
         if self.search_rounds < 1:
             raise UserError(f"fednas.search_rounds is {self.search_rounds}; it must be at least 1")
+        if self.lr_min < 0:
+            raise UserError(f"fednas.lr_min is {self.lr_min}; it must be at least 0")
         if min(self.lambda_train, self.lambda_val) < 0 or self.lambda_train + self.lambda_val <= 0:
             raise UserError("fednas.lambda_train and lambda_val must not be negative, and not both zero")
         if not 0 < self.val_ratio < 1:
@@ -88,6 +96,17 @@ class FedNASAggregator(FedAvgAggregator):
     def model(self) -> str:
         """Key of what clients train and are served now."""
         return DERIVED if DERIVED in self.pool else SEARCHED
+
+    def learning_rate(self, number: int) -> float:
+        """A cosine over the search, and over what follows it."""
+        p, first = self.params, float(self.args.learning_rate)
+        searching = number <= p.search_rounds
+        step, steps = (number, p.search_rounds) if searching else (
+            number - p.search_rounds, self.args.rounds - p.search_rounds)  # fmt: skip
+        if p.schedule == "job":
+            return super().learning_rate(step)
+        least, done = min(p.lr_min, first), min(1.0, (step - 1) / max(1, steps - 1))
+        return least + (first - least) * (1 + cos(pi * done)) / 2
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """S_t searches, or trains what was found."""

@@ -132,6 +132,24 @@ class _Resumed(_Part):
     code_changed: bool
 
 
+_Pair = Annotated[list[float | None], Field(min_length=2, max_length=2)]
+_Known = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=2, max_length=2)]
+
+
+class _Search(_Part):
+    macs: _Figure
+    score: Annotated[float, Field(allow_inf_nan=False)]
+    front: list[_Known]
+    scores: list[_Pair]
+
+
+class SearchedTier(_Part):
+    """What ``results.tiers`` of summary.json says of a tier's search: MACs and score of paths."""
+
+    tier: Annotated[int, Field(ge=1)]
+    search: _Search | None
+
+
 class Summary(Header):
     """summary.json of a job that has ended."""
 

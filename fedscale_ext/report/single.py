@@ -1,4 +1,4 @@
-"""Plots of one job: its models over time, who trained them, and what devices are served which."""
+"""Plots of one job: its models over time, who trained them, what devices are served which, and what a search found."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from fedscale_ext.report import panels
+from fedscale_ext.report import panels, searches
 from fedscale_ext.report.comparison import WIDTH, figure_of
 from fedscale_ext.report.devices import Assignment, assignment
 from fedscale_ext.report.lineage import grew, lives
@@ -20,14 +20,16 @@ WIDE = 9.4
 
 
 def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
-    """Name -> (title, figure) of what a job alone shows; no picture of models that never changed, nor of capacities
-    that were not recorded."""
+    """Name -> (title, figure) of what a job alone shows; no picture of models that never changed, of capacities that
+    were not recorded, nor of a search that there was not."""
     made = {}
     if grew(job.summary):
         made["models"] = ("Models over time", _models(job))
     made["participants"] = ("Participants per model", _participants(job))
     if (found := assignment(job)) is not None:
         made["assignment"] = ("Models by capacity of the device", _assignment(found))
+    if judged := searches.tier_searches(job):
+        made["search"] = (searches.TITLE, searches.drawn(job, judged))
     return made
 
 

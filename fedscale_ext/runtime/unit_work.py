@@ -157,7 +157,7 @@ class UnitWork:
         """bool [clients, classes] of clients who count for their own classes only."""
         if not confs[0].own_classes:
             return None
-        return present([self._samples(conf.client_id).y for conf in confs], self.data.num_classes)
+        return present([self._samples(conf).y for conf in confs], self.data.num_classes)
 
     def _norms(self, states: CohortState, start: State, spec: ModelSpec) -> list[float]:
         """Norm of each client's change of its parameters."""
@@ -212,7 +212,7 @@ class UnitWork:
     def _together(self, trainer: MultiModelClient, cohort: Cohort, confs: Sequence[Namespace]) -> Trained | None:
         """None where one of them raised: trained one by one, only the clients that are to blame fail."""
         try:
-            data = [self._samples(conf.client_id) for conf in confs]
+            data = [self._samples(conf) for conf in confs]
             with self.watch("training"):
                 results = trainer.train_cohort(data, cohort, confs)
         except Exception as error:
@@ -243,13 +243,13 @@ class UnitWork:
 
     def train_client(self, model: str, client: MultiModelClient, conf: Namespace) -> dict[str, Any]:
         """One client on the resident module of pool key ``model``."""
-        data = self._samples(conf.client_id)
+        data = self._samples(conf)
         with self.watch("training"):
             return train_alone(client, data, self.bench.module(model), conf)
 
-    def _samples(self, client: int) -> ClientSamples:
+    def _samples(self, conf: Namespace) -> ClientSamples:
         with self.watch("data"):
-            return self._on_device.samples(self.data.train_rows(client))
+            return self._on_device.samples(self.data.train_rows(conf.client_id), conf.augment)
 
     def personalise(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Tune the unit's models for each of its clients, and test them."""

@@ -9,14 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from evals.fedoras import ablation, fig1, fig3, fig4, fig5, fig6, ledger, searches, table5, table6, table7, texts
 from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
-from evals.fedoras.settings import PAPER, UNTIL_DONE
+from evals.fedoras.settings import DATA, PAPER, UNTIL_DONE
 from evals.fedoras.tiers import RANDOM, each_tier, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, filled
+from fedscale_ext import models
+from fedscale_ext.methods.fedoras.allocation import brackets_of
+from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.submodels import narrowed
 
 SCRIPTS = "table3 table4 table5 table6 table7 fig1 fig3 fig4 fig5 fig6 ablation".split()
 SPACE = {"family": "supernet", "fields": {
@@ -41,6 +46,48 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, j
         if keys["method"] == "fedoras":
             assert keys["rounds"] == UNTIL_DONE
             assert params.twin_rounds in (0, PAPER.keys_of(data, scale)["$supernet_rounds"])
+
+
+STEPS = ("learning_rate", "decay_factor", "batch_size", "fedoras.finetune_lr", "fedoras.finetune_batch")
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("data", sorted(DATA))
+def test_twins_and_fine_tuning_train_as_each_data_set_wants(data: str, scale: str) -> None:
+    """Text: the public code's rate of 1 in batches of four, in all stages, whatever the sizes say of pictures."""
+    if scale not in ("paper" if DATA[data].paper else "small"):
+        pytest.skip("of the other scale")
+    keys = {"learning_rate": 0.1, "decay_factor": 1.0, "fedoras.finetune_lr": 0.01, "fedoras.finetune_batch": 32,
+            **PAPER.keys_of(data, scale)}  # fmt: skip
+    found = tuple(keys[name] for name in STEPS)
+    small = scale == "small"
+    if DATA[data].kind == "shakespeare":
+        assert found == (1.0, 1.0, 4, 1.0, 4) and keys["fedoras.score"] == "loss"
+        return
+    assert found[3:] == (0.01, 32)
+    rates = {"silos8": (0.05, 0.92), "silos20": (0.05, 0.92), "speech": (0.05, 0.96), "speech12": (0.05, 0.96)}
+    assert found[:2] == (rates.get(data, (0.05, 0.95)) if small else (0.1, 1.0))
+    assert not {name for name in keys if name.startswith("fedoras.twin_")}  # fine-tuning's client, the supernet's rate
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_every_width_of_fjord_has_clients(scale: str, jobs_of: Callable[..., Any]) -> None:
+    found = [(data, keys, params) for data, keys, params in jobs_of(PAPER, experiment("table5"), scale)
+             if keys["method"] == "fjord"]  # fmt: skip
+    assert len(found) == 3
+    for data, keys, params in found:
+        clients = DATA[data.partition("-")[0]].clients
+        assert params.groups == (clients // 4,) * 4 and sum(params.groups) == clients
+        assert (keys["local_epochs"], keys["batch_size"], keys["client_weight_decay"]) == (1, 32, 1e-4)
+
+
+def test_each_width_of_fjord_is_within_the_budget_of_its_tier() -> None:
+    spec = models.named_spec("cnn_tiny", (3, 32, 32), 10)
+    brackets = brackets_of("cnn_tiny", spec, FedorASParams(), 1)
+    whole = models.named_spec("resnet_tiny", (3, 32, 32), 10)
+    costs = [models.cost(whole if width == 1 else narrowed(whole, width)).forward_macs for width in table5.WIDTHS]
+    for bracket, cost, place in zip(brackets, costs, range(4), strict=True):
+        assert cost < bracket.high and (cost > 0.5 * bracket.high or place < 2)
 
 
 def test_partitions_of_the_paper_stand_for_those_of_the_small_data() -> None:
@@ -142,7 +189,8 @@ def test_memory_of_a_search_by_gradients_is_above_that_of_a_path(job: Run, train
 
 def test_fjord_has_a_row_per_width(trained: Callable[..., Run]) -> None:
     fjord = table5.fjord("cifar10-h1")[0]
-    rows = table5.with_costs([trained(fjord, model="nasbench201_base", rounds=1, num_participants=2, local_steps=1)])
+    own = {"model": "nasbench201_base", "rounds": 1, "num_participants": 2, "local_epochs": None, "local_steps": 1}
+    rows = table5.with_costs([trained(fjord, **own, **{"fjord.groups": [1, 2, 2, 2]})])
     assert [run.arm.label for run in rows] == [table5.fjord_label(width) for width in table5.WIDTHS]
     macs = [run.figures[MMACS] for run in rows]
     assert macs == sorted(macs) and macs[0] < macs[-1]
@@ -151,10 +199,13 @@ def test_fjord_has_a_row_per_width(trained: Callable[..., Run]) -> None:
 def test_agreement_of_rankings_is_told_by_rounds_of_clients(trained: Callable[..., Run]) -> None:
     run = trained(fig6.EXPERIMENT.arms[0], **{"fedoras.evaluations": 3, "fedoras.val_ratio": 0.3})
     table = fig6.taus(run)
-    assert table.shape[1] == fig6.ROUNDS
+    assert table.shape[1] == fig6.ROUNDS and fig6.taus(run, fig6.TAU_ABLE).shape == table.shape
+    of_tiers = [fig6.taus(run, tier=tier) for tier in range(1, 5)]
+    assert np.array_equal(np.concatenate(of_tiers), table, equal_nan=True)
     assert ((np.abs(table) <= 1) | np.isnan(table)).all() and np.isfinite(table).any()
     rows = {own.arm.label: own.figures for own in fig6.by_rounds([run])}
-    assert rows[fig6.REQUIRED] == {fig6.TAU: 0.8} and fig6.TAU in rows[fig6.rounds_label(4)]
+    assert any(label.startswith(f"{fig6.rounds_label(8)}, tier ") for label in rows)
+    assert rows[fig6.REQUIRED] == {fig6.TAU: 0.8, fig6.TAU_ABLE: 0.8} and fig6.TAU in rows[fig6.rounds_label(4)]
 
 
 def test_pictures_are_drawn(job: Run, trained: Callable[..., Run], tmp_path: Path) -> None:
@@ -163,6 +214,20 @@ def test_pictures_are_drawn(job: Run, trained: Callable[..., Run], tmp_path: Pat
                         (fig6, federated)):  # fmt: skip
         output.write(replace(script.EXPERIMENT, title="x"), [run], tmp_path / script.__name__, "x", "smoke")
         assert (tmp_path / f"{script.__name__}.png").stat().st_size > 1000
+
+
+def test_all_symbols_of_a_text_are_foretold_or_the_last_alone() -> None:
+    spec = models.named_spec("rnn_positions_largest", (1, 1, 6), 90)
+    module = models.build(spec)
+    x, y = torch.randint(90, (3, 1, 1, 6), generator=torch.Generator().manual_seed(1)).float(), torch.tensor([1, 2, 3])
+    found = texts.symbol_losses(module, x, y)
+    last = torch.nn.functional.cross_entropy(module.eval()(x), y, reduction="none").detach()
+    np.testing.assert_allclose(found[:, 0], last, rtol=1e-5)
+    before = [
+        torch.nn.functional.cross_entropy(module(x[..., :length]), x[:, 0, 0, length].long(), reduction="none").detach()
+        for length in range(1, 6)
+    ]
+    np.testing.assert_allclose(found[:, 1], torch.stack([*before, last]).mean(0), rtol=1e-5)
 
 
 def test_perplexity_is_counted_in_both_ways() -> None:

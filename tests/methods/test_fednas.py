@@ -55,6 +55,16 @@ def settings(**changes: Any) -> Namespace:
     return client_settings(search=search, held_out=0.5, **{"local_steps": 1, "batch_size": 16, **changes})
 
 
+def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_network(fednas: Any) -> None:
+    made = fednas(search_rounds=5, rounds=14)
+    first = made.args.learning_rate
+    found = [made.learning_rate(round) for round in range(1, 15)]
+    np.testing.assert_allclose([found[0], found[2], found[4]], [first, (first + 1e-3) / 2, 1e-3])
+    np.testing.assert_allclose([found[5], found[9], found[13]], [first, (first + 1e-3) / 2, 1e-3])
+    other = fednas(search_rounds=5, rounds=14, schedule="job")
+    assert other.learning_rate(6) == other.learning_rate(1) == first
+
+
 @pytest.mark.parametrize(("train", "val"), [(1.0, 1.0), (0.0, 0.7), (0.5, 0.0)])
 def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, train: float, val: float) -> None:
     data, module, twin = samples(12), network(tmp_path), network(tmp_path).train()

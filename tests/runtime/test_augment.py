@@ -16,6 +16,7 @@ from fedscale_ext.data.store import open_data_set
 from fedscale_ext.errors import UserError
 from fedscale_ext.models.stacked import stacked
 from fedscale_ext.runtime.augment import PAD, Augmentation
+from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.training import MultiModelClient
@@ -83,6 +84,16 @@ def test_each_round_and_client_draws_its_own() -> None:
     assert len({views.tobytes() for views in drawn if views is not None}) == 4
     again = data.views(rows, client_settings(1, round=1))
     assert again is not None and drawn[0] is not None and np.array_equal(again, drawn[0])
+
+
+def test_clients_may_see_samples_otherwise_than_the_job_says(tmp_path: Path) -> None:
+    """As FedorAS's stage 3 does."""
+    data = DeviceData(open_data_set(tiny_data(tmp_path), "femnist"), CPU, "flip_crop")
+    rows, seen = np.arange(3), [None, "flip_crop", "flip", "none"]
+    found = [data.samples(rows, augment).augmentation for augment in seen]
+    assert isinstance(found[0], Augmentation) and isinstance(found[2], Augmentation)
+    assert found[0].crop and found[0] is found[1] and not found[2].crop and found[3] is None
+    assert data.samples(rows, "flip").augmentation is found[2]
 
 
 def test_black_is_what_a_black_pixel_becomes(tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedscale_ext import models
+from fedscale_ext.data.registry import known
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
 from fedscale_ext.methods.fedoras.executor import FedorASExecutor
 from fedscale_ext.methods.fedoras.figures import fairness_figures, stage_figures, tier_figures
-from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, tier_key, twin_key
+from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys, tier_key, twin_key
 from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.path_sampling import path_macs, sample_paths
@@ -60,6 +61,11 @@ class FedorASAggregator(MultiModelAggregator):
             )
         return spec
 
+    def on_text(self) -> bool:
+        """Whether the job's data are text."""
+        entry = known(self.args.data_set)
+        return entry is not None and entry.text
+
     def smallest_spec(self) -> ModelSpec:
         """The cheapest path, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
@@ -93,7 +99,8 @@ class FedorASAggregator(MultiModelAggregator):
         settings = p.searches(number)
         central = p.evaluation == "central"
         self.searches = TierSearches(self.training.costs, self.brackets, settings, self.seed, shared=central)
-        self.tuning = FineTuning(self.pool, p, self.seed)
+        keys = JobKeys(self.args.learning_rate, self.config.job.augment, self.on_text())
+        self.tuning = FineTuning(self.pool, p, self.seed, keys)
         self.judges = Judges(self, self.training)
         for tier, bracket in enumerate(self.brackets):
             self.pool.add_part(tier_key(tier), SUPERNET, path_of(spec, self._tested(tier)), {})
@@ -136,11 +143,9 @@ class FedorASAggregator(MultiModelAggregator):
         return able, min(own or number, int(able.sum()))
 
     def learning_rate(self, number: int) -> float:
-        """The job's schedule; a cosine in fine-tuning; for a twin the job's from its first round on."""
+        """The job's schedule; stage 3 has one of its own."""
         stage = self.plan.at(number)
-        if stage.name == "finetune":
-            return self.tuning.learning_rate(stage)
-        return super().learning_rate(stage.step if stage.name == "twin" else number)
+        return self.tuning.learning_rate(stage) if stage.name in ("finetune", "twin") else super().learning_rate(number)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Each participant's subspace and budget; the model that it fine-tunes; nothing in the round of the search."""

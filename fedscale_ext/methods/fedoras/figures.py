@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedscale_ext.data.registry import known
 from fedscale_ext.methods.fedoras.fine_tuning import tier_key, twin_key
 from fedscale_ext.methods.fedoras.path_sampling import path_macs, sample_paths
 from fedscale_ext.methods.fedoras.stages import Plan
@@ -43,8 +42,6 @@ def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
     """Of each tier: who is in it, its model and what that costs, its accuracy on all test samples, and how accuracy
     spreads over the tier's own clients. ``mmacs`` are the paper's count; ``search`` is None before it."""
     evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
-    entry = known(job.args.data_set)
-    text = entry is not None and entry.text
     rows = []
     for tier, bracket in enumerate(job.brackets):
         model, costs = job.pool[tier_key(tier)], job.training.costs[tier]
@@ -61,7 +58,7 @@ def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
             "peak_mb": peak_mb(job, tier),
             **accuracies(evaluation, tier_key(tier), job.tier_of == tier),
         }
-        if text and own["loss"] is not None:
+        if job.on_text() and own["loss"] is not None:
             own["perplexity"] = exp(own["loss"])
         if twin_key(tier) in job.pool:
             twin = accuracies(evaluation, twin_key(tier), job.tier_of == tier)

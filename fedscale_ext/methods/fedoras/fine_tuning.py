@@ -1,15 +1,18 @@
 """Stage 3 of FedorAS on the server: FedAvg of a tier's model by clients of that tier and above (section 3.3), and of
 its twin, the same network from random weights (``end2end`` of the public code; Table 6).
 
-A twin trains as the job's own keys say, from their first round; fine-tuning by hyperparameters of its own.
+The public code trains both with one client (its batch, epochs and augmentation are not those of supernet training) and
+one schedule; a twin starts from supernet training's learning rate.
 """
 
+from dataclasses import dataclass
 from math import cos, pi
 from typing import Any
 
 import numpy as np
 
 from fedscale_ext import models
+from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.stages import Stage
 from fedscale_ext.runtime.pool import ModelPool
@@ -29,28 +32,54 @@ def twin_key(tier: int) -> str:
     return f"{tier_key(tier)}_twin"
 
 
-class FineTuning:
-    """Rounds of stage 3 on the models of tiers."""
+@dataclass(frozen=True)
+class JobKeys:
+    """What stage 3 takes from the job: its ``learning_rate`` and ``augment``, and whether its data are ``text``."""
 
-    def __init__(self, pool: ModelPool, params: FedorASParams, seed: int) -> None:
-        self._pool, self._params, self._seed = pool, params, seed
+    learning_rate: float
+    augment: str
+    text: bool
+
+
+class FineTuning:
+    """Rounds of stage 3 on the models of tiers. UserError for a ``finetune_augment`` of what are no pictures."""
+
+    def __init__(self, pool: ModelPool, params: FedorASParams, seed: int, job: JobKeys) -> None:
+        self._pool, self._params, self._seed, self._job = pool, params, seed, job
+        asked = params.finetune_augment
+        if asked not in (None, "none") and job.augment in ("none", "speech"):
+            raise UserError(
+                f"fedoras.finetune_augment is {asked} and augment is {job.augment}: set augment to one for pictures, "
+                "or leave fedoras.finetune_augment out"
+            )
+        self._augment = asked or ("flip_crop" if job.augment == "rand_flip_crop" else job.augment)
         self._key = ""
         self._mean: CountMean | None = None
 
     def learning_rate(self, stage: Stage) -> float:
-        """Of a round of fine-tuning: a cosine from ``finetune_lr`` to the share ``finetune_lr_end`` of it."""
+        """Of a round of fine-tuning, or of a twin: a cosine from the first rate to a share of it, or by steps."""
         p = self._params
+        first, end = p.finetune_lr, p.finetune_lr_end
+        if stage.name == "twin":
+            first, end = p.twin_lr or self._job.learning_rate, p.twin_lr_end
+        if (p.finetune_schedule or ("steps" if self._job.text else "cosine")) == "steps":
+            falls = sum(stage.step >= max(2, quarters * stage.steps // 4) for quarters in (2, 3))
+            return first * end**falls
         done = (stage.step - 1) / max(1, stage.steps - 1)
-        return p.finetune_lr * (p.finetune_lr_end + (1 - p.finetune_lr_end) * (1 + cos(pi * done)) / 2)
+        return first * (end + (1 - end) * (1 + cos(pi * done)) / 2)
 
     def assign(self, stage: Stage, participants: np.ndarray) -> list[WorkItem]:
         """All participants train the tier's model, or its twin."""
         p = self._params
-        objective: dict[str, Any] = {HELD_OUT: p.val_ratio}
+        objective: dict[str, Any] = {HELD_OUT: p.val_ratio, "augment": self._augment}
         self._key = tier_key(stage.tier)
         if stage.name == "finetune":
             objective |= {OWN_EPOCHS: p.finetune_epochs, "batch_size": p.finetune_batch}
         else:
+            objective |= {
+                OWN_EPOCHS: p.twin_epochs or p.finetune_epochs,
+                "batch_size": p.twin_batch or p.finetune_batch,
+            }
             spec, self._key = self._pool[self._key].spec, twin_key(stage.tier)
             if self._key not in self._pool:
                 random = torch_stream(self._seed, "twin", stage.tier)

@@ -36,7 +36,8 @@ _REPORT = 24  # bytes of what a client says of a path
 class Judges:
     """``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging.
     ``generations``, as JSON: of each that clients judged, what they were sent and, with ``compare_rankings``, how their
-    ranking agrees with the server's after each round of them."""
+    ranking agrees after each round of them with the server's on all validation samples (``tau``), and with that on the
+    samples of all clients who can judge (``tau_able``)."""
 
     def __init__(self, job: "FedorASAggregator", training: SupernetTraining) -> None:
         self._job, self._training, self._params = job, training, job.params
@@ -76,28 +77,41 @@ class Judges:
         rng = stream(job.seed, "judges", tier, generation)
         drawn = call(training.costs[tier], paths, budgets, number, rng)
         judges = drawn.judges & self._supported(drawn.clients, paths)
-        counts = np.where(judges, self.held_out[drawn.clients - 1][:, None], 0)
         model = job.pool.add_part(_MINIMAL, SUPERNET, restricted(training.spec, drawn.ops), {}, transient=True)
         try:
-            asked = [
-                (judging.header_of(model.key, paths, self._params.val_ratio, self._params.recalibrate,
-                                   clients=drawn.clients[part].tolist(), judges=judges[part]), counts[part])
-                for part in in_parts(range(len(drawn.clients)), min(2 * SPREAD["cpu"], len(drawn.clients)))
-            ]  # fmt: skip
-            figures = np.concatenate(list(self._answers(asked)))
+            sums, examples = self._by_clients(model.key, paths, drawn.clients, judges)
         finally:
             job.pool.drop_transient()
+        counts = np.where(judges, self.held_out[drawn.clients - 1][:, None], 0)
         self._spend(drawn, counts, paths, model.cost.bytes)
-        examples = np.where(np.isfinite(figures).all(-1), counts, 0).astype(np.float64)
-        sums = np.where(examples > 0, self._score(figures), 0.0)
         size, clients = model.cost.bytes / 1e6, len(drawn.clients)
         row: dict[str, Any] = {"tier": tier + 1, "generation": generation, "paths": len(paths), "clients": clients,
                                "supernet_mb": size, "sent_mb": size * clients}  # fmt: skip
         if self._params.compare_rankings:
-            agreement = agreement_by_rounds(sums, examples, self._central(paths), job.args.num_participants)
-            row["tau"] = [tau if isfinite(tau) else None for tau in agreement]
+            macs = path_macs(training.costs[tier], np.array([training.costs[tier].indices(path) for path in paths]))
+            able = np.flatnonzero(budgets >= macs.min()) + 1
+            all_able = (macs <= budgets[able - 1][:, None]) & self._supported(able, paths)
+            theirs = mean_scores(*self._by_clients(SUPERNET, paths, able, all_able))
+            for name, ranking in (("tau", self._central(paths)), ("tau_able", theirs)):
+                agreement = agreement_by_rounds(sums, examples, ranking, job.args.num_participants)
+                row[name] = [tau if isfinite(tau) else None for tau in agreement]
         self.generations.append(row)
         return mean_scores(sums, examples)
+
+    def _by_clients(
+        self, key: str, paths: list[Path], clients: np.ndarray, judges: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """float64 [clients, paths] of a network that is sent: scores summed over each client's own validation samples,
+        and how many these are; 0 where it does not judge (``judges`` bool), or nothing came back."""
+        counts = np.where(judges, self.held_out[clients - 1][:, None], 0)
+        asked = [
+            (judging.header_of(key, paths, self._params.val_ratio, self._params.recalibrate,
+                               clients=clients[part].tolist(), judges=judges[part]), counts[part])
+            for part in in_parts(range(len(clients)), min(2 * SPREAD["cpu"], len(clients)))
+        ]  # fmt: skip
+        figures = np.concatenate(list(self._answers(asked)))
+        examples = np.where(np.isfinite(figures).all(-1), counts, 0).astype(np.float64)
+        return np.where(examples > 0, self._score(figures), 0.0), examples
 
     def _supported(self, clients: np.ndarray, paths: list[Path]) -> np.ndarray:
         """bool [clients, paths]: whether a client's devices have all operators of a path."""

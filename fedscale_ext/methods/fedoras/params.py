@@ -7,7 +7,8 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.search import SearchSettings
 
 _LEAST = {"tiers": 1, "opa_min_clients": 1, "supernet_rounds": 1, "evaluation_rounds": 1, "finetune_rounds": 0,
-          "finetune_clients": 1, "finetune_epochs": 1, "finetune_batch": 1, "twin_rounds": 0}  # fmt: skip
+          "finetune_clients": 1, "finetune_epochs": 1, "finetune_batch": 1, "twin_rounds": 0, "twin_epochs": 1,
+          "twin_batch": 1}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -16,10 +17,13 @@ class FedorASParams:
 
     Tiers: ``brackets`` are the most MMACs of a path in each tier, smallest tier first, counted as the paper counts them
     (normalisation, activations and pooling too); none: those of the space (the printed ones where it has some, else
-    from random paths), or of so many ``tiers``. ``allocation``: capacity puts each device into the highest tier whose
-    budget it affords; shares deals ``shares`` of the clients, weakest devices first, and random whatever their device
-    (the public code); none: the space's own shares. ``unsupported`` names the operators that the devices of each tier
-    cannot run, a list per tier. ``upper_only``: a tier's model may be smaller than its bracket (Equation 6).
+    from random paths), or of so many ``tiers``. ``allocation``: shares ranks devices by the MACs that they afford and
+    deals ``shares`` of the clients (none: the space's own), weakest first; random deals them whatever the device (the
+    public code); capacity puts each device into the highest tier whose budget it affords: the slowest of
+    FedScale's devices affords the cheapest path and the fastest is thirteen times as fast, while printed budgets are 6
+    to 38 times that path, so that tiers may stay empty, and such a job does not start. ``unsupported`` names the
+    operators that the devices of each tier cannot run, a list per tier. ``upper_only``: a tier's model may be smaller
+    than its bracket (Equation 6).
 
     Supernet training (section 3.1), of ``supernet_rounds``: ``subspace`` is what of the supernet's bytes a client is
     sent at most (Eq. 1), drawn for each ``client``, or once for all clients of a ``round``. ``dynamic_budget`` is the
@@ -42,16 +46,20 @@ class FedorASParams:
 
     Fine-tuning (section 3.3): ``finetune_rounds`` for each tier in turn, of ``finetune_clients`` (none:
     ``num_participants``) of that tier and above, ``finetune_epochs`` in batches of ``finetune_batch``; the learning
-    rate falls as a cosine from ``finetune_lr`` to its share ``finetune_lr_end``. ``twin_rounds`` for each tier come
-    after: the same model from random weights, trained as the job's own keys say (the paper: 500) by the clients who
-    fine-tune it, or by all, whatever they afford (``twin_clients`` all; Fig. 1's tier-unaware training). A job has
+    rate falls from ``finetune_lr`` by ``finetune_schedule``: cosine, to its share ``finetune_lr_end``; steps, by that
+    factor at half and again at three quarters of the rounds; none: steps on text, else cosine (the public code).
+    ``finetune_augment`` none: flip_crop where the job's ``augment`` is rand_flip_crop, else as the job's.
+    ``twin_rounds`` (the paper: 500) for each tier come after: the same model from random weights, trained as in
+    fine-tuning, but in ``twin_epochs`` and ``twin_batch`` (none: fine-tuning's) by ``num_participants``, and from
+    ``twin_lr`` (none: the job's ``learning_rate``) to its share ``twin_lr_end``; by the clients who fine-tune it, or by
+    all, whatever they afford (``twin_clients`` all; Fig. 1's tier-unaware training). A job has
     supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``; one with fewer ends before, one with more
     ends when all is done.
     """
 
     brackets: tuple[float, ...] = ()
     tiers: int | None = None
-    allocation: Literal["capacity", "shares", "random"] = "capacity"
+    allocation: Literal["shares", "random", "capacity"] = "shares"
     shares: tuple[float, ...] | None = None
     unsupported: tuple[tuple[str, ...], ...] = ()
     upper_only: bool = False
@@ -82,7 +90,13 @@ class FedorASParams:
     finetune_batch: int = 32
     finetune_lr: float = 0.01
     finetune_lr_end: float = 0.1
+    finetune_schedule: Literal["cosine", "steps"] | None = None
+    finetune_augment: Literal["none", "flip", "flip_crop", "rand_flip_crop"] | None = None
     twin_rounds: int = 0
+    twin_epochs: int | None = None
+    twin_batch: int | None = None
+    twin_lr: float | None = None
+    twin_lr_end: float = 0.1
     twin_clients: Literal["eligible", "all"] = "eligible"
 
     def __post_init__(self) -> None:
@@ -90,14 +104,16 @@ class FedorASParams:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"fedoras.{name} is {value}; it must be at least {least}")
-        for name in ("subspace", "val_fraction", "finetune_lr_end"):
+        for name in ("subspace", "val_fraction", "finetune_lr_end", "twin_lr_end"):
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be above 0 and at most 1")
         for name in ("dynamic_budget", "val_ratio"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be at least 0 and below 1")
-        if not self.finetune_lr > 0:
-            raise UserError(f"fedoras.finetune_lr is {self.finetune_lr}; it must be above 0")
+        for name in ("finetune_lr", "twin_lr"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UserError(f"fedoras.{name} is {value}; it must be above 0")
         if self.brackets and not all(a < b for a, b in zip((0.0, *self.brackets), self.brackets, strict=False)):
             raise UserError(f"fedoras.brackets is {list(self.brackets)}; it must hold rising MMACs, all above 0")
         if self.brackets and self.tiers is not None and len(self.brackets) != self.tiers:

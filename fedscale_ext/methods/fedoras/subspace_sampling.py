@@ -29,12 +29,12 @@ def total_bytes(tables: Tables) -> int:
 
 
 def sample_subspace(
-    tables: Tables, budget_bytes: int, rng: np.random.Generator, budget_macs: float = np.inf
+    tables: Tables, budget_bytes: int, rng: np.random.Generator, budget_macs: float = np.inf, more: Tables | None = None
 ) -> np.ndarray:
     """bool [layers, operators]: what is sent within ``budget_bytes``, parameters and buffers.
 
-    ``budget_macs``: a path within it is among what is sent. Unsupported operators are not. ValueError where either
-    budget does not suffice.
+    ``budget_macs``: a path within it is among what is sent. Unsupported operators are not, but where ``more`` (the same
+    space for other devices) supports them. ValueError where either budget does not suffice.
     """
     usable = _usable(tables)
     held = usable & (tables.bytes == 0)
@@ -44,6 +44,9 @@ def sample_subspace(
     room = budget_bytes - tables.fixed_bytes - tables.bytes[held].sum()
     if room < 0:
         raise ValueError(f"{budget_bytes} bytes do not hold an operator for each layer")
+    if more is not None:
+        usable = _usable(more)
+        held |= usable & (tables.bytes == 0)
     order = rng.permutation(np.flatnonzero(usable & ~held))
     held.flat[order[tables.bytes.flat[order].cumsum() <= room]] = True
     return held

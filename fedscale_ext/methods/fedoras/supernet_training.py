@@ -4,7 +4,7 @@ On the virtual clock, and in what a round cost, a client counts for the MACs of 
 ``models.cost``; its traffic is its subspace, both ways.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,8 @@ class SupernetTraining:
         self._all = tables(self.spec, unsupported=set.intersection(*(set(tier.unsupported) for tier in tiers)))
         self.bytes = int(params.subspace * total_bytes(self._all))
         needed = max(map(least_bytes, self.costs))
+        if params.subspace_per == "round":
+            needed = max(needed, self._check_shared())
         if self.bytes < needed:
             raise UserError(
                 f"fedoras.subspace {params.subspace:g} of this supernet is {self.bytes:,} bytes, and one operator for "
@@ -118,18 +120,46 @@ class SupernetTraining:
         self._means = OperatorMeans(self._pool[SUPERNET].state, p.aggregation, p.opa_min_clients, self._parameters)
         if p.subspace_per == "client":
             return [self._item(round, c, self._subspace(f"client{c}", self._tier(c), round, c)) for c in clients]
-        # one for all: a path of the lowest budget must be in it
-        lowest = min({self._tier(client) for client in clients}, key=lambda number: self.tiers[number].budget)
-        shared = self._subspace(_SHARED, lowest, round)
+        shared = self._shared(round, {self._tier(client) for client in clients})
         return [self._item(round, client, shared) for client in clients]
+
+    def _check_shared(self) -> int:
+        """Bytes of the smallest budget of a subspace that all tiers can train. UserError where they have no path."""
+        lowest, common, _ = self._in_common(range(len(self.tiers)))
+        if lowest < (least := cheapest(common, common.held)):
+            raise UserError(
+                f"fedoras.subspace_per is round, and the cheapest path of operators that all tiers support takes "
+                f"{least / 1e6:.4g} MMACs, above the lowest budget, {lowest / 1e6:g}; set fedoras.subspace_per: "
+                "client, or shorten fedoras.unsupported"
+            )
+        return least_bytes(common)
+
+    def _in_common(self, numbers: Iterable[int]) -> tuple[float, Tables, Tables]:
+        """Of some tiers: the lowest budget, and the costs of what all of them support and of what any does."""
+        tiers = [self.tiers[number] for number in numbers]
+        each = [set(tier.unsupported) for tier in tiers]
+        try:
+            common = budget_tables(self.spec, tuple(sorted(set.union(*each))))
+        except UserError as error:
+            raise UserError(f"fedoras.subspace_per is round, so that tiers must share a path: {error}") from None
+        some = budget_tables(self.spec, tuple(sorted(set.intersection(*each))))
+        return min(tier.budget for tier in tiers), common, some
 
     def _tier(self, client: int) -> int:
         return int(self.tier_of[client - 1])
 
     def _subspace(self, key: str, tier: int, *when: int) -> str:
         rng = stream(self._seed, *when, "subspace")
-        held = sample_subspace(self.costs[tier], self.bytes, rng, self.tiers[tier].budget)
-        spec = restricted(self.spec, operators(self.costs[tier], held))
+        return self._sent(key, sample_subspace(self.costs[tier], self.bytes, rng, self.tiers[tier].budget))
+
+    def _shared(self, round: int, numbers: Collection[int]) -> str:
+        """One subspace for clients of some tiers: with a path that all of them can train."""
+        budget, common, some = self._in_common(numbers)
+        rng = stream(self._seed, round, "subspace")
+        return self._sent(_SHARED, sample_subspace(common, self.bytes, rng, budget, some))
+
+    def _sent(self, key: str, held: np.ndarray) -> str:
+        spec = restricted(self.spec, operators(self.macs, held))
         self._pool.add_part(key, SUPERNET, spec, {}, transient=True)
         return key
 

@@ -135,6 +135,21 @@ def test_a_round_may_share_one_subspace_in_which_the_weakest_has_a_path(fedoras:
     assert [item.objective["paths"]["budget"] for item in items] == [made.training.tiers[t].budget for t in (2, 0, 1)]
 
 
+def test_a_subspace_of_a_round_has_a_path_for_devices_that_lack_different_operators(fedoras: Any) -> None:
+    """And all that some of them can run may be sent, for those."""
+    without = [["identity", "dsconv3"], ["dsconv3_double"], []]
+    sent = set()
+    for seed in range(4):
+        made = fedoras(subspace_per="round", unsupported=without, subspace=0.7, seed=seed)
+        items = made.assign(1, np.arange(1, 7))
+        held = held_by(made.training.macs, made.pool["subspace"].spec)
+        for tier, costs in zip(made.training.tiers, made.training.costs, strict=True):
+            assert cheapest(costs, held) <= tier.budget
+        assert len(items) == 6
+        sent |= {name for row in made.pool["subspace"].spec["ops"] for name in row}
+    assert sent == {"conv1", "dsconv3", "dsconv3_double", "identity"}
+
+
 @pytest.mark.parametrize("load", [0.0, 0.6])
 def test_the_clock_counts_the_macs_of_the_paths_that_a_client_draws(fedoras: Any, load: float) -> None:
     made = fedoras(dynamic_budget=load)
@@ -238,6 +253,23 @@ def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
         ({"shares": [1.0]}, "a share above 0 for each of 3 tiers"),
         ({"unsupported": [["conv1"]]}, "must hold one for each of 3 tiers"),
         ({"unsupported": [["conv9"], [], []]}, "no operator 'conv9'"),
+        (
+            {
+                "brackets": [0.06, 0.1, 0.3],
+                "unsupported": [["conv1", "identity"], ["dsconv3"], ["dsconv3_double"]],
+                "subspace_per": "round",
+            },
+            "tiers must share a path: all operators of layer 0 are unsupported",
+        ),
+        (
+            {
+                "brackets": [0.042, 0.3],
+                "unsupported": [[], ["conv1", "identity"]],
+                "subspace_per": "round",
+                "subspace": 1.0,
+            },
+            "all tiers support takes 0.0[4-9]\\d* MMACs, above the lowest budget, 0.042; set fedoras.subspace_per",
+        ),
         ({"subspaces": 0.3}, "no hyperparameter fedoras.subspaces; did you mean 'fedoras.subspace'"),
         ({"aggregation": "opaa"}, "fedoras.aggregation"),
     ],

@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 import torch
 
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 from fedscale_ext.methods.fedoras.figures import accuracies
+from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys
 from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.judging import read_figures
+from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.methods.fedoras.stages import Stage
 from fedscale_ext.models.supernet import path_of
 from fedscale_ext.runtime import wire
 from fedscale_ext.runtime.evaluation import COLUMNS
+from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.steps import hold_out
 from fedscale_ext.runtime.unit_work import figures_section
 from fedscale_ext.runtime.work import Evaluation
@@ -78,17 +84,65 @@ def test_fine_tuning_is_fedavg_from_the_supernets_weights(fedoras: Any) -> None:
     expected = count_mean(state, [(states[0], None, 40.0), (states[1], None, 60.0)])
     assert equal(made.pool["tier2"].state, expected)
     np.testing.assert_allclose([made.learning_rate(round) for round in (6, 7, 8)], [0.1, 0.075, 0.05])
-    assert made.learning_rate(9) == made.learning_rate(10) == made.learning_rate(1)  # of twins, the job's
 
 
 def test_a_twin_is_the_same_network_from_random_weights(fedoras: Any) -> None:
     made, again = fedoras(), fedoras()
+    own = {"held_out": 0.1, "augment": "none"}
     for each in (made, again):
         (item,) = each.assign(9, np.array([2]))
-        assert item.model == "tier1_twin" and "batch_size" not in item.objective
+        assert item.model == "tier1_twin" and item.objective == {**own, "local_epochs": 1, "batch_size": 32}
     one, other = made.pool["tier1_twin"], made.pool["tier1"]
     assert one.spec == other.spec and not equal(one.state, other.state) and equal(one.state, again.pool[one.key].state)
     assert list(made.evaluation_plan().named) == ["tier1", "tier2", "tier1_twin"]
+
+
+def test_a_twin_trains_as_a_model_that_is_fine_tuned_but_from_the_supernets_rate(fedoras: Any) -> None:
+    """The public code's end2end: finetuneclient, num_rounds_end2end, init_lr_end2end, clients_per_round_end2end."""
+    made = fedoras(twin_rounds=5, finetune_clients=2)
+    first = made.args.learning_rate
+    np.testing.assert_allclose([made.learning_rate(9), made.learning_rate(11), made.learning_rate(13)],
+                               [first, 0.55 * first, 0.1 * first])  # fmt: skip
+    assert made.candidates(3)[1] == 2 and made.candidates(9)[1] == min(6, made.args.num_participants)
+    other = fedoras(twin_rounds=5, twin_lr=0.5, twin_lr_end=0.2, twin_epochs=3, twin_batch=5, finetune_batch=4)
+    np.testing.assert_allclose([other.learning_rate(9), other.learning_rate(13)], [0.5, 0.1])
+    objective = other.assign(9, np.array([2]))[0].objective
+    assert (objective["local_epochs"], objective["batch_size"]) == (3, 5)
+    assert fedoras(finetune_batch=4).assign(9, np.array([2]))[0].objective["batch_size"] == 4
+
+
+def test_a_schedule_of_steps_is_that_of_text(fedoras: Any) -> None:
+    """From half of the rounds on a tenth, from three quarters on a hundredth, in fine-tuning and for twins."""
+    keys = {"finetune_rounds": 8, "finetune_lr": 1.0, "twin_rounds": 4, "twin_lr": 2.0}
+    made = fedoras(finetune_schedule="steps", **keys)
+    expected = [1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.01]
+    np.testing.assert_allclose([made.learning_rate(round) for round in range(3, 11)], expected)
+    np.testing.assert_allclose([made.learning_rate(round) for round in range(19, 23)], [2, 0.2, 0.02, 0.02])
+    assert fedoras(finetune_schedule="steps", **{**keys, "finetune_rounds": 1}).learning_rate(3) == 1.0
+    stage = Stage("finetune", 8, 8)
+    for text, schedule, last in ((True, None, 0.01), (False, None, 0.1), (True, "cosine", 0.1)):
+        params = FedorASParams(finetune_lr=1.0, finetune_schedule=schedule)
+        tuning = FineTuning(ModelPool(), params, 1, JobKeys(0.1, "none", text))
+        assert tuning.learning_rate(stage) == pytest.approx(last)
+
+
+@pytest.mark.parametrize(
+    ("job", "own", "seen"),
+    [("rand_flip_crop", None, "flip_crop"), ("rand_flip_crop", "rand_flip_crop", "rand_flip_crop"),
+     ("flip", None, "flip"), ("speech", None, "speech"), ("speech", "none", "none"), ("none", None, "none")],
+)  # fmt: skip
+def test_stage_3_sees_pictures_without_rand_augment(job: str, own: Any, seen: str) -> None:
+    params = FedorASParams(finetune_augment=own)
+    pool = ModelPool()
+    spec = models.named_spec("cnn_tiny_smallest", (3, 32, 32), 10)
+    pool.add("tier1", spec, models.initial_state(spec, 1))
+    tuning = FineTuning(pool, params, 1, JobKeys(0.1, job, False))
+    for name in ("finetune", "twin"):
+        (item,) = tuning.assign(Stage(name, 1, 1), np.array([1]))
+        assert item.objective["augment"] == seen
+    if job in ("none", "speech"):
+        with pytest.raises(UserError, match=f"finetune_augment is flip and augment is {job}: set augment"):
+            FineTuning(pool, FedorASParams(finetune_augment="flip"), 1, JobKeys(0.1, job, False))
 
 
 class Executors:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
+from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.tiers import (
     RECIPES,
     Bracket,
@@ -22,11 +24,14 @@ from fedscale_ext.methods.fedoras.tiers import (
 )
 from fedscale_ext.models import supernet
 from fedscale_ext.models.supernet import Tables
+from fedscale_ext.population.capacity import capacities
+from fedscale_ext.population.population import RESAMPLED, load_population
 from fedscale_ext.streams import stream
 
 from .spaces import table
 
-INPUTS = {"cnn_l": ((3, 32, 32), 10), "cnn_s": ((1, 40, 51), 12), "rnn_positions": ((1, 1, 80), 90)}
+INPUTS = {"cnn_l": ((3, 32, 32), 10), "cnn_s": ((1, 40, 51), 12), "rnn_positions": ((1, 1, 80), 90),
+          "cifar10_extra_range": ((3, 32, 32), 10)}  # fmt: skip
 PATHS = 20_000  # a fifth of the public code's
 
 
@@ -130,6 +135,24 @@ def test_tiers_by_capacity_stay_within_it() -> None:
     brackets = between([1.0, 5.0, 10.0, 20.0])
     own = tiers_by_capacity(np.array([0.1, 5.0, 9.9, 10.0, 19.0, 20.0, 1e9]), brackets)
     assert own.tolist() == [0, 0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("name", "clients"), [("cnn_l", 100), ("cnn_s", 2112), ("rnn_positions", 715)])
+def test_a_job_of_a_named_space_starts_with_fedscales_devices(name: str, clients: int) -> None:
+    """By default. The devices' speeds differ less than the budgets, of which the literal rule makes empty tiers."""
+    spec = models.named_spec(name, *INPUTS[name])
+    smallest = models.cost(models.named_spec(f"{name}_smallest", *INPUTS[name]))
+    devices = load_population(clients, RESAMPLED, None, 1)
+    capacity = capacities(devices, "computation", smallest, local_steps=20, batch_size=10, reference_macs=3e8)
+    params, everybody = FedorASParams(), np.ones(clients, dtype=bool)
+    brackets = brackets_of(name, spec, params, 1)
+    own = tiers_of(name, spec, params, 1, brackets, capacity, everybody)
+    shares = np.array(RECIPES[name].shares)
+    assert np.abs(np.bincount(own, minlength=len(brackets)) - clients * shares).max() < 1
+    weakest = [capacity[own == tier].min() for tier in range(len(brackets))]
+    assert weakest == sorted(weakest) and own[capacity.argmax()] == len(brackets) - 1
+    with pytest.raises(UserError, match=r"tier \d of \d has none of the"):
+        tiers_of(name, spec, FedorASParams(allocation="capacity"), 1, brackets, capacity, everybody)
 
 
 @given(st.integers(8, 200), st.lists(st.floats(0.2, 1.0), min_size=1, max_size=5))

@@ -174,7 +174,17 @@ def check_what_federated_evaluation_costs(found: dict[str, Any], summary: dict[s
     for each in judging:
         assert 1 <= len(each["tau"]) <= 2 and each["sent_mb"] == each["supernet_mb"] * each["clients"]
         assert all(tau is None or -1 <= tau <= 1 for tau in each["tau"])
+        # all who afford a tier's paths were asked in the end, so that the rankings are one
+        assert each["tau_able"][-1] is None or each["tau_able"][-1] == pytest.approx(1)
     assert sum(each["sent_mb"] for each in judging) == pytest.approx(stage["download_bytes"] / 1e6)
+
+
+@pytest.mark.parametrize("mode", ["oort", "pyramidfl"])
+def test_participants_may_be_chosen_by_what_they_bring(run: Run, mode: str) -> None:
+    keys = {"sample_mode": mode, "num_participants": 3, "rounds": 5, "fedoras.twin_rounds": 0}
+    found, summary = run(mode, **keys)
+    assert [len(each["participants"]) for each in found["rounds"][:2]] == [3, 3]
+    assert not any(each["failed"] for each in found["rounds"]) and len(summary["results"]["tiers"]) == 2
 
 
 def test_a_job_goes_on_between_stages(run: Run) -> None:
