@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import fedscale_ext
 from fedscale_ext.config import shipped_configs
 from fedscale_ext.config_reference import reference
 from fedscale_ext.methods import method_names
+from fedscale_ext.models import cost
+from fedscale_ext.models.files import configured_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,6 +67,16 @@ def test_the_readme_has_each_method_with_the_data_sets_of_its_configurations() -
         method, *_, data = name.removesuffix("_small").split("_")
         shipped[method].add(data)
     assert told == shipped
+
+
+def test_specs_of_the_documents_are_models(tmp_path: Path) -> None:
+    blocks = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "models.md").read_text(encoding="utf-8"), re.S)
+    assert [json.loads(block)["family"] for block in blocks] == ["nasbench201", "multi_exit", "supernet"]
+    for block in blocks:
+        (tmp_path / "model.json").write_text(block, encoding="utf-8")
+        fields = json.loads(block)["fields"]
+        shape, classes = fields.get("input_shape", (3, 32, 32)), fields.get("num_classes", 10)
+        assert cost(configured_spec(str(tmp_path / "model.json"), tuple(shape), classes)).forward_macs > 0
 
 
 def test_the_package_says_what_it_is() -> None:
