@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from evals.paper.engine import Experiment, Run
 
 _ROOT = Path(__file__).resolve().parents[2]
+_PLACE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
 
 
 def write(
@@ -89,7 +91,7 @@ def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
                 "figures": figures,
                 "paper": dict(group[0].arm.paper),
                 "keys": {name: _within(value) for name, value in group[0].arm.keys.items()},
-                "failed": sorted({run.failed for run in group if run.failed}),
+                "failed": sorted({_without_places(run.failed) for run in group if run.failed}),
             }
         )
     return rows
@@ -99,6 +101,11 @@ def _within(value: Any) -> Any:
     """A file of this repository by its path within: results are read on other machines."""
     path = Path(value) if isinstance(value, str) else None
     return path.relative_to(_ROOT).as_posix() if path is not None and path.is_relative_to(_ROOT) else value
+
+
+def _without_places(sentence: str) -> str:
+    """Why a job failed, with files by their names alone: where they lie is another place on another machine."""
+    return _PLACE.sub(r"\1", sentence)
 
 
 def markdown(
