@@ -39,9 +39,10 @@ class Plot:
 
 def page(
     title: str, arms: Sequence[Arm], rows: Sequence[Line], compared: Sequence[Plot],
-    own: Mapping[str, Sequence[Plot]],
+    own: Mapping[str, Sequence[Plot]], left_out: str = "",
 ) -> str:  # fmt: skip
-    """The page of a comparison; ``own`` maps a job's name to the plots of it alone."""
+    """The page of a comparison; ``own`` maps a job's name to the plots of it alone, ``left_out`` says which jobs are
+    not in it."""
     css = files("fedscale_ext.report").joinpath("report.css").read_text(encoding="utf-8")
     jobs = [job for arm in arms for job in arm.jobs]
     sections = [
@@ -59,19 +60,19 @@ def page(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style_variables()}{css}</style></head><body><main>"
-        f"<h1>{escape(title)}</h1>{_head(arms)}<nav>{links}</nav>{body}"
+        f"<h1>{escape(title)}</h1>{_head(arms, left_out)}<nav>{links}</nav>{body}"
         f'<p class="quiet">Made by fedscale_ext {escape(__version__)}.</p></main></body></html>\n'
     )
 
 
-def _head(arms: Sequence[Arm]) -> str:
+def _head(arms: Sequence[Arm], left_out: str) -> str:
     jobs = [job for arm in arms for job in arm.jobs]
     data = list(dict.fromkeys(data_row(job.header)[1] for job in jobs))
     lines = [f'<p class="quiet">Data: {escape("; ".join(data))}</p>']
     if any(job.header["data"]["generated"] for job in jobs):
         lines.append('<p class="warning">Some of these results are for GENERATED data: they say nothing of real '
                      "ones.</p>")  # fmt: skip
-    lines += [f'<p class="warning">{escape(sentence)}</p>' for sentence in cautions(arms)]
+    lines += [f'<p class="warning">{escape(sentence)}</p>' for sentence in (left_out, *cautions(arms)) if sentence]
     return "".join(lines)
 
 
