@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def write(
     _replace(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
     _replace(_named(stem, ".md"), markdown(experiment, rows, commands, picture, content.get("shares")))
     if experiment.plot is not None and shown:
-        experiment.plot(experiment, shown, _named(stem, ".png"))
+        experiment.plot(replace(experiment, not_run=_not_run(runs, kept)), shown, _named(stem, ".png"))
 
 
 def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"], list[str]]:
@@ -59,6 +60,12 @@ def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"],
             if (row["label"], row["data"], seed) not in now:
                 found.append(Run(arm, row["data"], seed, None, figures))
     return found, content["commands"]
+
+
+def _not_run(runs: Sequence["Run"], kept: Sequence["Run"]) -> list[str]:
+    """Data sets of which the picture can show nothing."""
+    there = {run.data for run in (*runs, *kept) if run.figures}
+    return [data for data in dict.fromkeys(run.data for run in runs) if data not in there]
 
 
 def _place(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
