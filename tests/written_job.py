@@ -24,10 +24,10 @@ def capacities() -> np.ndarray:
 def write_job(
     folder: Path, *, seed: int = 0, method: str = "fedtrans", data_set: str = "femnist", generated: bool = False,
     finished: bool = True, rounds: int = 20, clients: bool = True, job_name: str | None = None,
-    settings: dict[str, Any] | None = None, shift: float = 0.0, **head: Any,
+    settings: dict[str, Any] | None = None, shift: float = 0.0, whole: float | None = None, **head: Any,
 ) -> Path:  # fmt: skip
-    """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``head`` goes
-    into its header."""
+    """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``whole``
+    is what its global model reaches, ``head`` goes into its header."""
     job = header(generated=generated)
     flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
             "method": method, "learning_rate": 0.05}  # fmt: skip
@@ -45,6 +45,8 @@ def write_job(
         summary = summarise(job, history, models(), lineage=LINEAGE)
         for name in ("mean", "sample_weighted"):
             summary["accuracy"][name] += shift
+        if whole is not None:
+            summary["accuracy"]["named"]["global"] = {"accuracy": whole, "loss": 1.0}
         write_summary(folder, summary)
         write_markdown(folder, summary)
     return folder

@@ -47,7 +47,8 @@ class Arm:
 class Experiment:
     """A table or figure: ``columns`` are figures of :func:`jobs.figures`, ``plot`` draws the runs into a file,
     ``shares`` is what a figure says of the clients. ``rows`` makes what is shown of the finished jobs where that is
-    not one row an arm; ``orders`` are told seed by seed, as paired differences."""
+    not one row an arm; ``orders`` are told seed by seed, as paired differences. ``not_run``: data sets that have no job
+    yet, for the picture."""
 
     name: str
     title: str
@@ -58,6 +59,7 @@ class Experiment:
     shares: Callable[[Sequence["Run"]], Mapping[str, float]] | None = None  # of clients, by arm
     rows: Callable[[Sequence["Run"]], list["Run"]] | None = None
     orders: Sequence[Order] = ()
+    not_run: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Run:
 
 
 def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None) -> int:
-    """Run a script's jobs and write its results; the exit code: 1 where a job has no result."""
+    """Run a script's jobs and write its results; the exit code: 1 where a job has no result, 2 where data lack, which
+    is told before the first job begins."""
     parser = argparse.ArgumentParser(description=f"{experiment.title}. {experiment.note}")
     parser.add_argument("--scale", choices=SCALES, default="small")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
@@ -84,7 +87,9 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
                         "pictures that need those (boxes, curves) show the new ones alone")  # fmt: skip
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a job_conf key for all jobs")
     parser.add_argument("--folder", type=Path, default=Path("data"), help="where data sets are, or are imported to")
-    parser.add_argument("--sources", type=Path, default=_sources(), help="where the npz files of real data are")
+    parser.add_argument("--sources", type=Path, default=_sources(), help="folder of the npz files of real data "
+                        "(default: what FEDSCALE_EXT_SHARED_DATA names, else shared/data beside this checkout: "
+                        "%(default)s)")  # fmt: skip
     parser.add_argument("--runs", type=Path, default=Path("logs") / paper.name, help="where the jobs' folders are")
     parser.add_argument("--results", type=Path, default=paper.folder / "results")
     given = parser.parse_args(argv)
@@ -99,17 +104,19 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
     command = f"python -m evals.{paper.name}.{experiment.name} --scale {given.scale} --seeds {seeds} {options}".strip()
     plan = planned(paper, experiment, given.scale, given.data)
     chosen = _chosen([arm for arm, _ in plan], given.arms)
+    jobs_planned = [(arm, data) for arm, data in plan if arm.label in chosen]
+    if lacking := _lacking(paper, jobs_planned, given.scale, more, where["folder"], where["sources"]):
+        print(lacking, file=sys.stderr)
+        return 2
     rest = {(arm.label, data): Run(arm, data, given.seeds[0], None, failed=NOT_RUN) for arm, data in plan}
-    now = {(arm.label, data, seed) for arm, data in plan if arm.label in chosen for seed in given.seeds}
+    now = {(arm.label, data, seed) for arm, data in jobs_planned for seed in given.seeds}
     kept, earlier = output.kept(given.results / name, now) if given.add else ([], [])
     commands = [*(one for one in earlier if kept and one != command), command]
     for run in kept:
         rest.pop((run.arm.label, run.data), None)
     done: list[Run] = []
     for seed in given.seeds:
-        for arm, data in plan:
-            if arm.label not in chosen:
-                continue
+        for arm, data in jobs_planned:
             print(f"== {experiment.name}: {arm.label}, {data}, seed {seed}", flush=True)
             run = _run(paper, arm, data, seed, done, given.scale, more, **where)
             if run.failed:
@@ -177,6 +184,25 @@ def _chosen(arms: Sequence[Arm], wanted: Sequence[str] | None) -> set[str]:
         if source and source not in wanted:
             sys.exit(f"{label!r} trains a model of {source!r}: name that in --arms too")
     return set(wanted)
+
+
+def _lacking(
+    paper: Paper, planned: Sequence[tuple[Arm, str]], scale: str, more: Mapping[str, str], folder: Path, sources: Path
+) -> str:
+    """One sentence on data that the jobs want and that are not there, and the ways out; empty where all are."""
+    wanted = {(arm.label, data): _data_of(paper, arm, data, scale, more) for arm, data in planned}
+    said = paper.missing_of(list(dict.fromkeys(name for own in wanted.values() for name in own)), folder, sources)
+    there = {data: arm for arm, data in planned if not paper.missing_of(wanted[arm.label, data], folder, sources)}
+    # a script that deals the samples out by itself is told the data set alone
+    named = dict.fromkeys(data if arm.x is None else data.partition("-")[0] for data, arm in there.items())
+    instead = f"run what is there with --data {' '.join(named)}" if named else "name other data sets with --data"
+    return f"{said}; or {instead}" if said else ""
+
+
+def _data_of(paper: Paper, arm: Arm, data: str, scale: str, more: Mapping[str, str]) -> list[str]:
+    """Names of the data sets of a job: its clients', and that of its public samples."""
+    keys = filled({**paper.keys_of(data, scale), **arm.keys, **more})
+    return [data, *([str(keys["public_dir"])] if "public_dir" in keys else [])]
 
 
 def _run(

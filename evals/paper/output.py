@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from evals.paper.engine import Experiment, Run
 
 _ROOT = Path(__file__).resolve().parents[2]
+_PLACE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
 
 
 def write(
@@ -38,7 +41,7 @@ def write(
     _replace(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
     _replace(_named(stem, ".md"), markdown(experiment, rows, commands, picture, content.get("shares")))
     if experiment.plot is not None and shown:
-        experiment.plot(experiment, shown, _named(stem, ".png"))
+        experiment.plot(replace(experiment, not_run=_not_run(runs, kept)), shown, _named(stem, ".png"))
 
 
 def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"], list[str]]:
@@ -57,6 +60,12 @@ def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"],
             if (row["label"], row["data"], seed) not in now:
                 found.append(Run(arm, row["data"], seed, None, figures))
     return found, content["commands"]
+
+
+def _not_run(runs: Sequence["Run"], kept: Sequence["Run"]) -> list[str]:
+    """Data sets of which the picture can show nothing."""
+    there = {run.data for run in (*runs, *kept) if run.figures}
+    return [data for data in dict.fromkeys(run.data for run in runs) if data not in there]
 
 
 def _place(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
@@ -89,7 +98,7 @@ def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
                 "figures": figures,
                 "paper": dict(group[0].arm.paper),
                 "keys": {name: _within(value) for name, value in group[0].arm.keys.items()},
-                "failed": sorted({run.failed for run in group if run.failed}),
+                "failed": sorted({_without_places(run.failed) for run in group if run.failed}),
             }
         )
     return rows
@@ -99,6 +108,11 @@ def _within(value: Any) -> Any:
     """A file of this repository by its path within: results are read on other machines."""
     path = Path(value) if isinstance(value, str) else None
     return path.relative_to(_ROOT).as_posix() if path is not None and path.is_relative_to(_ROOT) else value
+
+
+def _without_places(sentence: str) -> str:
+    """Why a job failed, with files by their names alone: where they lie is another place on another machine."""
+    return _PLACE.sub(r"\1", sentence)
 
 
 def markdown(

@@ -67,7 +67,11 @@ def panels(experiment: "Experiment", titles: Sequence[str], width: float | None 
 def grid(experiment: "Experiment", rows: int, columns: int, width: float) -> tuple[Figure, list[list[Axes]]]:
     figure = Figure(figsize=(max(5.5, width), 1 + 3 * rows), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    figure.suptitle(fill(experiment.title, int(11 * figure.get_figwidth())), fontsize=10)
+    letters = int(11 * figure.get_figwidth())
+    title = fill(experiment.title, letters)
+    if experiment.not_run:
+        title += "\n" + fill(f"no job yet on {', '.join(experiment.not_run)}", letters)
+    figure.suptitle(title, fontsize=10)
     axes = [list(row) for row in figure.subplots(rows, columns, squeeze=False)]
     for axis in (axis for row in axes for axis in row):
         axis.spines[["top", "right"]].set_visible(False)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,19 +77,58 @@ class Paper:
         own = {"small": base.small, "paper": base.paper}.get(scale, {})
         return {"data_set": base.kind, **base.keys, **self.sizes[scale], **own}
 
+    def missing(self, name: str, folder: Path, sources: Path) -> Path | None:
+        """What a data set cannot be had without: the file that it is imported from, or its own folder where that has to
+        be there beforehand; None where nothing lacks."""
+        source = self.data[self.split_name(name)[0]].source
+        if _imported(folder / name):
+            return None
+        if source is None:
+            return folder / name
+        return None if (sources / source).is_file() else sources / source
+
+    def missing_of(self, names: Sequence[str], folder: Path, sources: Path) -> str:
+        """One sentence on what lacks of these data sets, and on what to do; empty where nothing does."""
+        files: dict[str, list[str]] = {}
+        folders = []
+        for name in names:
+            path = self.missing(name, folder, sources)
+            if path is not None and self.data[self.split_name(name)[0]].source is not None:
+                files.setdefault(path.name, []).append(name)
+            elif path is not None:
+                folders.append(str(path))
+        said = []
+        if files:
+            named = _words([f"{file} (for {_words(own)})" for file, own in files.items()])
+            said.append(f"{named} {_are(files)} not in {sources}: name the folder of such files with --sources or "
+                        "FEDSCALE_EXT_SHARED_DATA")  # fmt: skip
+        if folders:
+            said.append(f"{_words(folders)} {_are(folders)} not there: import such data first (`fedscale dataset "
+                        "import --help`)")  # fmt: skip
+        return "; ".join(said)
+
     def prepared(self, name: str, folder: Path, sources: Path) -> Path:
         """Folder of a data set in FedScale's layout, imported now unless it is there."""
         base, partition = self.split_name(name)
-        out = folder / name
-        if (out / "client_data_mapping" / "train.csv").is_file():
+        out, entry = folder / name, self.data[base]
+        if (lacking := self.missing(name, folder, sources)) is not None:
+            sys.exit(f"{lacking} is not there")
+        if entry.source is None or _imported(out):
             return out
-        entry = self.data[base]
-        if entry.source is None:
-            sys.exit(f"{out} is not there: import {name} into it first (`fedscale dataset import --help`)")
-        if not (sources / entry.source).is_file():
-            sys.exit(f"{sources / entry.source} is not there: name the folder of the npz files with --sources")
         options = ["--data-set", entry.kind, "--name", name, "-o", str(out), *entry.options, *partition]
         command = [sys.executable, "-m", "fedscale_ext.cli", "dataset", "import", str(sources / entry.source), *options]
         if subprocess.run(command).returncode:
             sys.exit(f"{name} could not be imported")
         return out
+
+
+def _imported(folder: Path) -> bool:
+    return (folder / "client_data_mapping" / "train.csv").is_file()
+
+
+def _words(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _are(things: Sized) -> str:
+    return "is" if len(things) == 1 else "are"

@@ -23,7 +23,7 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
 
     Writes DIR/report.html (one file, opens anywhere without a network), plots as PNG and SVG below
     DIR/plots, and all figures in DIR/figures.csv. Jobs that differ in their seed alone become one
-    row, as mean and standard deviation.
+    row, as mean and standard deviation. Jobs without a round are left out, and named.
 
     Exit code 0 when the report is written, 2 for bad input.
 
@@ -35,10 +35,10 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.text import comparison_rows
 
-    page, arms = build(folders(job), out)
+    page, arms, left_out = build(folders(job), out)
     screen = console()
     print_table(screen, *comparison_rows(arms))
-    for sentence in cautions(arms):
+    for sentence in filter(None, (left_out, *cautions(arms))):
         typer.echo(f"note: {sentence}", err=True)
     if screen.is_terminal:
         screen.print()

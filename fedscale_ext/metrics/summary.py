@@ -88,6 +88,7 @@ def summarise(
     resumed: Sequence[Mapping[str, Any]] = (),
     restarts: Mapping[str, int] | None = None,
     results: Mapping[str, Any] | None = None,
+    server_bytes: int = 0,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
@@ -98,8 +99,8 @@ def summarise(
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
     is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
     started, by reason; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
-    ``restarts`` how often the driver restarted each process; ``results`` are the method's own. Accuracies are
-    in [0, 1]; figures that do not exist are None.
+    ``restarts`` how often the driver restarted each process; ``results`` are the method's own, ``server_bytes``
+    what it keeps beside the models. Accuracies are in [0, 1]; figures that do not exist are None.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -118,7 +119,7 @@ def summarise(
             "test": accuracy(evaluation).loss if evaluation else None,
         },
         **_perplexity(header, evaluation),
-        "cost": _cost(records, models, evaluation),
+        "cost": {**_cost(records, models, evaluation), "server_bytes": server_bytes},
         "time": {
             "virtual_s": last.virtual_clock_s if last else 0.0,
             "wall_s": sum(record.wall_s for record in records) if wall_s is None else wall_s,

@@ -16,7 +16,8 @@ _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of comparisons: how it is called and told, and whether more is better (None: neither)."""
+    """A column of comparisons: how it is called and told, and whether more is better (None: neither); a ``rare`` one
+    stands only where a job has it."""
 
     key: str
     title: str
@@ -24,10 +25,17 @@ class Figure:
     get: Callable[[LoadedJob], float | None]
     tell: Callable[[float], str]
     note: str = ""
+    rare: bool = False
 
 
 def _accuracy(name: str) -> Callable[[LoadedJob], float | None]:
     return lambda job: (job.summary["accuracy"] or {}).get(name)
+
+
+def _global(job: LoadedJob) -> float | None:
+    """Of the whole model, where the method tests one beside what clients are served."""
+    named = (job.summary["accuracy"] or {}).get("named", {})
+    return named["global"]["accuracy"] if "global" in named else None
 
 
 def _of(part: str, name: str) -> Callable[[LoadedJob], float | None]:
@@ -49,6 +57,8 @@ def _mega(value: float) -> str:
 
 FIGURES = (
     Figure("accuracy", "accuracy %", True, _accuracy("mean"), _percent, "mean over clients, each on what it is served"),
+    Figure("global", "global accuracy %", True, _global, _percent,
+           "of the whole model (of several exits the last one's) on the test samples of all clients", rare=True),
     Figure("samples", "over samples %", True, _accuracy("sample_weighted"), _percent, "each test sample counts once"),
     Figure("iqr", "IQR %", False, _accuracy("iqr"), _percent, "between the clients' quartiles"),
     Figure("worst_tenth", "worst tenth %", True, _worst_tenth, _percent, "mean of the tenth of clients served worst"),
@@ -58,7 +68,7 @@ FIGURES = (
     Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega, "all models of the job"),
     Figure("served", "served MB", False, _of("cost", "mean_model_mb"), _mega, "what a client is served, on average"),
     Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
-)
+)  # fmt: skip
 BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
@@ -107,6 +117,12 @@ class Arm:
         """What of it has not ended, in words; empty where all has."""
         early = [job for job in self.jobs if not job.finished]
         return ", ".join(f"round {job.records[-1].round} of {job.rounds_asked}" for job in early)
+
+
+def shown(arms: Sequence[Arm]) -> list[Figure]:
+    """The columns of a comparison of these arms."""
+    return [figure for figure in FIGURES
+            if not figure.rare or any(figure.get(job) is not None for arm in arms for job in arm.jobs)]  # fmt: skip
 
 
 def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:

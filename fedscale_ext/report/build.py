@@ -4,13 +4,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report import comparison, single
 from fedscale_ext.report.arms import Arm, arms_of
 from fedscale_ext.report.compared import comma_separated, lines
-from fedscale_ext.report.loading import LoadedJob, load_job
+from fedscale_ext.report.loading import LoadedJob, NoRound, load_job
 from fedscale_ext.report.page import Plot, page
 from fedscale_ext.report.pictures import save
 
@@ -18,11 +19,18 @@ _FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}"
 PAGE, FIGURES, PLOTS = "report.html", "figures.csv", "plots"
 
 
-def build(folders: Sequence[Path], out: Path) -> tuple[Path, list[Arm]]:
-    """Write the report of some jobs below ``out``; the page's path, and the jobs by arm. UserError for bad input."""
-    jobs = [load_job(folder) for folder in dict.fromkeys(folder.resolve() for folder in folders)]
-    if not jobs:
-        raise UserError("a report needs a job: name one, or give its log folder")
+class Report(NamedTuple):
+    """A report that was written: its ``page``, its jobs by arm, and which jobs it leaves out, in a sentence or ""."""
+
+    page: Path
+    arms: list[Arm]
+    left_out: str
+
+
+def build(folders: Sequence[Path], out: Path) -> Report:
+    """Write the report of some jobs below ``out``, of those that have trained. UserError for bad input."""
+    jobs, without = _loaded(folders)
+    left_out = _left_out(without)
     jobs = _with_names_of_their_own(jobs)
     arms = arms_of(jobs)
     try:
@@ -34,8 +42,32 @@ def build(folders: Sequence[Path], out: Path) -> tuple[Path, list[Arm]]:
     ]
     own = {job.name: _own(job, out / PLOTS, place) for place, job in enumerate(job for arm in arms for job in arm.jobs)}
     write_atomic(out / FIGURES, comma_separated(arms))
-    write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, own))
-    return out / PAGE, arms
+    write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, own, left_out))
+    return Report(out / PAGE, arms, left_out)
+
+
+def _loaded(folders: Sequence[Path]) -> tuple[list[LoadedJob], list[NoRound]]:
+    """The jobs, each once, and those that no report can be of yet; UserError where there is nothing else."""
+    jobs: list[LoadedJob] = []
+    without: list[NoRound] = []
+    for folder in dict.fromkeys(folder.resolve() for folder in folders):
+        try:
+            jobs.append(load_job(folder))
+        except NoRound as error:
+            without.append(error)
+    if jobs:
+        return jobs, without
+    if len(without) == 1:
+        raise without[0]
+    names = ", ".join(job.name for job in without)
+    raise UserError(f"no job here has a round that has ended: {names}" if names else
+                    "a report needs a job: name one, or give its log folder")  # fmt: skip
+
+
+def _left_out(without: Sequence[NoRound]) -> str:
+    which = "it" if len(without) == 1 else "them"
+    names = ", ".join(job.name for job in without)
+    return f"Left out, as no round of {which} has ended yet: {names}." if without else ""
 
 
 def _own(job: LoadedJob, folder: Path, place: int) -> list[Plot]:

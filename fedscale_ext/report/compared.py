@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedscale_ext.report.arms import FIGURES, Arm, Figure, best
+from fedscale_ext.report.arms import Arm, Figure, best, shown
 from fedscale_ext.report.published import paper_row
 
 
@@ -32,15 +32,16 @@ class Line:
 
 def lines(arms: Sequence[Arm]) -> list[Line]:
     """A row per arm, and below it the paper's where it has one for the method on the (real) data."""
-    tops = {figure.key: best(arms, figure) for figure in FIGURES}
+    figures = shown(arms)
+    tops = {figure.key: best(arms, figure) for figure in figures}
     rows = []
     for place, arm in enumerate(arms):
-        cells = [_cell(arm, figure, place in tops[figure.key]) for figure in FIGURES]
+        cells = [_cell(arm, figure, place in tops[figure.key]) for figure in figures]
         rows.append(Line(arm.label, ", ".join(map(str, arm.seeds)), arm.data, cells, place, arm.state))
         job = arm.jobs[0].header
         where, paper = paper_row(job)
         if paper:
-            told = [Cell(figure.tell(paper[figure.key]) if figure.key in paper else "–") for figure in FIGURES]
+            told = [Cell(figure.tell(paper[figure.key]) if figure.key in paper else "–") for figure in figures]
             rows.append(Line(f"{job['method']}: {where}", "", "", told, None))
     return rows
 
@@ -52,12 +53,12 @@ def has_papers(rows: Sequence[Line]) -> bool:
 
 def comma_separated(arms: Sequence[Arm]) -> str:
     """All figures at full precision, a line per job: arm, job, seed, data, finished, then a column per figure."""
-    out = io.StringIO()
+    out, figures = io.StringIO(), shown(arms)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["arm", "job", "seed", "data", "finished", *(figure.key for figure in FIGURES)])
+    writer.writerow(["arm", "job", "seed", "data", "finished", *(figure.key for figure in figures)])
     for arm in arms:
         for job in arm.jobs:
-            values = [figure.get(job) for figure in FIGURES]
+            values = [figure.get(job) for figure in figures]
             told = ["" if value is None else repr(float(value)) for value in values]
             writer.writerow([arm.label, job.name, job.seed, job.data, "yes" if job.finished else "no", *told])
     return out.getvalue()

@@ -110,12 +110,18 @@ def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:
     axis.set_xlabel({"rounds": "round", "time": f"virtual time ({unit})", "macs": "MACs of all clients"}[by],
                     color=MUTED, fontsize=9)  # fmt: skip
     axis.set_xlim(left=0)
-    axis.set_ylim(bottom=0)
+    _from_zero(axis)
     _per_cent(axis)
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=by == "rounds"))
     if by == "macs":
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(value)))
     _legend_below(axis, arms)
+
+
+def _from_zero(axis: Axes) -> None:
+    """From zero to above the highest mark: margins alone are a share of the range, which may be next to nothing."""
+    top = axis.dataLim.y1
+    axis.set_ylim(0, 1.08 * top if np.isfinite(top) and top > 0 else 1)
 
 
 def _line(job: LoadedJob, by: str, divisor: float) -> list[tuple[float, float]]:
@@ -182,7 +188,7 @@ def _devices(axis: Axes, arms: Sequence[Arm]) -> None:
                       **style(place))  # fmt: skip
     axis.set_xticks(range(len(class_names())), class_names())
     axis.set_xlim(-0.3, len(class_names()) - 0.7)
-    axis.set_ylim(bottom=0)
+    _from_zero(axis)
     _per_cent(axis)
     axis.set_xlabel("devices by what they can compute", color=MUTED, fontsize=9)
     _legend_below(axis, arms)
@@ -197,6 +203,8 @@ def _bars(axis: Axes, arms: Sequence[Arm], key: str) -> None:
     top = max(mean for mean in means if mean is not None)
     for place, (arm, mean) in enumerate(zip(arms, means, strict=True)):
         if mean is None:
+            why = f"not finished: {arm.state}" if arm.state else "not known"
+            axis.annotate(why, (0, place), (5, 0), textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
             continue
         axis.barh(place, mean, 0.46, color=style(place)["color"], alpha=0.85)
         spread = arm.std(key) or 0.0

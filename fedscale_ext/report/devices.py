@@ -8,6 +8,7 @@ import numpy as np
 from fedscale_ext.metrics.tiers import group_means, tier_of
 from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.panels import model_order
 
 _CLASSES = ("weakest\nquarter", "second", "third", "strongest\nquarter")
 _BINS = 10
@@ -46,9 +47,8 @@ def assignment(job: LoadedJob) -> Assignment | None:
     if job.clients is None or job.evaluation is None:
         return None
     capacity, serve = job.clients.capacity, job.evaluation.serve
-    keys = [model["key"] for model in job.summary["models"]]
-    keys += [key for key in dict.fromkeys(serve) if key not in keys]
-    keys = [key for key in keys if key in set(serve)]
+    held = set(serve)
+    keys = [key for key in model_order(job.records) if key in held]
     bins = max(1, min(_BINS, len(capacity) // 3))
     place = tier_of(capacity, bins)
     at = {key: index for index, key in enumerate(keys)}

@@ -66,7 +66,7 @@ def draw_growth(summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> "
         color=panels.INK, fontsize=14, fontweight="bold", x=0.012, ha="left",
     )  # fmt: skip
     panels.models_over(above, records)
-    panels.lives(below, lives(summary), records[-1].round)
+    panels.lives(below, lives(summary), records)
     return figure
 
 

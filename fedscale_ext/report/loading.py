@@ -91,11 +91,23 @@ class LoadedJob:
         return found
 
 
+class NoRound(UserError):
+    """A job of which no round has ended; ``name`` is its job_name, or that of the folder of its runs."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} holds no {METRICS} with a round; give the log folder of a job that has trained")
+        try:
+            self.name = str(_object(folder / HEADER, Header)["job_name"])
+        except UserError:
+            self.name = folder.parent.name
+
+
 def load_job(folder: Path) -> LoadedJob:
-    """Read the log folder of a job that has trained at least one round; UserError for anything else."""
+    """Read the log folder of a job that has trained at least one round; NoRound for one that has not, UserError for
+    anything else."""
     records = read_records(folder / METRICS)
     if not records:
-        raise UserError(f"{folder} holds no {METRICS} with a round; give the log folder of a job that has trained")
+        raise NoRound(folder)
     header = _object(folder / HEADER, Header)
     if (folder / SUMMARY).exists():
         return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True)

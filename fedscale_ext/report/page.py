@@ -6,12 +6,14 @@ from html import escape
 from importlib.resources import files
 
 from fedscale_ext import __version__
-from fedscale_ext.report.arms import FIGURES, Arm, cautions, settings_table
+from fedscale_ext.report.arms import Arm, cautions, settings_table, shown
 from fedscale_ext.report.compared import Cell, Line, has_papers
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import MODELS
 from fedscale_ext.report.pictures import inline, style_variables
+from fedscale_ext.report.served import TITLES as SERVED
+from fedscale_ext.report.served import served_rows
 from fedscale_ext.report.tables import data_row, summary_table
 
 _CAPTIONS = {
@@ -37,9 +39,10 @@ class Plot:
 
 def page(
     title: str, arms: Sequence[Arm], rows: Sequence[Line], compared: Sequence[Plot],
-    own: Mapping[str, Sequence[Plot]],
+    own: Mapping[str, Sequence[Plot]], left_out: str = "",
 ) -> str:  # fmt: skip
-    """The page of a comparison; ``own`` maps a job's name to the plots of it alone."""
+    """The page of a comparison; ``own`` maps a job's name to the plots of it alone, ``left_out`` says which jobs are
+    not in it."""
     css = files("fedscale_ext.report").joinpath("report.css").read_text(encoding="utf-8")
     jobs = [job for arm in arms for job in arm.jobs]
     sections = [
@@ -57,26 +60,27 @@ def page(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style_variables()}{css}</style></head><body><main>"
-        f"<h1>{escape(title)}</h1>{_head(arms)}<nav>{links}</nav>{body}"
+        f"<h1>{escape(title)}</h1>{_head(arms, left_out)}<nav>{links}</nav>{body}"
         f'<p class="quiet">Made by fedscale_ext {escape(__version__)}.</p></main></body></html>\n'
     )
 
 
-def _head(arms: Sequence[Arm]) -> str:
+def _head(arms: Sequence[Arm], left_out: str) -> str:
     jobs = [job for arm in arms for job in arm.jobs]
     data = list(dict.fromkeys(data_row(job.header)[1] for job in jobs))
     lines = [f'<p class="quiet">Data: {escape("; ".join(data))}</p>']
     if any(job.header["data"]["generated"] for job in jobs):
         lines.append('<p class="warning">Some of these results are for GENERATED data: they say nothing of real '
                      "ones.</p>")  # fmt: skip
-    lines += [f'<p class="warning">{escape(sentence)}</p>' for sentence in cautions(arms)]
+    lines += [f'<p class="warning">{escape(sentence)}</p>' for sentence in (left_out, *cautions(arms)) if sentence]
     return "".join(lines)
 
 
 def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
     several = len({arm.data for arm in arms}) > 1
+    figures = shown(arms)
     extra = ["seeds", *(["data"] if several else [])]
-    head = "".join(f"<th scope=col>{escape(title)}</th>" for title in ["", *extra, *(f.title for f in FIGURES)])
+    head = "".join(f"<th scope=col>{escape(title)}</th>" for title in ["", *extra, *(f.title for f in figures)])
     body = []
     for row in rows:
         mark = "" if row.place is None else f'<span class="key" style="background:{_colour(row.place)}"></span>'
@@ -85,7 +89,7 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
         cells += "".join(map(_cell, row.cells))
         kind = ' class="paper"' if row.place is None else ""
         body.append(f"<tr{kind}><th scope=row>{mark}{escape(row.label)}{state}</th>{cells}</tr>")
-    notes = "; ".join(f"{figure.title}: {figure.note}" for figure in FIGURES if figure.note)
+    notes = "; ".join(f"{figure.title}: {figure.note}" for figure in figures if figure.note)
     text = "Mean ± standard deviation over seeds; the best of each column is bold and green."
     if has_papers(rows):
         text += (" A paper may not say what its cost, storage and network count; they stand beside ours that come "
@@ -147,12 +151,16 @@ def _settings(arms: Sequence[Arm]) -> str:
 def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:
     rows = summary_table(job.summary) if job.finished else [data_row(job.header)]
     facts = [f'<tr><th scope=row>{escape(name)}</th><td class="text">{escape(value)}</td></tr>' for name, value in rows]
-    models = lineage_rows(job.summary)
-    head = "".join(f"<th scope=col>{escape(title)}</th>" for title in TITLES)
-    body = [f"<tr><th scope=row>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
-            for row in models]  # fmt: skip
-    table = f'<div class="scroll">{_plain_table(head, body)}</div>' if models else ""
+    tables = _of_models(TITLES, lineage_rows(job.summary)) + _of_models(SERVED, served_rows(job))
     return (
         f"<details{' open' if opened else ''}><summary><h3>{escape(job.name)}</h3></summary>"
-        f'<div class="scroll"><table><tbody>{"".join(facts)}</tbody></table></div>{table}{_plots(plots)}</details>'
+        f'<div class="scroll"><table><tbody>{"".join(facts)}</tbody></table></div>{tables}{_plots(plots)}</details>'
     )
+
+
+def _of_models(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a row per model; nothing for none."""
+    head = "".join(f"<th scope=col>{escape(title)}</th>" for title in titles)
+    body = [f"<tr><th scope=row>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
+            for row in rows]  # fmt: skip
+    return f'<div class="scroll">{_plain_table(head, body)}</div>' if rows else ""

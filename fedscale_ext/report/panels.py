@@ -1,6 +1,8 @@
 """The panels of a job's picture, each drawn on axes that are given."""
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,12 +14,31 @@ from fedscale_ext.runtime.work import RoundRecord
 
 INK, MUTED = "#1f2430", "#6b7280"
 GRID, MAIN, _SECOND = "#e5e7eb", "#2563a8", "#d97706"
-# told apart under colour blindness (after Okabe and Ito); a job with more models repeats them lighter
+# told apart under colour blindness (after Okabe and Ito)
 MODELS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a6fb0", "#b8a500"]
 _FEW = 25  # up to so many points each gets a mark
 _SMOOTH = 40  # from so many rounds on the training loss is smoothed
 _BARS = 60  # at most so many bars
 _NAMES = 12  # at most so many models in a legend
+
+
+def model_order(records: Sequence[RoundRecord], others: Sequence[str] = ()) -> list[str]:
+    """Models in the one order that all pictures of a job have: those that were trained, those that are served beside
+    (mixtures of them), and ``others``, each by name and number (m2 before m10)."""
+    trained = {key for record in records for key in record.assignments}
+    last = next((record.evaluation for record in reversed(records) if record.evaluation), None)
+    served = set(last.serve if last else ()) - trained
+    return list(dict.fromkeys(key for keys in (trained, served, others) for key in sorted(keys, key=_by_number)))
+
+
+def _by_number(key: str) -> list[tuple[bool, int, str]]:
+    parts = (part for part in re.split(r"(\d+)", key) if part)
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+def shade(place: int) -> dict[str, Any]:
+    """Colour of the model at a place of that order; after as many as there are, they come again lighter."""
+    return {"color": MODELS[place % len(MODELS)], "alpha": max(0.25, 1 - 0.3 * (place // len(MODELS)))}
 
 
 def accuracy_over(axis: Axes, tested: Sequence[RoundRecord], x: Sequence[float], what: str, label: str = "") -> None:
@@ -72,7 +93,8 @@ def participants(axis: Axes, records: Sequence[RoundRecord]) -> None:
     """Participants of each model, stacked, against rounds; many rounds are averaged in equal bins."""
     size = -(-len(records) // _BARS)
     prepare(axis, "Participants per model", "round" + (f" (mean of {size} rounds)" if size > 1 else ""))
-    keys = list(dict.fromkeys(key for record in records for key in record.assignments))
+    trained = {key for record in records for key in record.assignments}
+    keys = [key for key in model_order(records) if key in trained]  # which come first there
     if not keys:
         return nothing(axis, "nobody took part")
     bins = [records[start : start + size] for start in range(0, len(records), size)]
@@ -81,10 +103,7 @@ def participants(axis: Axes, records: Sequence[RoundRecord]) -> None:
     bottom = np.zeros(len(bins))
     for index, key in enumerate(keys):
         height = np.array([np.mean([record.assignments.get(key, 0) for record in group]) for group in bins])
-        alpha = max(0.25, 1 - 0.3 * (index // len(MODELS)))
-        color = MODELS[index % len(MODELS)]
-        axis.bar(left, height, width, bottom, align="edge", color=color, alpha=alpha, edgecolor="white",
-                 linewidth=0.4, label=key)  # fmt: skip
+        axis.bar(left, height, width, bottom, align="edge", edgecolor="white", linewidth=0.4, label=key, **shade(index))
         bottom += height
     axis.set_xlim(left[0], records[-1].round + 0.5)
     axis.set_ylim(0, bottom.max() * (1.15 if len(keys) <= _NAMES // 2 else 1.25))  # room for the legend
@@ -102,14 +121,13 @@ def models_over(axis: Axes, records: Sequence[RoundRecord]) -> None:
     axis.yaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def lives(axis: Axes, models: Sequence[tuple[str, int, float, str, str]], last_round: int) -> None:
+def lives(axis: Axes, models: Sequence[tuple[str, int, float, str, str]], records: Sequence[RoundRecord]) -> None:
     """Each model (key, round of birth, MACs, what made it, its size) as a line from its birth on, one above another."""
+    last_round, order = records[-1].round, model_order(records, [model[0] for model in models])
     prepare(axis, "Each model from its birth on, smallest below", "round")
     axis.grid(visible=False)
     for place, (key, birth, _, made, size) in enumerate(sorted(models, key=lambda model: model[2])):
-        alpha = max(0.25, 1 - 0.3 * (place // len(MODELS)))
-        color = MODELS[place % len(MODELS)]
-        (line,) = axis.plot([birth, last_round], [place] * 2, color=color, alpha=alpha, linewidth=6)
+        (line,) = axis.plot([birth, last_round], [place] * 2, linewidth=6, **shade(order.index(key)))
         line.set_solid_capstyle("butt")
         if birth >= last_round:  # a line without length
             line.set(marker="|", markersize=8, markeredgewidth=4, clip_on=False)

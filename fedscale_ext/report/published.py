@@ -2,7 +2,8 @@
 
 FedTrans's Table 2 (arXiv text, whose columns are right): mean client accuracy and IQR in per cent, cost in PMACs,
 storage and network in MB. What the paper counts as cost, storage and network it does not say, so ratios compare
-and absolute values do not. HypeMeFed's Table 1: accuracy on UniMiB SHAR by the number of singular components.
+and absolute values do not. HypeMeFed's Table 1: accuracy of the whole
+model on UniMiB SHAR by the number of singular components.
 FedScale's leaderboard: test accuracy with its standard deviation over five seeds, rounds, and hours on its clock.
 """
 
@@ -47,7 +48,7 @@ def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
         return "", {}
     if method == "hypemefed" and data_set == "unimib_shar":
         components = str(header["params"].get("k"))
-        found = {"accuracy": _COMPONENTS[components]} if components in _COMPONENTS else {}
+        found = {"global": _COMPONENTS[components]} if components in _COMPONENTS else {}
         return f"{_HYPEMEFED}, k = {components}", found
     row = TABLE2.get(NAMES.get(data_set, ""), {}).get(method)
     if row is None:

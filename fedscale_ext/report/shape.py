@@ -61,6 +61,7 @@ class _Cost(_Part):
     network_per_round_mb: _Figure
     storage_suite_mb: _Figure
     mean_model_mb: _Figure | None
+    server_bytes: _Count = 0
 
 
 class _Time(_Part):

@@ -27,7 +27,7 @@ def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
         made["models"] = ("Models over time", _models(job))
     made["participants"] = ("Participants per model", _participants(job))
     if (found := assignment(job)) is not None:
-        made["assignment"] = ("Models by capacity of the device", _assignment(found))
+        made["assignment"] = ("Models by capacity of the device", _assignment(job, found))
     if judged := searches.tier_searches(job):
         made["search"] = (searches.TITLE, searches.drawn(job, judged))
     return made
@@ -36,7 +36,7 @@ def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
 def _models(job: LoadedJob) -> "Figure":
     models = lives(job.summary)
     figure, axis = figure_of(WIDE, 1.2 + 0.55 * len(models))
-    panels.lives(axis, models, job.records[-1].round)
+    panels.lives(axis, models, job.records)
     return figure
 
 
@@ -46,15 +46,15 @@ def _participants(job: LoadedJob) -> "Figure":
     return figure
 
 
-def _assignment(found: Assignment) -> "Figure":
+def _assignment(job: LoadedJob, found: Assignment) -> "Figure":
     """The share of clients that each model is served to, from the weakest tenth of the devices to the strongest."""
     figure, axis = figure_of(WIDTH, 3.1)
     panels.prepare(axis, "Models by capacity of the device", "capacity of the device, MACs per sample")
     bottom = np.zeros(found.share.shape[1])
-    for place, (key, share) in enumerate(zip(found.models, found.share, strict=True)):
-        color = panels.MODELS[place % len(panels.MODELS)]
-        alpha = max(0.25, 1 - 0.3 * (place // len(panels.MODELS)))
-        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", color=color, alpha=alpha, label=key)
+    order = panels.model_order(job.records)
+    for key, share in zip(found.models, found.share, strict=True):
+        shade = panels.shade(order.index(key))
+        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=key, **shade)
         bottom += share
     every = max(1, len(bottom) // 3)
     ticks = list(range(0, len(bottom) + 1, every))

@@ -188,9 +188,15 @@ def _cost_rows(summary: Mapping[str, Any]) -> Rows:
                         f"({quantity(cost['forward_macs'])}MACs forward)"),
         ("network", f"{cost['network_total_mb']:,.1f} MB, {cost['network_per_round_mb']:,.2f} MB a round"),
         ("models", f"{len(summary['models'])} in {cost['storage_suite_mb']:.3f} MB, a client is served {mean}"),
+        *_beside_models(cost.get("server_bytes", 0)),
         ("virtual time", f"{seconds(time['virtual_s'])}; a client's round takes {completion}"),
         ("wall time", seconds(time["wall_s"])),
     ]  # fmt: skip
+
+
+def _beside_models(server_bytes: int) -> Rows:
+    """What the server keeps beside models; nothing where that is nothing."""
+    return [("  beside them", f"{server_bytes / 1e6:.3f} MB that the server alone keeps")] if server_bytes else []
 
 
 def _client_rows(clients: Mapping[str, Any]) -> Rows:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from fedscale_ext.report.arms import BY_KEY, Arm, best
+from fedscale_ext.report.arms import Arm, best, shown
 
-_COLUMNS = ("accuracy", "iqr", "macs", "network", "time")
+_COLUMNS = ("accuracy", "global", "iqr", "macs", "network", "time")
 
 
 def comparison_rows(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
     """Titles and a row per arm; the best of a column has a star behind it."""
-    figures = [BY_KEY[key] for key in _COLUMNS]
+    figures = [figure for figure in shown(arms) if figure.key in _COLUMNS]
     tops = [best(arms, figure) for figure in figures]
     rows = []
     for place, arm in enumerate(arms):
@@ -17,7 +17,7 @@ def comparison_rows(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
         for figure, top in zip(figures, tops, strict=True):
             mean, spread = arm.mean(figure.key), arm.std(figure.key)
             text = "–" if mean is None else figure.tell(mean)
-            if spread and figure.key == "accuracy":
+            if spread and figure.key in ("accuracy", "global"):
                 text += f" ± {figure.tell(spread)}"
             cells.append(text + ("*" if place in top else ""))
         label = f"{arm.label} ({arm.state})" if arm.state else arm.label

@@ -167,6 +167,10 @@ class MethodHooks(Coordinator):
         """Further figures for the summary; JSON. A list of objects becomes a table of summary.md."""
         return {}
 
+    def server_bytes(self) -> int:
+        """Bytes that the method keeps on the server beside the models of the pool, for the summary: hypernetworks."""
+        return 0
+
     # ---- what hooks may use ----
 
     def initial_spec(self) -> ModelSpec:

@@ -86,6 +86,7 @@ class JobRecords:
             list(job.pool),
             lineage=job.lineage(),
             results=job.results(),
+            server_bytes=job.server_bytes(),
             stopped=stopped,
             privacy=job.privacy.summary() if job.privacy else None,
             refused_messages=job.refusals.counts(),

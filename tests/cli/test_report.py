@@ -42,6 +42,11 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
     assert code == 0 and len(out.splitlines()) == 6  # a row of its own
     assert err.startswith("note: These jobs have different numbers of rounds (3, 10): ") and err.count("\n") == 1
+    (short / "metrics.jsonl").write_text("")
+    code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
+    assert (code, err) == (0, "note: Left out, as no round of it has ended yet: short.\n")
+    code, out, err = call("report", short, "-o", tmp_path / "out")
+    assert (code, out) == (2, "") and "holds no metrics.jsonl with a round" in err
 
 
 def test_a_word_is_a_folder_a_sweep_a_job_or_an_arm(remembered):

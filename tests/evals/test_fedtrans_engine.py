@@ -260,6 +260,49 @@ def test_wrong_options_are_told_before_anything_is_written(
     assert not (tmp_path / "none").exists()
 
 
+def test_data_that_lack_are_told_before_the_first_job(
+    places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Path:
+        raise AssertionError("a job began")
+
+    monkeypatch.setattr(jobs, "train", never)
+    elsewhere = {**places, "results": tmp_path / "none", "sources": tmp_path}
+    two = Experiment("two", "Two data sets", [Arm("A", {"method": "fedavg"}, name) for name in ("chars74k", "har")])
+    assert call(two, elsewhere) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == (
+        f"uci_har.npz (for har) is not in {tmp_path}: name the folder of such files with --sources or "
+        "FEDSCALE_EXT_SHARED_DATA; or run what is there with --data chars74k"
+    )
+    assert not (tmp_path / "none").exists()
+    assert call(two, elsewhere, "--data", "mnist-h0.1", "mnist-iid", "femnist") == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "(for mnist-h0.1 and mnist-iid) is not in" in said and said.endswith("; or name other data sets with --data")
+    assert f"; {places['folder'] / 'femnist'} is not there: import such data first" in said
+
+
+def test_data_for_public_samples_must_be_there_too(
+    places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Experiment("one", "One", [Arm("A", {"method": "fedmd", "$far": "har", "public_dir": "$far"}, "chars74k")])
+    assert call(one, {**places, "results": tmp_path / "none", "sources": tmp_path}) == 2
+    assert "uci_har.npz (for har) is not in" in capsys.readouterr().err
+
+
+def test_where_data_lie_by_default_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(EXPERIMENT, ["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(default: what FEDSCALE_EXT_SHARED_DATA names, else shared/data beside this checkout: /" in said
+
+
+def test_no_place_of_this_machine_goes_into_results() -> None:
+    why = "/home/me/data/x.csv cannot be read: permission denied; '/tmp/a b' and (/x/y/) and/or 3 / 4 of C/D are fine"
+    (row,) = aggregated([Run(Arm("A"), "har", 1, None, failed=why)])
+    assert row["failed"] == ["x.csv cannot be read: permission denied; 'a b' and (y/) and/or 3 / 4 of C/D are fine"]
+
+
 @pytest.mark.parametrize("scale", ["small", "paper"])
 @pytest.mark.parametrize("name", settings.DATA)
 def test_sizes_at_which_claims_are_decided(name: str, scale: str) -> None:

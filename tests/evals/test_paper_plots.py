@@ -1,5 +1,6 @@
 """What a reader sees in the pictures: labels apart, an arm in one colour, each name once in a legend."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from matplotlib.transforms import Bbox
 
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
-from evals.paper import plots
+from evals.paper import output, plots
 from evals.paper.engine import Arm, Experiment, Run, planned
 
 EXPERIMENT = Experiment("try", "Methods on four data sets", all_suites())
@@ -79,6 +80,22 @@ def test_a_legend_names_each_arm_once_and_marks_tell_arms_apart(drawn: list[Figu
     (legend,) = drawn[0].legends
     assert [text.get_text() for text in legend.get_texts()] == [f"arm {n}" for n in range(12)]
     assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[0].lines}) == 12
+
+
+def test_data_sets_without_a_job_are_named_below_the_title(drawn: list[Figure], tmp_path: Path) -> None:
+    bars = Experiment("try", "Methods on four data sets", all_suites(), plot=plots.bars("accuracy %"))
+    made = runs(1)
+    output.write(bars, made, tmp_path / "all", ["x"], "small")
+    some = [
+        run if run.data in ("speech", "har") else replace(run, log_dir=None, figures={}, failed="no") for run in made
+    ]
+    output.write(bars, some, tmp_path / "some", ["x"], "small")
+    assert drawn[0].get_suptitle() == "Methods on four data sets"
+    assert drawn[1].get_suptitle() == "Methods on four data sets\nno job yet on cifar10-h0.5, chars74k"
+    assert [axis.get_title() for axis in drawn[1].axes] == ["speech", "har"]
+    one = [run for run in made if run.data == "chars74k"]
+    output.write(bars, some, tmp_path / "more", ["x"], "small", kept=[replace(run, log_dir=None) for run in one])
+    assert drawn[2].get_suptitle().endswith("no job yet on cifar10-h0.5")
 
 
 def test_macs_are_shown_in_millions(drawn: list[Figure]) -> None:

@@ -62,7 +62,7 @@ def test_a_job_without_capacities_has_a_sentence_for_a_picture(page: Page):
 
 def test_no_empty_picture_where_no_job_has_capacities(tmp_path: Path):
     job = write_job(tmp_path / "old", clients=False)
-    page, _ = build([job], tmp_path / "out")
+    page = build([job], tmp_path / "out")[0]
     names = {path.stem for path in page.parent.rglob("*.svg")}
     assert "participants" in names and not names & {"devices", "assignment"}
     assert "old: what devices afford was not recorded" in Page(page.read_text(encoding="utf-8")).text
@@ -117,8 +117,22 @@ def test_generated_data_and_different_data_are_said(undrawn, tmp_path: Path):
 
 def test_runs_of_one_name_are_told_apart_and_equal_folders_count_once(undrawn, tmp_path: Path):
     folders = [write_job(tmp_path / stamp, job_name="job", seed=seed) for seed, stamp in enumerate(("0101", "0102"))]
-    _, arms = build([*folders, folders[0]], tmp_path / "out")
+    arms = build([*folders, folders[0]], tmp_path / "out").arms
     assert [job.name for job in arms[0].jobs] == ["job_0101", "job_0102"]
+
+
+def test_jobs_without_a_round_are_left_out_and_named(undrawn, tmp_path: Path):
+    done, begun, other = (write_job(tmp_path / name) for name in ("done", "begun", "other"))
+    (begun / "metrics.jsonl").write_text('{"round": 1, "torn')
+    (other / "metrics.jsonl").unlink()
+    built = build([begun, done, other, tmp_path / "waits" / "0101"], tmp_path / "out")
+    assert [job.name for arm in built.arms for job in arm.jobs] == ["done"]
+    assert built.left_out == "Left out, as no round of them has ended yet: begun, other, waits."
+    assert built.left_out in Page(built.page.read_text(encoding="utf-8")).text
+    assert build([done], tmp_path / "out").left_out == ""
+    with pytest.raises(UserError, match=r"no job here has a round that has ended: begun, other$"):
+        build([begun, other], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(folders: list[Path], tmp_path: Path):

@@ -40,6 +40,14 @@ def test_the_table_holds_the_figures():
     assert rows["method"] == "fedtrans, seed 1"
 
 
+def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
+    told = dict(summary_table(summarise(header(), records(2), models(), server_bytes=2_140_000)))
+    assert told["  beside them"] == "2.140 MB that the server alone keeps"
+    earlier = summary()
+    assert earlier["cost"].pop("server_bytes") == 0  # of a version that did not count it
+    assert "  beside them" not in dict(summary_table(summary())) | dict(summary_table(earlier))
+
+
 def test_a_job_that_stopped_early_or_tested_nobody():
     rows = dict(summary_table({**summary(rounds=2), "stopped": "no client online"}))
     assert rows["rounds"] == "2, stopped: no client online"

@@ -165,6 +165,10 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
             if name not in own and (all or (name.startswith("block") and tensor.dim() > 1))
         }
 
+    def server_bytes(self) -> int:
+        """Of the hypernetworks, whose parameters are float32."""
+        return 4 * self.hypernetworks.parameters if self.params.missing == "generated" else 0
+
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """The hypernetworks."""
         return self.hypernetworks.state() if self.params.missing == "generated" else ({}, {})

@@ -208,6 +208,15 @@ def test_hypernetworks_go_on_after_a_checkpoint() -> None:
     assert equal(whole(one), whole(two))
 
 
+def test_what_hypernetworks_take_on_the_server_is_counted() -> None:
+    made = hypemefed()
+    held = sum(
+        network.values.numel() * network.values.element_size() for network in made.hypernetworks.networks.values()
+    )
+    assert made.server_bytes() == held > 0
+    assert hypemefed(missing="trained").server_bytes() == 0
+
+
 def test_objective_and_weights() -> None:
     made = hypemefed(prox_mu=0.1, weighted=False)
     items = made.assign(1, np.arange(1, 7))

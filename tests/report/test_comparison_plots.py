@@ -1,0 +1,61 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_job import evaluation, record
+from written_job import CLIENTS, write_job
+
+from fedscale_ext.report import comparison, panels, single
+from fedscale_ext.report.arms import arms_of
+from fedscale_ext.report.lineage import draw_growth
+from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.plots import draw
+
+
+def test_models_are_in_one_order_by_number():
+    two = [replace(record(1), assignments={"m10": 1, "m2": 3}), replace(record(2), assignments={"m1": 1})]
+    assert panels.model_order(two, ["z", "m2"]) == ["m1", "m2", "m10", "z"]
+    mixed = evaluation(2, [0.5, 0.5])
+    two[1] = replace(two[1], evaluation=replace(mixed, serve=("m2", "a+b")))
+    assert panels.model_order(two) == ["m1", "m2", "m10", "a+b"]
+
+
+@pytest.mark.parametrize("keys", [("exit3", "exit1", "exit2"), tuple(f"m{number}" for number in range(11, 0, -1))])
+def test_a_model_has_the_same_colour_in_all_pictures_of_a_job(tmp_path: Path, keys: tuple[str, ...]):
+    job = load_job(write_job(tmp_path / "job"))
+    records = [replace(one, assignments=dict.fromkeys(keys, 1), evaluation=None) for one in job.records]
+    serve = tuple(keys[client % len(keys)] for client in range(CLIENTS))
+    records[-1] = replace(records[-1], evaluation=replace(evaluation(20, [0.5] * CLIENTS), serve=serve))
+    own = job.summary["models"][0]
+    made = [{**own, "key": key, "lineage": {"parent": None, "birth": place, "steps": []}}
+            for place, key in enumerate(keys)]  # fmt: skip
+    job = replace(job, records=records, summary={**job.summary, "models": made})
+    pictures = {name: figure.axes[0] for name, (_, figure) in single.plots(job).items()}
+    pictures["plot"] = draw(job.header, records).axes[4]
+    found = {}
+    for name in ("plot", "participants", "assignment"):
+        handles, labels = pictures[name].get_legend_handles_labels()
+        found[name] = {label: handle.patches[0].get_facecolor() for handle, label in zip(handles, labels, strict=True)}
+        assert labels == sorted(keys, key=lambda key: int("".join(filter(str.isdigit, key))))
+    assert found["plot"] == found["participants"] == found["assignment"]
+    lives = draw_growth(job.summary, records).axes[1]
+    for line, key in zip(lives.lines, keys, strict=True):
+        assert line.get_color() == panels.shade(labels.index(key))["color"]
+
+
+def test_marks_stay_below_the_upper_edge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    arms = arms_of([load_job(write_job(tmp_path / "job"))])
+    monkeypatch.setattr(comparison, "class_means", lambda arm: np.array([0.9, 0.9001, 0.9, 0.9]))
+    axis = comparison.plots(arms)["devices"][1].axes[0]
+    low, high = axis.get_ylim()
+    assert low == 0 and high > 0.9001 * 1.05
+
+
+def test_what_an_unfinished_job_lacks_is_said_in_its_row(tmp_path: Path):
+    arms = arms_of([load_job(write_job(tmp_path / name, method=name, finished=done))
+                    for name, done in (("fedtrans", True), ("fedavg", False))])  # fmt: skip
+    drawn = comparison.plots(arms)
+    words = [text.get_text() for text in drawn["cost_suite"][1].axes[0].texts]
+    assert "not finished: round 20 of 40" in words
+    assert "not finished: round 20 of 40" not in [text.get_text() for text in drawn["cost_macs"][1].axes[0].texts]

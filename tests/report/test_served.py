@@ -1,0 +1,36 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from synthetic_job import evaluation
+from written_job import CLIENTS, write_job
+
+from fedscale_ext.report.build import build
+from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.served import served_rows
+
+
+def test_accuracy_by_the_model_that_clients_are_served(tmp_path: Path):
+    job = load_job(write_job(tmp_path / "job"))
+    (_, clients, tested, mean, over, worst), second = served_rows(job)
+    first = job.client_accuracy[0::2]  # m0 is served to every second client
+    first = first[~np.isnan(first)]
+    assert (clients, tested) == (str(CLIENTS // 2), "30") and mean == over == f"{100 * first.mean():.2f} %"
+    assert worst == f"{100 * first.min():.2f} %" and second[0] == "m1"
+
+
+def test_clients_without_test_samples_have_no_accuracy_and_one_model_has_no_table(tmp_path: Path):
+    job = load_job(write_job(tmp_path / "job"))
+    untested = evaluation(20, [0.5], untested=CLIENTS - 1)
+    vars(job)["evaluation"] = untested  # as if it had been read
+    assert served_rows(job) == [
+        ["m0", "31", "1", "50.00 %", "50.00 %", "50.00 %"],
+        ["m1", "31", "0", "–", "–", "–"],
+    ]
+    vars(job)["evaluation"] = replace(untested, serve=("m0",) * CLIENTS)
+    assert served_rows(job) == []
+
+
+def test_a_jobs_block_has_it(tmp_path: Path, undrawn: None):
+    page = build([write_job(tmp_path / "job")], tmp_path / "out")[0].read_text(encoding="utf-8")
+    assert "<th scope=col>served model</th>" in page
