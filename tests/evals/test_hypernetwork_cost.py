@@ -8,32 +8,35 @@ from fedscale_ext.methods.hypemefed.factorisation import matrix_shape
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(cost, "MODELS", dict.fromkeys(cost.MODELS, ((2, 3, 4, 5), (1, 1, 1))))
+    monkeypatch.setattr(cost, "MODELS", dict.fromkeys(cost.MODELS, ("multi_exit_vgg_small", (1, 16, 16), 4, (1, 1, 1))))
     monkeypatch.setattr(cost, "EPOCHS", 2)
 
 
 def test_a_cell_is_a_whole_round(small):
     found = cost.cell("STL10", "k=25", "float32")
-    assert found["parameters"] < 100_000 and found["step_cpu_s"] > 0 and found["process_mb"] > 0
+    assert found["parameters"] < 1_000_000 and found["step_cpu_s"] > 0 and found["process_mb"] > 0
     assert found["epoch_s"] <= found["step_s"]
 
 
 def test_the_floor_counts_every_product_of_training(small):
     found = cost.cell("STL10", "k=200", "float32", threads=2)
-    widths, gflop = cost.MODELS["STL10"][0], 0.0
-    full = cost.shapes(widths, 3)
+    full, gflop = cost.shapes("STL10", 3), 0.0
     for block, holders in ((2, 2), (3, 1)):
-        for j in (1, 2):
-            sides = [matrix_shape(full[f"block{b}.conv{j}.weight"]) for b in (block - 1, block)]
-            k, (m, n) = min(sides[0]), sides[1]
-            networks = sum(3 * out + 2 * into for into, out in zip(*sides, strict=True)) * 512 * k
-            step = networks + 2 * k * m * n + 2 * k * k * (m + n)
-            gflop += 2e-9 * step * holders * 2  # epochs
+        sides = [matrix_shape(full[f"block{b}.conv1.weight"]) for b in (block - 1, block)]
+        k, (m, n) = min(sides[0]), sides[1]
+        networks = sum(3 * out + 2 * into for into, out in zip(*sides, strict=True)) * 512 * k
+        step = networks + 2 * k * m * n + 2 * k * k * (m + n)
+        gflop += 2e-9 * step * holders * 2  # epochs
     assert found["gflop"] == pytest.approx(gflop) and found["core_gflops"] > 0
 
 
+def test_parameters_at_the_papers_sizes():
+    millions = {name: sum(cost.naive_parameters(name)) / 1e6 for name in cost.MODELS}
+    assert millions == pytest.approx({"SVHN": 708.9, "STL10": 2835.6, "UniMiB": 2835.6, "ResNet-18": 6721.4}, abs=0.1)
+
+
 def test_what_is_computed_is_what_would_be_built(small):
-    assert sum(cost.naive_parameters(cost.MODELS["SVHN"][0])) == cost.cell("SVHN", "naive", "float32")["parameters"]
+    assert sum(cost.naive_parameters("SVHN")) == cost.cell("SVHN", "naive", "float32")["parameters"]
 
 
 def test_the_table_says_what_was_not_run(small, monkeypatch, tmp_path):
@@ -49,5 +52,5 @@ def test_the_table_says_what_was_not_run(small, monkeypatch, tmp_path):
     assert "| STL10 | naive | float32 | 0.00 | 0.00 | 9,216, computed | – not run | – | – |" in text
     assert "500 GFLOP of products, 5.0 s at the 100 GFLOP/s" in text
     assert "99.00 % fewer parameters" in text and "227.37 / 0.00" in text
-    assert len(json.loads((tmp_path / "hypernetwork_cost.json").read_text(encoding="utf-8"))["rows"]) == 19
+    assert len(json.loads((tmp_path / "hypernetwork_cost.json").read_text(encoding="utf-8"))["rows"]) == 21
     assert (tmp_path / "hypernetwork_cost.png").stat().st_size > 1000
