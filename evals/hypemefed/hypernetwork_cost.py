@@ -5,9 +5,9 @@
 
 Each cell runs in a process of its own: one round's training and generation for the participants of the paper's
 three VGGs and of ResNet-18, on weights drawn as torch initialises them. Peak memory is what the process held beyond
-what it held before. A naive network that does not fit is computed, not run. Claims H6 and H7 and the limits on the server's
-step (3 s, 1.5 GB) come from this. Seconds are given by the clock and of processor time: the second is what counts
-where other processes share the machine.
+what it held before. A naive network that does not fit is computed, not run. Claims H6 and H7 and the limits on the
+server's step (3 s, 1.5 GB) come from this. Seconds are given by the clock and of processor time: the second is what
+counts where other processes share the machine.
 """
 
 import argparse
