@@ -120,8 +120,8 @@ METHODS: Mapping[str, Method] = {
         {"fjord.groups": [5] * 4}, _CIFAR,
         "The widths are those that FedorAS's paper compares with; as many clients are on each.",
     ),
-    "oort_speech": _chosen("Oort", "oort"),
-    "pyramidfl_speech": _chosen("PyramidFL", "pyramidfl"),
+    "fedavg_oort_speech": _chosen("Oort", "oort"),
+    "fedavg_pyramidfl_speech": _chosen("PyramidFL", "pyramidfl"),
 }  # fmt: skip
 
 

@@ -132,11 +132,8 @@ class LevelsAggregator(ShrinkingAggregator):
         if self.levels_by == "fix":
             u = stream(self.seed, "levels").random(self.task.num_clients)
             own = self._drawn(u)
-            asked = drawn_levels(np.ones_like(self.affordable), self._shares, u)
-            lower = int((own > asked).sum())
-            if lower:
-                self.notice(f"{lower} clients are on a smaller level than shares alone would give them, as far as they "
-                            "afford")  # fmt: skip
+            if self.shares is not None:
+                self._report_lower(own, drawn_levels(np.ones_like(self.affordable), self.shares, u))
             return own
         if self.levels_by != "ranks":
             return self.widest
@@ -147,11 +144,14 @@ class LevelsAggregator(ShrinkingAggregator):
         return own
 
     def _drawn(self, u: np.ndarray) -> np.ndarray:
-        return drawn_levels(self.affordable, self._shares, u)
+        return drawn_levels(self.affordable, self.shares or [1.0] * len(self.keys), u)
 
-    @property
-    def _shares(self) -> Sequence[float]:
-        return self.shares or [1.0] * len(self.keys)
+    def _report_lower(self, own: np.ndarray, asked: np.ndarray) -> None:
+        lower = int((own > asked).sum())
+        if lower:
+            self.notice(
+                f"{lower} clients are on a smaller level than shares alone give them: they afford no larger one"
+            )
 
     def levels(self, round: int) -> np.ndarray:
         """int64 [clients]: the level that each client trains in a round."""

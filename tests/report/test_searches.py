@@ -52,7 +52,7 @@ def test_the_picture_marks_the_chosen_models(tmp_path: Path, score: str, sign: i
 def test_a_report_shows_it_of_jobs_that_searched(tmp_path: Path) -> None:
     job_with(tmp_path / "found", TIERS)
     job_with(tmp_path / "early", [{"tier": 1, "search": None}])
-    page, _ = build([tmp_path / "found", tmp_path / "early"], tmp_path / "out")
+    page = build([tmp_path / "found", tmp_path / "early"], tmp_path / "out").page
     assert sorted(path.parent.name for path in page.parent.rglob("search.png")) == ["found"]
     assert searches.TITLE in page.read_text(encoding="utf-8")
     plain = load_job(write_job(tmp_path / "plain"))

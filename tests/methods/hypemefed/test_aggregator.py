@@ -263,7 +263,7 @@ def test_shares_that_clients_do_not_afford_are_told() -> None:
     made = hypemefed(levels="fix", shares=[0.0, 0.0, 1.0])
     assert made.own.tolist() == [2, 2, 1, 1, 0, 0]
     told = [event["message"] for event in made.events]
-    assert "4 clients are on a smaller level than shares alone would give them, as far as they afford" in told
+    assert "4 clients are on a smaller level than shares alone give them: they afford no larger one" in told
 
 
 def test_a_level_without_clients_is_told() -> None:
