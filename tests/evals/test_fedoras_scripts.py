@@ -51,12 +51,9 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, j
 STEPS = ("learning_rate", "decay_factor", "batch_size", "fedoras.finetune_lr", "fedoras.finetune_batch")
 
 
-@pytest.mark.parametrize("scale", ["small", "paper"])
-@pytest.mark.parametrize("data", sorted(DATA))
+@pytest.mark.parametrize(("data", "scale"), [(name, "paper" if DATA[name].paper else "small") for name in sorted(DATA)])
 def test_twins_and_fine_tuning_train_as_each_data_set_wants(data: str, scale: str) -> None:
     """Text: the public code's rate of 1 in batches of four, in all stages, whatever the sizes say of pictures."""
-    if scale not in ("paper" if DATA[data].paper else "small"):
-        pytest.skip("of the other scale")
     keys = {"learning_rate": 0.1, "decay_factor": 1.0, "fedoras.finetune_lr": 0.01, "fedoras.finetune_batch": 32,
             **PAPER.keys_of(data, scale)}  # fmt: skip
     found = tuple(keys[name] for name in STEPS)
