@@ -2,8 +2,8 @@
 
 FedTrans's Table 2 (arXiv text, whose columns are right): mean client accuracy and IQR in per cent, cost in PMACs,
 storage and network in MB. What the paper counts as cost, storage and network it does not say, so ratios compare
-and absolute values do not. HypeMeFed's Table 1: accuracy of the whole
-model on UniMiB SHAR by the number of singular components.
+and absolute values do not. HypeMeFed's Table 1: accuracy of the whole model on UniMiB SHAR by the number of
+singular components.
 FedScale's leaderboard: test accuracy with its standard deviation over five seeds, rounds, and hours on its clock.
 """
 

@@ -13,6 +13,7 @@ from fedscale_ext.report import panels
 from fedscale_ext.report.comparison import WIDTH, figure_of
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.shape import SearchedTier
+from fedscale_ext.validation import first_fault
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +41,8 @@ def tier_searches(job: LoadedJob) -> list[TierSearch]:
     try:
         tiers = _TIERS.validate_python(told)
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise UserError(f"{job.folder} is damaged, or of another version: results.tiers.{where}") from None
+        key, _, requirement = first_fault(error)
+        raise UserError(f"{job.folder} is damaged, or of another version: results.tiers{key}: {requirement}") from None
     return [
         TierSearch(
             one.tier,

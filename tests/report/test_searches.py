@@ -62,5 +62,5 @@ def test_a_report_shows_it_of_jobs_that_searched(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [{"front": [[1.0]]}, {"score": "good"}, {"scores": None}])
 def test_a_damaged_summary_is_one_sentence(tmp_path: Path, wrong: dict[str, Any]) -> None:
     job = job_with(tmp_path / "a", [{"tier": 1, "search": {**SEARCH, **wrong}}])
-    with pytest.raises(UserError, match=r"is damaged, or of another version: results\.tiers\.0\.search"):
+    with pytest.raises(UserError, match=r"is damaged, or of another version: results\.tiers\[0\]\.search"):
         searches.tier_searches(job)

@@ -150,19 +150,19 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
                 found = self.hypernetworks.generate([held for _, held in some])
             else:
                 stale = missing == "stale"
-                found = [self._lacking(update, old if stale else fresh, all=stale) for update, _ in some]
+                found = [self._lacking(update, old if stale else fresh, stale) for update, _ in some]
             for (update, _), made in zip(some, found, strict=True):
                 if made:
                     yield update, made
 
-    def _lacking(self, update: Update, source: State, all: bool) -> dict[str, torch.Tensor]:
-        """What is beyond a client's prefix, as ``source`` has it: ``all`` of it, or what hypernetworks would make, the
+    def _lacking(self, update: Update, source: State, everything: bool) -> dict[str, torch.Tensor]:
+        """What is beyond a client's prefix, as ``source`` has it: ``everything``, or what hypernetworks would make, the
         convolutions (and linear layers within blocks)."""
         own = self.pool[update.item.model].state
         return {
             name: tensor
             for name, tensor in source.items()
-            if name not in own and (all or (name.startswith("block") and tensor.dim() > 1))
+            if name not in own and (everything or (name.startswith("block") and tensor.dim() > 1))
         }
 
     def server_bytes(self) -> int:
