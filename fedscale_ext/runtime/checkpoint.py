@@ -67,9 +67,12 @@ def save(
     return path
 
 
-def load(directory: Path, settings: Mapping[str, Any], round: int | None = None) -> Checkpoint | None:
+def load(
+    directory: Path, settings: Mapping[str, Any], round: int | None = None, defaults: Mapping[str, Any] | None = None
+) -> Checkpoint | None:
     """The checkpoint of ``round``, by default the newest, of ``directory``; None where it is empty.
 
+    A setting that it does not state, since the release that wrote it had none of that name, is that of ``defaults``.
     UserError where it is absent, damaged, of another format, or of a job with another configuration; the
     sentence offers the checkpoint before it, which is never taken silently.
     """
@@ -88,21 +91,23 @@ def load(directory: Path, settings: Mapping[str, Any], round: int | None = None)
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
     content = json.loads(tensors.pop(_JSON).numpy().tobytes())
-    if content["settings"] != settings:
-        same = {other: rounds[other] for other in rounds if other < wanted and _settings(rounds[other]) == settings}
+    stated = {**(defaults or {}), **content["settings"]}
+    if stated != settings:
+        earlier = [other for other in rounds if other < wanted]
+        same = {other: rounds[other] for other in earlier if _settings(rounds[other], defaults) == settings}
         raise UserError(
-            f"{path} was written by a job with another configuration: {_differences(content['settings'], settings)}; "
+            f"{path} was written by a job with another configuration: {_differences(stated, settings)}; "
             "resume with the configuration that it was started with, or "
             + (_others(same) if same else "start it anew without --resume: no checkpoint before it is of this one")
         )
     return Checkpoint(wanted, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
 
 
-def _settings(path: Path) -> Any:
+def _settings(path: Path, defaults: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The configuration that a checkpoint states; None where it is damaged."""
     try:
-        return json.loads(read_tensors(path)[0][_JSON].numpy().tobytes())["settings"]
-    except (UserError, KeyError, ValueError):
+        return {**(defaults or {}), **json.loads(read_tensors(path)[0][_JSON].numpy().tobytes())["settings"]}
+    except (UserError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fedscale_ext.config import make_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.models.spec import ModelSpec
@@ -64,7 +65,7 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
     no such checkpoint, or it is damaged or of another configuration.
     """
     folder = job.log_dir / FOLDER
-    found = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from)
+    found = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from, make_config({}, {}).decisive())
     if found is None:
         raise UserError(f"nothing to resume: {folder} holds no checkpoint; start without --resume")
     data = found.data

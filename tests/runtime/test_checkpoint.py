@@ -124,6 +124,15 @@ def test_another_configuration_is_refused_by_the_settings_that_differ(tmp_path: 
     assert difference in str(refusal.value)
 
 
+def test_a_setting_that_an_older_release_had_not_is_its_default(tmp_path: Path):
+    checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG, keep=2)
+    defaults = {**dict.fromkeys(CONFIG), "test_on_all": False}
+    found = checkpoint.load(tmp_path, {**CONFIG, "test_on_all": False}, defaults=defaults)
+    assert found is not None and found.round == 10
+    with pytest.raises(UserError, match="configuration: test_on_all was false and is true;"):
+        checkpoint.load(tmp_path, {**CONFIG, "test_on_all": True}, defaults=defaults)
+
+
 def test_a_damaged_file_is_refused_and_the_one_before_offered(tmp_path: Path):
     for round in (10, 20):
         checkpoint.save(tmp_path, round, TENSORS, DATA, CONFIG, keep=2)

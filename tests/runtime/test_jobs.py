@@ -11,6 +11,7 @@ import pytest
 from job_results import assert_equal, result
 
 import fedscale_ext
+from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 from fedscale_ext.token import new_token
 
@@ -98,6 +99,16 @@ def test_another_configuration_is_not_resumed(job_file: Path) -> None:
     in_process(job_file)
     with pytest.raises(UserError, match=r"another configuration: learning_rate was \S+ and is 0.01;"):
         in_process(job_file, resume=True, learning_rate=0.01)
+
+
+def test_a_job_of_a_release_that_had_fewer_keys_is_resumed(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = JobConfig.decisive
+    with monkeypatch.context() as older:
+        older.setattr(JobConfig, "decisive", lambda config: {k: v for k, v in whole(config).items() if k != "augment"})
+        in_process(job_file, rounds=2)
+    assert len(in_process(job_file, rounds=3, resume=True)["rounds"]) == 3
+    with pytest.raises(UserError, match=r'another configuration: augment was "none" and is "flip_crop";'):
+        in_process(job_file, rounds=4, resume=True, augment="flip_crop")
 
 
 def test_resuming_nothing_is_an_error(job_file: Path) -> None:
