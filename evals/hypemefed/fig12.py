@@ -1,6 +1,5 @@
 """Figure 12: errors of generated weights by the number of singular components (claim H5)."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 from evals.hypemefed.arms import GLOBAL
@@ -23,7 +22,7 @@ ORDERS = [
 EXPERIMENT = Experiment(
     "fig12",
     "Figure 12: errors of generated weights by number of singular components",
-    [replace(arm, keys={**arm.keys, "record_internals": True}) for arm in by_components()],
+    by_components(),
     (NORMALISED, MAE, *_BLOCKS, "step", "cosine", "norm", GLOBAL),
     plots.bars(NORMALISED, MAE),
     note="Means over the last quarter of the rounds of |generated - trained| per weight, trained being the round's "
