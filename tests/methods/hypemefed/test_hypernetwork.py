@@ -129,6 +129,17 @@ def test_without_samples_nothing_happens():
     assert train(net, []) == [] and net.rounds == 0 and torch.equal(net.values, before)
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_training_that_diverges_leaves_the_network_as_it_was(keep):
+    net, drawn = network(torch.float32), samples(2, dtype=torch.float32)
+    train(net, drawn, 2, 5e-3, keep_moments=keep)
+    before = net.values.clone()
+    with pytest.raises(FloatingPointError, match="diverged"):
+        train(net, drawn, 2, 1e20, keep_moments=keep)
+    assert torch.equal(net.values, before) and net.moments is None and net.rounds == 1
+    assert train(net, drawn, 2, 5e-3, keep_moments=keep)[-1] < 1e3
+
+
 def test_bfloat16_products_learn_as_well():
     exact, rounded = network(torch.float32), network(torch.float32)
     drawn = samples(2, dtype=torch.float32)
