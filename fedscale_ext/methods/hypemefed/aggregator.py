@@ -154,14 +154,15 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         missing = self.params.missing
         if missing == "trained":
             return
-        fresh = models.initial_state(self.pool[self.whole].spec, torch_stream(self.seed, round, "random layers"))
+        source = old
+        if missing == "random":
+            source = models.initial_state(self.pool[self.whole].spec, torch_stream(self.seed, round, "random layers"))
         for begin in range(0, len(self._held), _AT_ONCE):
             some = self._held[begin : begin + _AT_ONCE]
             if missing == "generated":
                 found = self.hypernetworks.generate([held for _, held in some])
             else:
-                stale = missing == "stale"
-                found = [self._lacking(update, old if stale else fresh, stale) for update, _ in some]
+                found = [self._lacking(update, source, missing == "stale") for update, _ in some]
             for (update, _), made in zip(some, found, strict=True):
                 if made:
                     yield update, made
