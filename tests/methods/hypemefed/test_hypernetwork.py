@@ -95,6 +95,11 @@ def test_factor_loss_is_the_components_mean_squared_error():
     few = factors(to_matrix(numbers(TARGET, 9)), 2)  # components beyond the target's have no gradient
     _, by_p, by_q = factor_loss(rows[0].T, rows[1], few)
     assert by_p[:2].all() and not by_p[2:].any() and not by_q[2:].any()
+    # nor do those that the prediction lacks
+    loss, by_p, by_q = factor_loss(rows[0].T[:3], rows[1][:3], target)
+    pairs = ((rows[0][:, :3], target[0][:, :3]), (rows[1][:3], target[1][:3]))
+    assert float(loss) == pytest.approx(sum(float(torch.nn.functional.mse_loss(a, b)) for a, b in pairs))
+    assert by_p.shape == rows[0].T[:3].shape and by_q.shape == rows[1][:3].shape and by_p.all() and by_q.all()
 
 
 def test_a_vector_network_learns_its_rows():
