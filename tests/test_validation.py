@@ -22,6 +22,8 @@ class Keys(BaseModel):
     groups: tuple[int, ...] = ()
     choice: Literal["A", "b"] = "A"
     k: int | Literal["all"] = 1
+    pair: tuple[int, int] | tuple[str, ...] = ()
+    few: tuple[int, ...] = Field((), max_length=1)
     below: Below = Below()
 
 
@@ -38,6 +40,9 @@ class Keys(BaseModel):
         ({"groups": [17, "x"]}, "groups[1]", "x", "it must be a whole number"),
         ({"choice": "a"}, "choice", "a", "it must be 'A' or 'b'"),
         ({"k": "some"}, "k", "some", "it must be a whole number or 'all'"),
+        ({"pair": 17}, "pair", 17, "it must be a list, as in [1, 2]"),  # what two kinds ask for is told once
+        ({"few": (1, 2)}, "few", (1, 2), "tuple should have at most 1 item after validation, not 2"),
+        ({"count": "x", "rate": "x"}, "count", "x", "it must be a whole number"),  # of one key alone
         ({"below": {"nam": "x"}}, "below.nam", "x", "there is no such key"),
         ({"below": 3}, "below", 3, "it must be keys with values"),
         ({"below": {"name": 3}}, "below.name", 3, "it must be text"),

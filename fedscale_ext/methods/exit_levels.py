@@ -8,7 +8,7 @@ import numpy as np
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
-from fedscale_ext.methods.levels import LevelsAggregator, check_ranks, check_shares
+from fedscale_ext.methods.levels import LevelsAggregator, check_drawn, check_ranks, check_shares
 from fedscale_ext.models.multi_exit import num_exits, prefix
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
@@ -40,6 +40,7 @@ class ExitLevelsParams:
         if self.groups and self.levels != "groups":
             given = f"{key} is given and {self.method}.levels is {self.levels}"
             raise UserError(f"{given}; give one of them (--set '{key}=[]' takes groups away)")
+        check_drawn(self.method, self.levels, self.shares)
 
 
 class ExitLevelsAggregator(LevelsAggregator):

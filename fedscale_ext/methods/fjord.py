@@ -7,7 +7,7 @@ import numpy as np
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fjord_client import FjordExecutor, drawn_widths
-from fedscale_ext.methods.levels import RatesAggregator, check_ranks, check_rates, check_shares
+from fedscale_ext.methods.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
 from fedscale_ext.submodels import widths_at
@@ -34,6 +34,7 @@ class FjordParams:
         check_shares("fjord.shares", self.shares, len(self.p))
         if self.groups and (self.levels == "fix" or self.shares is not None):
             raise UserError("fjord.groups is given with fjord.levels fix or fjord.shares; remove one of them")
+        check_drawn("fjord", self.levels, self.shares)
 
 
 class FjordAggregator(RatesAggregator):

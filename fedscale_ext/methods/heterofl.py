@@ -8,7 +8,7 @@ import numpy as np
 from fedscale_ext import models
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
-from fedscale_ext.methods.levels import RatesAggregator, check_ranks, check_rates, check_shares
+from fedscale_ext.methods.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime import static_statistics
@@ -52,6 +52,7 @@ class HeteroFLParams:
                 f"{self.method}.levels is {self.levels} and {self.method}.groups is {list(self.groups)}; give sizes "
                 "with levels groups, and only with it"
             )
+        check_drawn(self.method, self.levels, self.shares)
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise UserError(f"{self.method}.clip_norm is {self.clip_norm}; it must be positive, or none")
 

@@ -40,6 +40,15 @@ def check_shares(key: str, shares: Sequence[float] | None, levels: int, what: st
         raise UserError(f"{key} is {list(shares)}; shares must add up to 1, and these add up to {sum(shares):g}")
 
 
+def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> None:
+    """UserError where ``shares`` are given and ``levels`` draws nothing from them."""
+    if shares is not None and levels not in ("fix", "dynamic"):
+        raise UserError(
+            f"{method}.shares is given and {method}.levels is {levels}, which draws nothing; set {method}.levels to "
+            f"fix, or remove {method}.shares"
+        )
+
+
 def check_ranks(key: str, ranks: Sequence[int], levels: int, clients: int) -> None:
     """UserError unless ``ranks`` name so many levels and add up to the clients."""
     given = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
@@ -150,7 +159,7 @@ class LevelsAggregator(ShrinkingAggregator):
         lower = int((own > asked).sum())
         if lower:
             self.notice(
-                f"{lower} clients are on a smaller level than shares alone give them: they afford no larger one"
+                f"{lower} clients are on a smaller level than shares alone give them: they do not afford every level"
             )
 
     def levels(self, round: int) -> np.ndarray:

@@ -175,6 +175,27 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
     assert depthfl(alpha=0.0).client_tensors() == []
 
 
+def test_what_nobody_trains_in_a_round_keeps_its_value_though_h_is_known(tmp_path: Path) -> None:
+    made = depthfl(alpha=0.5)
+    made.log_dir = tmp_path
+    (kept,) = made.client_tensors()
+    made.handed = {kept.kind: kept}
+    assert isinstance(kept, DynamicGradients)
+    for round, client in ((1, 6), (2, 1)):  # of the whole network, of its first exit
+        old = {name: tensor.clone() for name, tensor in made.pool["exit3"].state.items()}
+        (item,) = items = made.assign(round, np.array([client]))
+        kept.begin(items)
+        updates = updates_for(made, round, items)
+        state = trained_states(made, round, updates)[client]
+        names = [name for name in models.parameter_names(SPEC) if name in state]
+        kept.take(round, item, {name: 0.5 * (old[name] - state[name]) for name in names})
+        made.aggregate(round, updates, {"exit3": count_mean(old, [(state, dict.fromkeys(state), 1.0)])})
+        kept.settle()
+    assert kept.mean("exit3")["block3.conv1.weight"].all()
+    for name, tensor in made.pool["exit3"].state.items():
+        assert torch.equal(tensor, old[name]) == (name not in state), name
+
+
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [

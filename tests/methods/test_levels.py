@@ -13,7 +13,7 @@ from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods import method_class
 from fedscale_ext.methods.heterofl import HeteroFLAggregator
-from fedscale_ext.methods.levels import drawn_levels
+from fedscale_ext.methods.levels import check_ranks, check_shares, drawn_levels, ranked_levels
 
 from .harness import SHAPE, server
 
@@ -107,6 +107,7 @@ def test_a_level_without_a_share_is_never_drawn_however_u_falls() -> None:
         ({"shares": [1.0]}, "a share, not negative, for each of 5 rates"),
         ({"shares": [1, 1, 1, 1, -1]}, "a share, not negative"),
         ({"shares": [0.5, 0.3, 0.3, 0, 0]}, "add up to 1, and these add up to 1.1"),
+        ({"shares": [0.2] * 5}, "shares is given and .*levels is capacity, which draws nothing; set .* to fix"),
         ({"clip_norm": 0}, "clip_norm is 0.0; it must be positive"),
     ],
 )
@@ -115,9 +116,36 @@ def test_bad_hyperparameters_are_one_sentence(keys: dict[str, Any], sentence: st
         with pytest.raises(UserError, match=sentence) as raised:
             server(method_class(name), name, **keys)
         assert str(raised.value).startswith(f"{name}.")
+    if "shares" in keys:
+        with pytest.raises(UserError, match=sentence):
+            server(method_class("fjord"), "fjord", **keys)
     if "rates" in keys and "fall" not in sentence:
         with pytest.raises(UserError, match=sentence):
             server(method_class("fjord"), "fjord", p=keys["rates"])
+
+
+def test_shares_may_be_rounded() -> None:
+    check_shares("x.shares", [0.33, 0.33, 0.33], 3)
+    with pytest.raises(UserError, match=r"shares must add up to 1, and these add up to 0.98"):
+        check_shares("x.shares", [0.33, 0.33, 0.32], 3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ([3, 3], "and it holds 2 numbers"),
+        ([7, -1, 0], "none of them negative"),
+        ([3, 3, 3], r"the 6 clients with training data \(they add up to 9\)"),
+        ([1, 2, 2], r"the 6 clients with training data \(they add up to 5\)"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_one_sentence(sizes: list[int], sentence: str) -> None:
+    with pytest.raises(UserError, match=rf"x.groups is \[.* for each of 3 levels, .*{sentence}"):
+        check_ranks("x.groups", sizes, 3, 6)
+
+
+def test_of_clients_that_are_alike_the_first_are_on_the_smaller_level() -> None:
+    assert ranked_levels(np.array([5.0, 5.0, 5.0, 1.0]), [2, 1, 1]).tolist() == [2, 1, 0, 2]
 
 
 PLAIN: dict[str, dict[str, Any]] = {

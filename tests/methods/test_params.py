@@ -8,6 +8,7 @@ from fedscale_ext.methods.fedavg import FedAvgParams
 from fedscale_ext.methods.fedprox import FedProxParams
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.methods.fedyogi import FedYogiParams
+from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.params import make_params
 
 
@@ -68,6 +69,21 @@ def test_a_choice_refuses_other_words(name):
 def test_values_out_of_range_are_refused_by_name(name, value):
     with pytest.raises(UserError, match=rf"fedtrans\.{name}"):
         fedtrans(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("lr", float("inf"), "'hypemefed.lr' is inf; it must be a finite number"),
+        ("lr", "1e999", "'hypemefed.lr' is inf; it must be a finite number"),
+        ("prox_mu", "nan", "'hypemefed.prox_mu' is nan; it must be a finite number"),
+        ("shares", [0.5, 0.5, float("inf")], r"'hypemefed.shares\[2\]' is inf; it must be a finite number"),
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused(name, value, said):
+    keys = {"method": "hypemefed", "hypemefed.levels": "fix", f"hypemefed.{name}": value}
+    with pytest.raises(UserError, match=said):
+        make_params(HypeMeFedParams, make_config({}, keys))
 
 
 def test_an_unknown_hyperparameter_gets_a_suggestion():

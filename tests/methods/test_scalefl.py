@@ -190,8 +190,9 @@ def test_a_level_without_clients_is_told() -> None:
         ({"groups": [3, 3]}, "a number of clients for each of 3 levels"),
         ({"levels": "groups"}, "scalefl.levels is groups; give their sizes"),
         ({"groups": [2, 2, 2], "levels": "fix"}, "groups is given and scalefl.levels is fix"),
-        ({"shares": [1.0, 1.0]}, "a share, not negative, for each of 3 levels"),
-        ({"shares": [1.0, -1.0, 1.0]}, "not negative"),
+        ({"levels": "fix", "shares": [1.0, 1.0]}, "a share, not negative, for each of 3 levels"),
+        ({"levels": "fix", "shares": [1.0, -1.0, 1.0]}, "not negative"),
+        ({"shares": [0.5, 0.3, 0.2]}, "scalefl.shares is given and scalefl.levels is capacity, which draws nothing"),
         ({"model": "nasbench201_base"}, "needs a network with several exits"),
     ],
 )

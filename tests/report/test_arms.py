@@ -47,7 +47,10 @@ def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
     assert [arm.label for arm in two] == ["fedtrans, rounds 3", "fedtrans, rounds 10"]
     assert settings_table(two) == {"rounds": ["3", "10"]}
     rival = load_job(write_job(tmp_path / "rival", job_name="rival", seed=1, rounds=10, shift=-0.1, method="heterofl"))
-    assert best(arms_of([short, long, rival]), BY_KEY["accuracy"]) == {1}  # the short one is as good, and competes not
+    better = load_job(write_job(tmp_path / "better", job_name="better", seed=1, rounds=3, shift=0.3))
+    three = arms_of([better, long, rival])
+    assert three[0].mean("accuracy") > three[1].mean("accuracy")
+    assert best(three, BY_KEY["accuracy"]) == {1}  # the short one is better, and competes not
     assert [sentence[:58] for sentence in cautions(two)] == [
         "These jobs have different numbers of rounds (3, 10): what "
     ]

@@ -70,7 +70,10 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         if not made.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
         k, sources = self.params.components, made.factored
-        if k is not None and "k" in self.config.method_params("hypemefed"):
+        given = "k" in self.config.method_params("hypemefed")
+        if given and not sources:
+            self.notice(f"hypemefed.k is {self.params.k}, and no singular components are taken: it has no effect")
+        elif given and k is not None:
             check_rank(k, sources, "hypemefed.k")
         elif k is not None and sources and k > (largest := max(rank(shape, None) for shape in sources)):
             self.notice(f"hypemefed.k is {k}, and no layer has more than {largest} components: all are kept")
@@ -124,6 +127,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         if p.missing == "generated":
             losses = self.hypernetworks.train([held for _, held in self._held])
             self.record("hypernetwork_loss", {name: each[-1] for name, each in losses.items()})
+            self._report_diverged(round, self.hypernetworks.diverged)
         trained = ((held, self.weight(update.item)) for update, held in self._held)
         measures = RoundMeasures(trained) if self.config.job.record_internals else None
         if round > p.warmup * self.args.rounds:
@@ -138,19 +142,27 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         self._held.clear()
         self.pool.update(self.whole, new)
 
+    def _report_diverged(self, round: int, targets: list[str]) -> None:
+        if targets:
+            self.notice(
+                f"round {round}: hypernetworks that diverged are as they were before it: {', '.join(targets)}; lower "
+                "hypemefed.lr"
+            )
+
     def _made(self, round: int, old: State) -> Iterator[tuple[Update, dict[str, torch.Tensor]]]:
         """What stands for the layers that each client lacks, client after client."""
         missing = self.params.missing
         if missing == "trained":
             return
-        fresh = models.initial_state(self.pool[self.whole].spec, torch_stream(self.seed, round, "random layers"))
+        source = old
+        if missing == "random":
+            source = models.initial_state(self.pool[self.whole].spec, torch_stream(self.seed, round, "random layers"))
         for begin in range(0, len(self._held), _AT_ONCE):
             some = self._held[begin : begin + _AT_ONCE]
             if missing == "generated":
                 found = self.hypernetworks.generate([held for _, held in some])
             else:
-                stale = missing == "stale"
-                found = [self._lacking(update, old if stale else fresh, stale) for update, _ in some]
+                found = [self._lacking(update, source, missing == "stale") for update, _ in some]
             for (update, _), made in zip(some, found, strict=True):
                 if made:
                     yield update, made

@@ -27,7 +27,8 @@ State = Mapping[str, torch.Tensor]
 class HyperNetworks:
     """A network per pair of layers, by the target's name such as ``block2.conv1``.
 
-    ``skipped``: layers that are never generated, with the reasons. Results depend on ``generator`` and the
+    ``skipped``: layers that are never generated, with the reasons; ``diverged``: targets of the networks whose last
+    training diverged, which are as they were before it. Results depend on ``generator`` and the
     states alone: pairs train in ``threads`` threads at once, one torch thread each.
     """
 
@@ -44,6 +45,7 @@ class HyperNetworks:
         self.threads = threads or os.cpu_count() or 1
         self.pairs, self.skipped = pairs(shapes, kinds(options.generate))
         self.networks = {pair.target: _network(pair, options, generator) for pair in self.pairs}
+        self.diverged: list[str] = []
         for network in self.networks.values():
             network.values = network.values.to(self.device)  # drawn on the CPU: every device starts alike
 
@@ -67,7 +69,8 @@ class HyperNetworks:
         largest_first = sorted(self.pairs, key=lambda pair: -self.networks[pair.target].parameters)
         found = in_threads(largest_first, lambda pair: self._train(pair, states), self.threads)
         losses = {pair.target: each for pair, each in zip(largest_first, found, strict=True)}
-        return {pair.target: losses[pair.target] for pair in self.pairs if losses[pair.target]}
+        self.diverged = [pair.target for pair in self.pairs if losses[pair.target] is None]
+        return {pair.target: each for pair in self.pairs if (each := losses[pair.target])}
 
     def generate(self, states: Sequence[State]) -> list[dict[str, torch.Tensor]]:
         """For each state the tensors that it lacks and that could be generated, block after block.
@@ -94,17 +97,21 @@ class HyperNetworks:
             network.moments = Moments(*(part.to(self.device, copy=True) for part in kept)) if kept else None
             network.rounds = int(json["rounds"][name])
 
-    def _train(self, pair: Pair, states: Sequence[State]) -> list[float]:
+    def _train(self, pair: Pair, states: Sequence[State]) -> list[float] | None:
+        """Losses by epoch; None where it diverged."""
         names = pair.names(pair.source) + pair.names(pair.target)
         samples = [self.sample(pair, state) for state in states if all(name in state for name in names)]
-        return train(
-            self.networks[pair.target],
-            samples,
-            self.options.epochs,
-            self.options.lr,
-            keep_moments=self.options.optimizer == "kept",
-            precision=getattr(torch, self.options.precision),
-        )
+        try:
+            return train(
+                self.networks[pair.target],
+                samples,
+                self.options.epochs,
+                self.options.lr,
+                keep_moments=self.options.optimizer == "kept",
+                precision=getattr(torch, self.options.precision),
+            )
+        except FloatingPointError:
+            return None
 
     def sample(self, pair: Pair, state: State) -> tuple[Any, Any]:
         """What a state that holds both layers gives a pair's network to learn: (input, wanted)."""

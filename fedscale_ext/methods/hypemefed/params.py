@@ -7,7 +7,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.exit_levels import ExitLevelsParams
 from fedscale_ext.methods.hypemefed.options import Options
 
-_LEAST = {"hidden": 1, "epochs": 1}
+_MOST = {"hidden": 100_000, "epochs": 1_000_000}  # more would fill any memory, or never end
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class HypeMeFedParams(Options, ExitLevelsParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise UserError(f"hypemefed.{name} is {getattr(self, name)}; it must be at least {least}")
+        for name, most in _MOST.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise UserError(f"hypemefed.{name} is {getattr(self, name)}; it must lie between 1 and {most:,}")
         if self.k != "all" and self.k < 1:
             raise UserError(f"hypemefed.k is {self.k}; it must be at least 1, or `all`")
         if not self.lr > 0:

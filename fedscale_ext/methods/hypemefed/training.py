@@ -1,5 +1,6 @@
 """The server's training of one hypernetwork on a round's samples (Shin et al., SenSys 2024, sections 4.4 and 5.1)."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +24,12 @@ def train(
 
     Values go on from where the last round left them (section 4.4). Adam starts anew in each round, as in the public
     code, unless ``keep_moments``. Without samples nothing changes and the list is empty. With ``precision``
-    bfloat16, matrices are multiplied in it; values and Adam's moments stay what they are.
+    bfloat16, matrices are multiplied in it; values and Adam's moments stay what they are. FloatingPointError where it
+    diverges: the network is then as it was, without moments.
     """
     if not samples:
         return []
-    values = network.values
+    values, before = network.values, network.values.clone()
     moments = network.moments if keep_moments else None
     if moments is None:
         moments = Moments(torch.zeros_like(values), torch.zeros_like(values), values.new_zeros(()))
@@ -50,6 +52,10 @@ def train(
                 working.copy_(values)
         losses.append(float(total) / len(samples))
     network.moments = moments if keep_moments else None
+    if not (math.isfinite(losses[-1]) and bool(values.isfinite().all())):
+        values.copy_(before)
+        network.moments = None
+        raise FloatingPointError(f"the hypernetwork has diverged: the loss of its last epoch is {losses[-1]}")
     network.rounds += 1
     return losses
 

@@ -80,8 +80,10 @@ def test_groups_put_the_weakest_on_the_first_exit() -> None:
     assert any("beyond their capacity" in event["message"] for event in made.events)
 
 
-def test_generated_layers_land_in_the_model() -> None:
+@pytest.mark.parametrize("at_once", [16, 2])
+def test_generated_layers_land_in_the_model(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """The public code assigns them to a temporary: there the last lines would find the mean of deep clients alone."""
+    monkeypatch.setattr("fedscale_ext.methods.hypemefed.aggregator._AT_ONCE", at_once)
     made, twin = hypemefed(), hypemefed()
     old = whole(made)
     states = play(made, 1)
@@ -111,6 +113,12 @@ def test_what_stands_for_missing_layers() -> None:
         differs = [name for name in old if not torch.equal(whole(made)[name], expected[name])]
         assert differs == ([] if missing != "random" else beyond)
         assert made.state() == ({}, {})
+    made = hypemefed(missing="random")
+    play(made, 1)
+    first = made._internal_states["generated/1"]
+    play(made, 2)
+    assert first.keys() == set(beyond) and not torch.equal(first[beyond[0]], old[beyond[0]])
+    assert not equal(made._internal_states["generated/1"], first)  # drawn anew in each round
 
 
 @pytest.mark.parametrize("how", [{"generate": "+bn+fc"}, {"generate": "+bn"}, {"variant": "naive"}, {"loss": "factors"},
@@ -161,6 +169,15 @@ def test_a_round_without_a_deep_client_goes_on() -> None:
     assert changed == ["block3.conv1.weight"]
 
 
+def test_hypernetworks_that_diverge_are_told_and_generate_nothing() -> None:
+    made, off = hypemefed(lr=1e20), hypemefed(missing="trained")
+    play(made, 1), play(off, 1)
+    told = [event["message"] for event in made.events]
+    names = "block2.conv1, block3.conv1"
+    assert f"round 1: hypernetworks that diverged are as they were before it: {names}; lower hypemefed.lr" in told
+    assert equal(whole(made), whole(off))
+
+
 def test_without_multi_exit_each_client_trains_its_last_exit_alone() -> None:
     made = hypemefed(multi_exit=False)
     assert [model.key for model in made.pool] == ["global", "exit3", "exit2", "exit1"]
@@ -173,11 +190,20 @@ def test_without_multi_exit_each_client_trains_its_last_exit_alone() -> None:
 
 def test_internals_tell_how_near_generated_layers_are() -> None:
     made = hypemefed()
-    play(made, 1)
+    states = play(made, 1)
     assert set(made._internals["hypernetwork_loss"]) == {"block2.conv1", "block3.conv1"}
     figures = made._internals["generated"]["block3.conv1.weight"]
     assert {"mae", "normalised", "mae_old", "mae_random", "step", "cosine", "norm"} == set(figures)
     assert figures["mae"] > figures["mae_old"] > 0
+    made_for = {client: made._internal_states[f"generated/{client}"] for client in (1, 2, 3, 4)}
+
+    def norm(of: dict[int, State]) -> float:
+        """Of the mean, by samples, of what clients trained or were given."""
+        tensors = [(state["block3.conv1.weight"].double(), 10.0 * client) for client, state in of.items()]
+        return float(sum(tensor * weight for tensor, weight in tensors).norm()) / sum(weight for _, weight in tensors)
+
+    expected = norm(made_for) / norm({client: states[client] for client in (5, 6)})
+    assert figures["norm"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_internals_name_the_clients_in_the_order_of_learning() -> None:
@@ -196,6 +222,13 @@ def test_more_components_than_there_are_is_told() -> None:
     assert "hypemefed.k is 100, and no layer has more than 96 components: all are kept" in told
     for keys in ({"k": 20}, {"k": 20, "generate": "+bn+fc"}, {"variant": "naive"}):
         assert not [event for event in hypemefed(**keys).events if "are kept" in event["message"]]
+
+
+def test_k_without_components_has_no_effect_and_that_is_told() -> None:
+    for k in (20, "all"):
+        told = [event["message"] for event in hypemefed(variant="naive", k=k).events]
+        assert f"hypemefed.k is {k}, and no singular components are taken: it has no effect" in told
+    assert not [event for event in hypemefed(variant="naive").events if "no effect" in event["message"]]
 
 
 def test_hypernetworks_go_on_after_a_checkpoint() -> None:
@@ -239,7 +272,9 @@ def test_objective_and_weights() -> None:
         ({"levels": "groups"}, "give their sizes"),
         ({"levels": "fix", "shares": [1.0, 1.0]}, "a share, not negative, for each of 3 levels"),
         ({"model": "nasbench201_base"}, "needs a network with several exits"),
-        ({"hidden": 0}, "hidden is 0"),
+        ({"hidden": 0}, "hidden is 0; it must lie between 1 and 100,000"),
+        ({"hidden": 10**9}, "hidden is 1000000000; it must lie between 1 and 100,000"),
+        ({"epochs": 10**12}, "epochs is 1000000000000; it must lie between 1 and 1,000,000"),
         ({"lr": 0}, "lr is 0"),
         ({"generated_weight": 1.5}, "must lie between 0 and 1"),
         ({"warmup": -0.1}, "must lie between 0 and 1"),
@@ -252,18 +287,21 @@ def test_bad_hyperparameters_are_one_sentence(keys: dict[str, Any], sentence: st
 
 
 def test_nobody_for_the_whole_network_is_refused_unless_asked_for() -> None:
-    with pytest.raises(
-        UserError, match=r"no client is on level exit3, .* takes [\d,]+ MACs, the strongest client affords"
-    ):
-        hypemefed(capacity=[MACS[1]] * 6)
-    assert set(hypemefed(levels="fix", shares=[1.0, 0.0, 0.0]).own) == {2}
+    weak = [MACS[1]] * 6
+    for keys in ({}, {"levels": "fix"}, {"levels": "fix", "shares": [0.5, 0.3, 0.2]}):
+        with pytest.raises(
+            UserError, match=r"no client is on level exit3, .* takes [\d,]+ MACs, the strongest client affords"
+        ):
+            hypemefed(capacity=weak, **keys)
+    assert set(hypemefed(levels="fix", shares=[1.0, 0.0, 0.0], capacity=weak).own) == {2}
+    assert set(hypemefed(groups=[2, 2, 2], capacity=weak).own) == {0, 1, 2}
 
 
 def test_shares_that_clients_do_not_afford_are_told() -> None:
     made = hypemefed(levels="fix", shares=[0.0, 0.0, 1.0])
     assert made.own.tolist() == [2, 2, 1, 1, 0, 0]
     told = [event["message"] for event in made.events]
-    assert "4 clients are on a smaller level than shares alone give them: they afford no larger one" in told
+    assert "4 clients are on a smaller level than shares alone give them: they do not afford every level" in told
 
 
 def test_a_level_without_clients_is_told() -> None:

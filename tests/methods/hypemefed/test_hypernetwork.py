@@ -95,6 +95,11 @@ def test_factor_loss_is_the_components_mean_squared_error():
     few = factors(to_matrix(numbers(TARGET, 9)), 2)  # components beyond the target's have no gradient
     _, by_p, by_q = factor_loss(rows[0].T, rows[1], few)
     assert by_p[:2].all() and not by_p[2:].any() and not by_q[2:].any()
+    # nor do those that the prediction lacks
+    loss, by_p, by_q = factor_loss(rows[0].T[:3], rows[1][:3], target)
+    pairs = ((rows[0][:, :3], target[0][:, :3]), (rows[1][:3], target[1][:3]))
+    assert float(loss) == pytest.approx(sum(float(torch.nn.functional.mse_loss(a, b)) for a, b in pairs))
+    assert by_p.shape == rows[0].T[:3].shape and by_q.shape == rows[1][:3].shape and by_p.all() and by_q.all()
 
 
 def test_a_vector_network_learns_its_rows():
@@ -127,6 +132,17 @@ def test_without_samples_nothing_happens():
     net = network()
     before = net.values.clone()
     assert train(net, []) == [] and net.rounds == 0 and torch.equal(net.values, before)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_training_that_diverges_leaves_the_network_as_it_was(keep):
+    net, drawn = network(torch.float32), samples(2, dtype=torch.float32)
+    train(net, drawn, 2, 5e-3, keep_moments=keep)
+    before = net.values.clone()
+    with pytest.raises(FloatingPointError, match="diverged"):
+        train(net, drawn, 2, 1e20, keep_moments=keep)
+    assert torch.equal(net.values, before) and net.moments is None and net.rounds == 1
+    assert train(net, drawn, 2, 5e-3, keep_moments=keep)[-1] < 1e3
 
 
 def test_bfloat16_products_learn_as_well():
