@@ -20,6 +20,7 @@ SETTINGS = {
 _SWITCHES = {
     "on": {},
     "off": {"hypemefed.missing": "trained"},
+    "old layers": {"hypemefed.missing": "stale"},
     "on after a quarter": {"hypemefed.warmup": 0.25},
     "on, weight 0.3": {"hypemefed.generated_weight": 0.3},
     "on, statistics measured": {"bn_statistics": "federated"},
@@ -41,7 +42,8 @@ EXPERIMENT = Experiment(
     ],
     (GLOBAL, "global %", "accuracy %"),
     plots.bars(GLOBAL),
-    note="Off: each layer is the mean over those who trained it. A switch of its own: no generation in the first "
+    note="Off: each layer is the mean over those who trained it. Old layers: what a client lacks stays in the mean as the "
+    "round began with it, which is what the public code computes. A switch of its own: no generation in the first "
     "quarter of the rounds; generated layers with 0.3 of their client's weight; BatchNorm's statistics measured anew "
     "before each test, since those that clients averaged are of convolutions without generated weights in them.",
     orders=[
