@@ -12,7 +12,7 @@ from evals.paper.orders import Order
 PROX, SGD, SCAFFOLD = "HypeMeFed + FedProx", "HypeMeFed, SGD", "HypeMeFed + SCAFFOLD"
 OFF_SGD, OFF_SCAFFOLD = f"{OFF}, SGD", f"{OFF} + SCAFFOLD"
 # control variates are mean gradients of SGD's steps, so that Adam's clients have none
-_SGD = {"client_optimizer": "sgd", "learning_rate": 0.05}
+_SGD = {"client_optimizer": "sgd", "learning_rate": 0.01}
 _SCAFFOLD = {**_SGD, "control_variates": True}
 
 
@@ -38,8 +38,9 @@ EXPERIMENT = Experiment(
     [arm for data in ("unimib", "svhn-h0.1") for arm in _arms(data)],
     COLUMNS,
     plots.by_round,
-    note="FedProx with mu = 0.01. SCAFFOLD corrects steps of SGD, here with a learning rate of 0.05, so that HypeMeFed "
-    "with SGD stands beside it. The data are uneven, where both are meant to help.",
+    note="FedProx with mu = 0.01. SCAFFOLD corrects steps of SGD, here with a learning rate of 0.01, so that HypeMeFed "
+    "with SGD stands beside it; with 0.05 accuracy jumps by tens of points, without SCAFFOLD too. The data are uneven, "
+    "where both are meant to help.",
     orders=[
         Order(GLOBAL, more, less)
         for more, less in (
