@@ -42,8 +42,8 @@ EXPERIMENT = Experiment(
     ],
     (GLOBAL, "global %", "accuracy %"),
     plots.bars(GLOBAL),
-    note="Off: each layer is the mean over those who trained it. Old layers: what a client lacks stays in the mean as the "
-    "round began with it, which is what the public code computes. A switch of its own: no generation in the first "
+    note="Off: each layer is the mean over those who trained it. Old layers: what a client lacks stays in the mean as "
+    "the round began with it, which is what the public code computes. A switch of its own: no generation in the first "
     "quarter of the rounds; generated layers with 0.3 of their client's weight; BatchNorm's statistics measured anew "
     "before each test, since those that clients averaged are of convolutions without generated weights in them.",
     orders=[
