@@ -72,6 +72,8 @@ def start(
             drop_restarts(job.log_dir)
         if shell:
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
+        if idle := preparation.idle_keys(config):
+            display.notice(idle)
         try:
             with jobs.open_log(name, "a" if again else "w") as log:
                 code = Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
