@@ -5,12 +5,13 @@ Run ``python -m fedscale_ext.config_reference > docs/configuration.md`` after ch
 
 import dataclasses
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic_core import PydanticUndefined
 
-from fedscale_ext.config_arguments import fedscale_actions
+from fedscale_ext.config_arguments import allowed, fedscale_actions
 from fedscale_ext.config_keys import JobKeys
+from fedscale_ext.ranges import values
 
 _HEAD = """# Configuration
 
@@ -72,11 +73,14 @@ _COMMON = {
 def reference() -> str:
     """The page as Markdown."""
     theirs = fedscale_actions()
-    lines = [_HEAD, "## Keys of FedScale that most jobs set", "", "| key | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{key}` | {_value(theirs[key].default)} | {meaning} |" for key, meaning in _COMMON.items()]
-    lines += ["", "## Keys of this package", "", "| key | default | meaning |", "|---|---|---|"]
+    head = ["", "| key | default | may be | meaning |", "|---|---|---|---|"]
+    lines = [_HEAD, "## Keys of FedScale that most jobs set", *head]
+    for key, meaning in _COMMON.items():
+        lines.append(f"| `{key}` | {_value(theirs[key].default)} | {allowed(key, theirs[key])} | {meaning} |")
+    lines += ["", "## Keys of this package", *head]
     for name, field in JobKeys.model_fields.items():
-        lines.append(f"| `{name}` | {_value(field.default)} | {field.description} |")
+        may_be = values(field.annotation, field.metadata)
+        lines.append(f"| `{name}` | {_value(field.default)} | {may_be} | {field.description} |")
     from fedscale_ext.methods import method_class, method_names
 
     for name in method_names():
@@ -84,8 +88,11 @@ def reference() -> str:
         fields = dataclasses.fields(params)
         if not fields:
             continue
-        lines += ["", f"## Keys of `{name}`", "", inspect.getdoc(params) or "", "", "| key | default |", "|---|---|"]
-        lines += [f"| `{name}.{field.name}` | {_value(field.default)} |" for field in fields]
+        lines += ["", f"## Keys of `{name}`", "", inspect.getdoc(params) or "", ""]
+        lines += ["| key | default | may be |", "|---|---|---|"]
+        hints = get_type_hints(params, include_extras=True)
+        for each in fields:
+            lines.append(f"| `{name}.{each.name}` | {_value(each.default)} | {values(hints[each.name])} |")
     return "\n".join(lines) + "\n"
 
 
