@@ -253,6 +253,17 @@ class ClusterRun(Run):
         else:
             super()._lose(gone, outcome)
 
+    def _can_return(self, gone: Exit) -> bool:
+        """Nothing is started on a host that is lost: the job goes on without it."""
+        return gone.why is None
+
+    def _note_restart(self, name: str, reason: str, after: int) -> None:
+        """Here, for ``driver status``, and in the job's folder on the aggregator's host, where that is another one."""
+        super()._note_restart(name, reason, after)
+        host = self.places[AGGREGATOR]
+        if not self._shared(host):
+            self.links.note(host, log_dir=self._there(), process=name, reason=reason, after_round=after)
+
     def _called(self, name: str) -> str:
         return f"{name} on {self.places[name]}" if name in self.places else name
 
@@ -274,12 +285,19 @@ class ClusterRun(Run):
             }
         super()._conclude(outcome)
 
+    def _shared(self, host: str) -> bool:
+        """Whether the job's folder on a host is the one here, by whatever file system."""
+        return access.is_here(host) or (self.job.log_dir / "checkpoints").is_dir()
+
     def _fetched(self) -> str:
         """Where the results are, after they were brought here from the aggregator's host."""
         host, there, here = self.places[AGGREGATOR], self._there(), self.job.log_dir
-        if access.is_here(host) or (here / "checkpoints").is_dir():  # the same folder, by whatever file system
+        if self._shared(host):
             return str(here)
         try:
+            drop_restarts(here)  # they come with the results
+            with contextlib.suppress(OSError):
+                here.rmdir()  # that was all that it held
             with contextlib.suppress(FileNotFoundError):
                 here.rename(
                     here.with_name(f"{here.name}.until-{time.time_ns()}")
