@@ -68,7 +68,7 @@ class FedNASParams:
     def __post_init__(self) -> None:
         check_ranges(self, "fednas")
         if self.lambda_train + self.lambda_val <= 0:
-            raise UserError("fednas.lambda_train and lambda_val are both zero; one must be above 0")
+            raise UserError("fednas.lambda_train and lambda_val must not both be zero")
 
 
 class FedNASAggregator(FedAvgAggregator):

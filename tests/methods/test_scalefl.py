@@ -186,7 +186,7 @@ def test_a_level_without_clients_is_told() -> None:
         ({"widths": (0.5, 0.5, 0.5)}, "end with 1"),
         ({"gamma": 0.0}, "gamma is 0.0; it must be above 0"),
         ({"temperature": -1.0}, "temperature is -1.0; it must be above 0"),
-        ({"kd_after": 1.5}, "between 0 and 1"),
+        ({"kd_after": 1.5}, "from 0 to 1"),
         ({"groups": [3, 3]}, "a number of clients for each of 3 levels"),
         ({"levels": "groups"}, "scalefl.levels is groups; give their sizes"),
         ({"groups": [2, 2, 2], "levels": "fix"}, "groups is given and scalefl.levels is fix"),
