@@ -88,7 +88,7 @@ DATA: Mapping[str, tuple[str, Data]] = {
 def job_keys(name: str, data: Data) -> dict[str, Any]:
     """The job_conf of a file."""
     return {
-        "job_name": name, "log_path": "./logs", "method": "fedoras", "data_set": data.kind,
+        "job_name": name, "log_path": "./", "method": "fedoras", "data_set": data.kind,
         "data_dir": f"./data/{data.folder}", "model": data.model, **COMMON, **data.keys,
     }  # fmt: skip
 

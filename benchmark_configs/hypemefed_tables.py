@@ -102,7 +102,7 @@ def job_keys(name: str, method: str, data: Data) -> dict[str, Any]:
     own = {**({"groups": list(data.groups)} if how.grouped else {}), **how.own}
     return {
         "job_name": name,
-        "log_path": "./logs",
+        "log_path": "./",
         "method": how.module,
         "data_set": data.kind,
         "data_dir": f"./data/{data.folder}",

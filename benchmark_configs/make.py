@@ -185,7 +185,7 @@ def job_keys(name: str, method: str, data: Data, size: Size) -> dict[str, Any]:
     how = METHODS[method]
     keys = {
         "job_name": name,
-        "log_path": "./logs",
+        "log_path": "./",
         "method": method,
         "data_set": data.kind,
         "data_dir": f"./data/{data.folder}",
@@ -210,7 +210,7 @@ def header(name: str, method: str, dataset: str, data: Data, size: Size) -> str:
     lines = [f"{how.title} on {data.title}, {size.says}.", f"  fedscale driver start {name}"]
     lines += ["Data:", *(f"  {line}" for line in data.obtain)]
     if method != "fedtrans":
-        model = f"--set model=logs/logs/fedtrans_{dataset}{size.suffix}/TIME/models/mK.json"
+        model = f"--set model=logs/fedtrans_{dataset}{size.suffix}/TIME/models/mK.json"
         if how.narrows:
             lines.append(
                 f"Model: {data.large} stands for what FedTrans grows from {data.base}; the devices are the same."

@@ -110,7 +110,7 @@ def job_keys(name: str, method: str, data: Data, own: Keys) -> dict[str, Any]:
     """The job_conf of a file."""
     return {
         "job_name": name,
-        "log_path": "./logs",
+        "log_path": "./",
         "method": method,
         "data_set": data.kind,
         "data_dir": f"./data/{data.folder}",

@@ -134,7 +134,7 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
             lines = [f"{how.title} on {data.title}, {says}.", f"  fedscale driver start {name}",
                      "Data:", f"  {data.obtain}", *([how.note] if how.note else [])]  # fmt: skip
             job = {
-                "job_name": name, "log_path": "./logs", "method": how.module, "data_set": data.kind,
+                "job_name": name, "log_path": "./", "method": how.module, "data_set": data.kind,
                 "data_dir": f"./data/{data.folder}", "model": how.models[place], **COMMON, **data.keys, **how.own,
                 **(how.small if suffix else {}),
             }  # fmt: skip

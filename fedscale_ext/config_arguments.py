@@ -9,6 +9,7 @@ from typing import Any
 
 from fedscale_ext import compat
 from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.ranges import Range, values
 
 _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
@@ -73,6 +74,21 @@ def fedscale_arguments(
         if values[key] is not None:
             values[key] = os.path.expanduser(values[key])
     return compat.complete_arguments(argparse.Namespace(**values))
+
+
+def allowed(key: str, action: argparse.Action) -> str:
+    """What a key of FedScale's may be, in words, as :func:`fedscale_ext.ranges.values` tells it of others."""
+    if key in _ONLY:
+        return str(_ONLY[key])
+    if key == "sample_mode":
+        return ", ".join(_SAMPLE_MODES)
+    if action.choices:
+        return ", ".join(map(str, action.choices))
+    if _is_boolean(key, action):
+        return values(bool)
+    least, most = _RANGES.get(key, (None, None))
+    limits = Range(least, None if most == math.inf else most, above=0 if key in _POSITIVE else None)
+    return values(action.type if action.type in (int, float) else str, [limits])
 
 
 def _sample_mode_defaults(mode: Any, where: Callable[[str], str]) -> dict[str, Any]:

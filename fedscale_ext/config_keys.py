@@ -7,13 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
+_COHORT_SIZE = "auto, or a whole number from 1"
+_SAMPLE_SHAPE = "channels x height x width, as 3x64x64"
+_SHAPE_OR_NONE = f"{_SAMPLE_SHAPE}, or null"
+
 
 def _cohort_size(value: Any) -> int | str:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     if isinstance(value, str) and value.isdecimal() and int(value) >= 1:
         return int(value)
-    raise PydanticCustomError("cohort_size", "it should be auto, or a whole number from 1")
+    raise PydanticCustomError("cohort_size", f"it should be {_COHORT_SIZE}")
 
 
 def _sample_shape(value: Any) -> tuple[int, int, int] | None:
@@ -22,7 +26,7 @@ def _sample_shape(value: Any) -> tuple[int, int, int] | None:
     sides = re.split("[x ,]+", value.strip("([ ])")) if isinstance(value, str) else value
     if isinstance(sides, list | tuple) and len(sides) == 3 and all(re.fullmatch(r"\d{1,4}", str(n)) for n in sides):
         return int(sides[0]), int(sides[1]), int(sides[2])
-    raise PydanticCustomError("sample_shape", "it should be channels x height x width, as 3x64x64")
+    raise PydanticCustomError("sample_shape", f"it should be {_SAMPLE_SHAPE}")
 
 
 class JobKeys(BaseModel):
@@ -64,10 +68,10 @@ class JobKeys(BaseModel):
     test_split: float = Field(
         0.2, ge=0, lt=1, description="share of a client's samples held out where the data has no test.csv"
     )
-    sample_shape: Annotated[tuple[int, int, int] | None, PlainValidator(_sample_shape)] = Field(
+    sample_shape: Annotated[tuple[int, int, int] | None, PlainValidator(_sample_shape), _SHAPE_OR_NONE] = Field(
         None,
-        description="channels x height x width, as 3x64x64, that pictures are resized to, or that values are put into "
-        "in their order (UCI HAR: 9x1x128); default: the data set's",
+        description="shape that pictures are resized to, or that values are put into in their order (UCI HAR: "
+        "9x1x128); default: the data set's",
     )
     public_samples: int = Field(
         0,
@@ -100,7 +104,7 @@ class JobKeys(BaseModel):
     unit_size: int = Field(
         16, ge=1, description="about how many clients are handed to an executor at once; a whole cohort at least"
     )
-    cohort_size: Annotated[int | str, PlainValidator(_cohort_size)] = Field(
+    cohort_size: Annotated[int | str, PlainValidator(_cohort_size), _COHORT_SIZE] = Field(
         "auto",
         description="most clients of one model that train side by side; 1: one by one; auto: what is measured fastest "
         "on this machine. Sizes differ in rounding: a number gives the same result everywhere",

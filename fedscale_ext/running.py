@@ -54,6 +54,8 @@ def _in_process(config: JobConfig, display: _Progress) -> Result:
     from fedscale_ext.runtime.in_process import run_in_process
 
     preparation.check_inputs(config)
+    if idle := preparation.idle_keys(config):
+        display.notice(idle)
     if "time_stamp" not in config.given:
         config = with_values(config, time_stamp=_run_to_resume(config) or preparation.new_stamp(config))
     try:

@@ -72,6 +72,8 @@ def start(
             drop_restarts(job.log_dir)
         if shell:
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
+        if idle := preparation.idle_keys(config):
+            display.notice(idle)
         try:
             with jobs.open_log(name, "a" if again else "w") as log:
                 code = Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
@@ -210,6 +212,15 @@ class Run:
     def _has_checkpoint(self) -> bool:
         return has_checkpoint(self.job.log_dir)
 
+    def _can_return(self, gone: Exit) -> bool:
+        """Whether a process that has ended can be started where it was."""
+        return True
+
+    def _note_restart(self, name: str, reason: str, after: int) -> None:
+        """Write down, where the aggregator counts them for its summary, that a process is started again."""
+        with suppress(OSError):  # the same disk as the job's: the job will say it
+            note_restart(self.job.log_dir, name, reason, after)
+
     def _restart_due(self) -> None:
         """Start again what is due; an aggregator also calls for the executors that it had sent away."""
         for name in self.restarts.take() if self.restarts else ():
@@ -270,12 +281,11 @@ class Run:
 
     def _lose(self, gone: Exit, outcome: Outcome) -> None:
         """A process that was still needed has ended: start it again, do without it, or end the job."""
-        if self.restarts is not None and self.failure is None:
+        if self.restarts is not None and self.failure is None and self._can_return(gone):
             if self.restarts.plan(gone.name):
                 after = self.job.round["round"] if self.job.round else 0
                 self.display.notice(f"{outcome.reason} after round {after}; it is started again")
-                with suppress(OSError):  # the same disk as the job's: the job will say it
-                    note_restart(self.job.log_dir, gone.name, str(outcome.reason), after)
+                self._note_restart(gone.name, str(outcome.reason), after)
                 return
             outcome = replace(outcome, reason=f"{outcome.reason}, again and again without a finished round between")
         others = [name for name in self.processes.running() if name != AGGREGATOR]

@@ -6,11 +6,12 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.ranges import values
 
 app = typer.Typer()
 
@@ -147,29 +148,17 @@ def list_methods() -> None:
 def _params(params: type) -> list[list[str]]:
     """Name, default and possible values of each field of a method's dataclass of hyperparameters."""
     result = []
-    hints = get_type_hints(params)
+    hints = get_type_hints(params, include_extras=True)
     for field in dataclasses.fields(params):
         default = "required"
         if field.default is not dataclasses.MISSING:
             default = _written(field.default)
         elif field.default_factory is not dataclasses.MISSING:
             default = _written(field.default_factory())
-        result.append([field.name, default, _values(hints[field.name])])
+        result.append([field.name, default, values(hints[field.name])])
     return result
 
 
 def _written(value: Any) -> str:
     """As one writes it in a configuration."""
     return json.dumps(value) if isinstance(value, bool | list | tuple | None) else str(value)
-
-
-def _values(hint: Any) -> str:
-    """What a type hint allows, in words."""
-    words = {bool: "true, false", int: "whole number", float: "number", str: "name", type(None): "null"}
-    if hint in words:
-        return words[hint]
-    if get_origin(hint) is Literal:
-        return ", ".join(map(str, get_args(hint)))
-    if get_origin(hint) is tuple:
-        return "list"
-    return " or ".join(map(_values, get_args(hint)))

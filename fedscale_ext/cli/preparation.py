@@ -19,6 +19,7 @@ from typing import Any
 import fedscale_ext
 from fedscale_ext import config as configuration
 from fedscale_ext.cli.jobs import Job
+from fedscale_ext.cli.model_check import check_models
 from fedscale_ext.cli.processes import Exit, Interrupt, Said
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.mapping import data_folder
@@ -88,8 +89,8 @@ def check_hosts(config: JobConfig) -> None:
 
 
 def check_inputs(config: JobConfig, data: bool = True) -> None:
-    """UserError for a data folder (but with ``data`` false) or a model's file that is not there, or a package that is
-    needed and lacks."""
+    """UserError for a data folder (but with ``data`` false), a method, a model or its file that is not there, a model
+    that does not take the data, or a package that is needed and lacks."""
     if data:
         data_folder(config.fedscale.data_dir)
     if config.job.public_dir is not None:
@@ -100,6 +101,7 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
     for key, model in (("model", config.fedscale.model), ("capacity_model", config.job.capacity_model)):
         if model is not None and model.endswith(".json") and not Path(model).expanduser().is_file():
             raise UserError(f"{key} names the file {model}, which does not exist")
+    check_models(config, data)
     weights = config.job.initial_weights
     if weights is not None and not Path(weights).expanduser().is_file():
         raise UserError(f"initial_weights names the file {weights}, which does not exist")
@@ -107,6 +109,14 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
         raise UserError(NEEDS_ACCOUNTING)
     if config.fedscale.wandb_token and find_spec("wandb") is None:
         raise UserError(NEEDS_WANDB)
+
+
+def idle_keys(config: JobConfig) -> str | None:
+    """A sentence about hyperparameters of other methods than the job's, which do nothing in it; None for none."""
+    idle = [key for key in config.params if key.partition(".")[0] != config.job.method]
+    if not idle:
+        return None
+    return f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing: the method is {config.job.method}"
 
 
 def port(config: JobConfig) -> int:

@@ -24,6 +24,7 @@ from fedscale_ext.cluster import records
 from fedscale_ext.config import entry_path
 from fedscale_ext.config_arguments import expanded
 from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.restarts import note_restart
 from fedscale_ext.sources import digest, package_files
 from fedscale_ext.token import write_token
 
@@ -110,6 +111,9 @@ class Agent:
             self._begin(**order)
         elif kind == "start":
             self._start(**order)
+        elif kind == "note":
+            with suppress(OSError):  # a disk that is full: the job will say it
+                note_restart(Path(order["log_dir"]), order["process"], order["reason"], order["after_round"])
         elif kind == "leftovers":
             self.tell(event="left", processes=records.left(order["job"], order["host"], order["end"]))
 

@@ -69,6 +69,11 @@ class Links:
         """What of a job runs on each host, named with its number; with ``end`` it was ended first."""
         return {host: event["processes"] for host, event in self._leave(job, end).items()}
 
+    def note(self, host: str, **restart: Any) -> None:
+        """Have a host's agent write down a restart; ``restart`` is what metrics.restarts.note_restart takes."""
+        if host in self._agents.running():
+            self._order(host, event="note", **restart)
+
     def _leave(self, job: str, end: bool) -> dict[str, dict[str, Any]]:
         for host in self._agents.running():
             self._order(host, event="leftovers", job=job, host=host, end=end)

@@ -46,6 +46,8 @@ def submit(
     nodes, counts = _shape(config)
     more = _options(options)
     preparation.check_inputs(config)
+    if idle := preparation.idle_keys(config):
+        display.notice(idle)
     made = _executor(executor)
     with jobs.claim(name):
         last = jobs.read(name)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedscale_ext.cli import jobs, preparation
 from fedscale_ext.cli.driver import Outcome, Run, has_finished, resume_keys
+from fedscale_ext.cli.model_check import check_models
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Said
 from fedscale_ext.cli.progress import Display, counted
@@ -34,6 +35,8 @@ def submit(
     """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
     config = load_config(conf, overrides)
     preparation.refuse_key(config)
+    if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
+        check_models(config, data=False)
     name = config.fedscale.job_name
     way, places = Access.of(config), access.places(config)
     with jobs.claim(name):
@@ -46,19 +49,30 @@ def submit(
         if last:
             jobs.kill_children(last)
         stamp = last.time_stamp if again and last else preparation.new_stamp(config)
+        log_path = last.log_path if again and last else str(Path(config.fedscale.log_path).absolute())
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(
-            name, source, str(Path(config.fedscale.log_path).absolute()), stamp, [], Proc.of("driver", os.getpid()),
-            cluster={"access": way.to_json(), "places": places, "there": None},
+            name, source, log_path, stamp, [], Proc.of("driver", os.getpid()),
+            cluster={"access": way.to_json(), "places": places, "there": _before(last, places) if again else None},
         )  # fmt: skip
         if not again:
             drop_restarts(job.log_dir)
+        if idle := preparation.idle_keys(config):
+            display.notice(idle)
         with jobs.open_log(name, "a" if again else "w") as log:
             links = Links(log, way, places)
             run = ClusterRun(config, job, links, display, Restarts() if supervise else None)
             code = run.submit(way, resume_keys(resume, resume_from))
         jobs.settle(job, last, code)
         return code
+
+
+def _before(last: jobs.Job | None, places: dict[str, str]) -> str | None:
+    """Where the last run has its checkpoints on the aggregator's host, whatever ``log_path`` says by now; None where
+    that host had none of it."""
+    cluster = (last.cluster if last else None) or {}
+    same = cluster.get("places", {}).get(AGGREGATOR) == places[AGGREGATOR]
+    return cluster.get("there") if same else None
 
 
 def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
@@ -169,7 +183,11 @@ class ClusterRun(Run):
         self._remember()
 
     def _log_path(self, host: str) -> str:
-        """``log_path`` on a host, absolute; ~ and variables are that host's own."""
+        """``log_path`` on a host, absolute; ~ and variables are that host's own. A resumed job's stays on the
+        aggregator's host, where its checkpoints are."""
+        assert self.job.cluster is not None
+        if host == self.places[AGGREGATOR] and self.job.cluster["there"]:
+            return str(self.job.cluster["there"])
         given = str(self.config.given.get("log_path", self.config.fedscale.log_path))
         if given[:1] in "~$":
             return given
@@ -235,6 +253,17 @@ class ClusterRun(Run):
         else:
             super()._lose(gone, outcome)
 
+    def _can_return(self, gone: Exit) -> bool:
+        """Nothing is started on a host that is lost: the job goes on without it."""
+        return gone.why is None
+
+    def _note_restart(self, name: str, reason: str, after: int) -> None:
+        """Here, for ``driver status``, and in the job's folder on the aggregator's host, where that is another one."""
+        super()._note_restart(name, reason, after)
+        host = self.places[AGGREGATOR]
+        if not self._shared(host):
+            self.links.note(host, log_dir=self._there(), process=name, reason=reason, after_round=after)
+
     def _called(self, name: str) -> str:
         return f"{name} on {self.places[name]}" if name in self.places else name
 
@@ -256,12 +285,19 @@ class ClusterRun(Run):
             }
         super()._conclude(outcome)
 
+    def _shared(self, host: str) -> bool:
+        """Whether the job's folder on a host is the one here, by whatever file system."""
+        return access.is_here(host) or (self.job.log_dir / "checkpoints").is_dir()
+
     def _fetched(self) -> str:
         """Where the results are, after they were brought here from the aggregator's host."""
         host, there, here = self.places[AGGREGATOR], self._there(), self.job.log_dir
-        if access.is_here(host) or (here / "checkpoints").is_dir():  # the same folder, by whatever file system
+        if self._shared(host):
             return str(here)
         try:
+            drop_restarts(here)  # they come with the results
+            with contextlib.suppress(OSError):
+                here.rmdir()  # that was all that it held
             with contextlib.suppress(FileNotFoundError):
                 here.rename(
                     here.with_name(f"{here.name}.until-{time.time_ns()}")

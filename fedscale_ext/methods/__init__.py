@@ -45,15 +45,25 @@ def method_names() -> list[str]:
     return sorted(_places())
 
 
+def check_name(name: str) -> None:
+    """UserError with a suggestion for a name that nobody registered."""
+    if name not in _BUILT_IN:  # which spares a look at all installed packages
+        _place(name)
+
+
 def method_class(name: str) -> type:
     """The aggregator class of a method; UserError with a suggestion for a name that nobody registered."""
+    module, _, attribute = _place(name).partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _place(name: str) -> str:
     places = _places()
     if name not in places:
         known = ", ".join(sorted(places))
         hint = did_you_mean(name, places) or f"; there are {known}, and others once their package is installed"
         raise UserError(f"there is no method {name!r}{hint}")
-    module, _, attribute = places[name].partition(":")
-    return getattr(import_module(module), attribute)
+    return places[name]
 
 
 def executor_class(name: str) -> type:

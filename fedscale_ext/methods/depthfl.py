@@ -15,6 +15,7 @@ from fedscale_ext.methods.levels import Level
 from fedscale_ext.models.multi_exit import num_exits, prefix
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import NotNegative, Positive
 from fedscale_ext.runtime.client_tensors import ClientTensors
 from fedscale_ext.runtime.dynamic_gradients import DynamicGradients
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
@@ -33,8 +34,8 @@ class DepthFLParams(ExitLevelsParams):
     """
 
     kd: bool = True
-    ramp_up: float = 300.0
-    alpha: float = 0.1
+    ramp_up: Positive = 300.0
+    alpha: NotNegative = 0.1
     inclusive: bool = False
     weighted: bool = False
 
@@ -45,13 +46,6 @@ class DepthFLParams(ExitLevelsParams):
         """Defaults that follow from what is given."""
         inclusive = config.method_params(cls.method).get("inclusive") is True
         return {**super().job_defaults(config), **({"alpha": 0.0} if inclusive else {})}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.ramp_up > 0:
-            raise UserError(f"depthfl.ramp_up is {self.ramp_up}; it must be positive, in rounds")
-        if not 0 <= self.alpha < math.inf:
-            raise UserError(f"depthfl.alpha is {self.alpha}; it must not be negative, and 0 leaves FedDyn out")
 
 
 class DepthFLAggregator(ExitLevelsAggregator):

@@ -17,6 +17,7 @@ from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.levels import ranked_levels
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import check_ranges
 from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -36,6 +37,7 @@ class DeviceTypesParams:
     method: ClassVar[str]
 
     def __post_init__(self) -> None:
+        check_ranges(self, self.method)
         if self.types:  # what else is missing, too, is told by lacks
             check_dealt(self.method, "types", [type_key(name) for name in self.types], self)
 

@@ -20,8 +20,8 @@ from fedscale_ext.methods.distillation.consensus import entropy_reduced
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
 from fedscale_ext.methods.distillation.fitting import Fit
 from fedscale_ext.methods.distillation.losses import soft_cross_entropy
-from fedscale_ext.methods.distillation.params import at_least_one, positive
 from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.ranges import Count, Positive
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,13 @@ class DSFLParams(DeviceTypesParams):
     of ``batch_size``; the latter with the learning rate ``lr``.
     """
 
-    samples: int = 1000
-    temperature: float = 0.1
-    epochs: int = 5
-    batch_size: int = 100
-    lr: float = 0.1
+    samples: Count = 1000
+    temperature: Positive = 0.1
+    epochs: Count = 5
+    batch_size: Count = 100
+    lr: Positive = 0.1
 
     method: ClassVar[str] = "dsfl"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "samples", "epochs", "batch_size")
-        positive(self, "temperature", "lr")
 
 
 class DSFLAggregator(LogitsExchangeAggregator):

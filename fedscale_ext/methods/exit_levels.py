@@ -12,6 +12,7 @@ from fedscale_ext.methods.levels import LevelsAggregator, check_drawn, check_ran
 from fedscale_ext.models.multi_exit import num_exits, prefix
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import check_ranges
 from fedscale_ext.runtime.work import Task
 
 
@@ -34,6 +35,7 @@ class ExitLevelsParams:
         return {"levels": "groups"} if "groups" in config.method_params(cls.method) else {}
 
     def __post_init__(self) -> None:
+        check_ranges(self, self.method)
         key = f"{self.method}.groups"
         if self.levels == "groups" and not self.groups:
             raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")

@@ -23,8 +23,8 @@ from fedscale_ext.methods.distillation.consensus import mean_logits
 from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
 from fedscale_ext.methods.distillation.losses import divergence
-from fedscale_ext.methods.distillation.params import at_least_one, positive
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Count, Positive, Within
 from fedscale_ext.runtime.work import State, Task, Update
 from fedscale_ext.streams import torch_stream
 
@@ -38,20 +38,13 @@ class FedDFParams(DeviceTypesParams):
     the loss on ``validation``, a share of the public samples, has not fallen for ``patience`` steps.
     """
 
-    steps: int = 10_000
-    patience: int = 1_000
-    batch_size: int = 128
-    lr: float = 1e-3
-    validation: float = 0.2
+    steps: Count = 10_000
+    patience: Count = 1_000
+    batch_size: Count = 128
+    lr: Positive = 1e-3
+    validation: Within = 0.2
 
     method: ClassVar[str] = "feddf"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "steps", "patience", "batch_size")
-        positive(self, "lr")
-        if not 0 < self.validation < 1:
-            raise UserError(f"feddf.validation is {self.validation}; it must be above 0 and below 1")
 
 
 class FedDFAggregator(EnsembleAggregator):

@@ -23,11 +23,11 @@ from fedscale_ext.methods.distillation.consensus import variance_weights, weight
 from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.distillation.params import at_least_one, not_negative, positive, share
 from fedscale_ext.methods.distillation.public_models import SERVER
 from fedscale_ext.models.headed import HEAD, headed
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Count, NotNegative, Positive, Share
 from fedscale_ext.runtime.work import State, Task, Update
 from fedscale_ext.submodels import count_mean
 
@@ -41,21 +41,14 @@ class FedETParams(DeviceTypesParams):
     ``steps`` of SGD in a round with ``lr`` and ``momentum`` on batches of ``batch_size``.
     """
 
-    representation: int = 128
-    diversity: float = 0.05
-    steps: int = 128
-    batch_size: int = 64
-    lr: float = 5e-3
-    momentum: float = 0.0
+    representation: Count = 128
+    diversity: NotNegative = 0.05
+    steps: Count = 128
+    batch_size: Count = 64
+    lr: Positive = 5e-3
+    momentum: Share = 0.0
 
     method: ClassVar[str] = "fedet"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "representation", "steps", "batch_size")
-        not_negative(self, "diversity")
-        positive(self, "lr")
-        share(self, "momentum")
 
 
 def ensemble(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -26,8 +26,8 @@ from fedscale_ext.methods.distillation.consensus import entropy_weights, right, 
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
 from fedscale_ext.methods.distillation.fitting import Fit, logits_of
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.distillation.params import at_least_one, positive, share
 from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.ranges import Count, Positive, Share
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,14 @@ class FedGEMSParams(DeviceTypesParams):
     ``batch_size``.
     """
 
-    epsilon: float = 0.75
-    epochs: int = 1
-    server_epochs: int = 5
-    batch_size: int = 32
-    lr: float = 0.01
-    momentum: float = 0.9
+    epsilon: Share = 0.75
+    epochs: Count = 1
+    server_epochs: Count = 5
+    batch_size: Count = 32
+    lr: Positive = 0.01
+    momentum: Share = 0.9
 
     method: ClassVar[str] = "fedgems"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        share(self, "epsilon", "momentum")
-        at_least_one(self, "epochs", "server_epochs", "batch_size")
-        positive(self, "lr")
 
 
 def fuse(own: Tensor, clients: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

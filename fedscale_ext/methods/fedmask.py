@@ -25,13 +25,13 @@ from typing import Any, ClassVar
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods import channels, masks
 from fedscale_ext.methods.fedmask_client import LR, THRESHOLD, MaskExecutor
 from fedscale_ext.methods.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Positive, Within
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 
 
@@ -42,17 +42,10 @@ class FedMaskParams(PrunedTypesParams):
     ``weighted`` weighs clients by samples.
     """
 
-    threshold: float = THRESHOLD
-    lr: float = LR
+    threshold: Within = THRESHOLD
+    lr: Positive = LR
 
     method: ClassVar[str] = "fedmask"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.threshold < 1:
-            raise UserError(f"fedmask.threshold is {self.threshold}; it must be above 0 and below 1")
-        if not 0 < self.lr < float("inf"):
-            raise UserError(f"fedmask.lr is {self.lr}; it must be positive")
 
 
 @lru_cache(maxsize=1024)

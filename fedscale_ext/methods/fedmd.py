@@ -18,8 +18,8 @@ from torch import Tensor
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
-from fedscale_ext.methods.distillation.params import at_least_one, not_negative
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Count, CountOrNone
 from fedscale_ext.runtime.work import Task
 
 
@@ -34,18 +34,13 @@ class FedMDParams(DeviceTypesParams):
     ``private_epochs`` on its own (0: as in any round).
     """
 
-    samples: int = 5000
-    digest_epochs: int = 1
-    digest_batch: int = 256
-    pretrain_epochs: int = 20
-    private_epochs: int = 25
+    samples: Count = 5000
+    digest_epochs: CountOrNone = 1
+    digest_batch: Count = 256
+    pretrain_epochs: CountOrNone = 20
+    private_epochs: CountOrNone = 25
 
     method: ClassVar[str] = "fedmd"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "samples", "digest_batch")
-        not_negative(self, "digest_epochs", "pretrain_epochs", "private_epochs")
 
 
 class FedMDAggregator(LogitsExchangeAggregator):

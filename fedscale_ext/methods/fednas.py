@@ -34,6 +34,7 @@ from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.supernet import mixed, path_of
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Count, Decay, NotNegative, Positive, Within, check_ranges
 from fedscale_ext.runtime.steps import HELD_OUT
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 
@@ -52,31 +53,22 @@ class FedNASParams:
     ``alpha_weight_decay`` are of Adam on the alphas (DARTS's).
     """
 
-    search_rounds: int = 50
+    search_rounds: Count = 50
     init: Literal["random", "inherited"] = "random"
     schedule: Literal["cosine", "job"] = "cosine"
-    lr_min: float = 1e-3
-    lambda_train: float = 1.0
-    lambda_val: float = 1.0
-    val_ratio: float = 0.5
-    alpha_lr: float = 3e-4
-    alpha_beta1: float = 0.5
-    alpha_beta2: float = 0.999
-    alpha_weight_decay: float = 1e-3
+    lr_min: NotNegative = 1e-3
+    lambda_train: NotNegative = 1.0
+    lambda_val: NotNegative = 1.0
+    val_ratio: Within = 0.5
+    alpha_lr: Positive = 3e-4
+    alpha_beta1: Decay = 0.5
+    alpha_beta2: Decay = 0.999
+    alpha_weight_decay: NotNegative = 1e-3
 
     def __post_init__(self) -> None:
-        if self.search_rounds < 1:
-            raise UserError(f"fednas.search_rounds is {self.search_rounds}; it must be at least 1")
-        if self.lr_min < 0:
-            raise UserError(f"fednas.lr_min is {self.lr_min}; it must be at least 0")
-        if min(self.lambda_train, self.lambda_val) < 0 or self.lambda_train + self.lambda_val <= 0:
-            raise UserError("fednas.lambda_train and lambda_val must not be negative, and not both zero")
-        if not 0 < self.val_ratio < 1:
-            raise UserError(f"fednas.val_ratio is {self.val_ratio}; it must be above 0 and below 1")
-        if not (self.alpha_lr > 0 and self.alpha_weight_decay >= 0):
-            raise UserError("fednas.alpha_lr must be above 0 and fednas.alpha_weight_decay at least 0")
-        if not (0 <= self.alpha_beta1 < 1 and 0 <= self.alpha_beta2 < 1):
-            raise UserError("fednas.alpha_beta1 and alpha_beta2 must be at least 0 and below 1")
+        check_ranges(self, "fednas")
+        if self.lambda_train + self.lambda_val <= 0:
+            raise UserError("fednas.lambda_train and lambda_val must not both be zero")
 
 
 class FedNASAggregator(FedAvgAggregator):

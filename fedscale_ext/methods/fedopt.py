@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.server_optimizer import ServerOptimizer
 from fedscale_ext.models import parameter_names
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Decay, Positive, check_ranges
 from fedscale_ext.runtime.work import State, Task, Update
 
 
@@ -20,14 +20,13 @@ class FedOptParams:
 
     method: ClassVar[str]
 
-    eta: float = 1e-2
-    tau: float = 1e-3
-    beta: float = 0.9
-    beta2: float = 0.99
+    eta: Positive = 1e-2
+    tau: Positive = 1e-3
+    beta: Decay = 0.9
+    beta2: Decay = 0.99
 
     def __post_init__(self) -> None:
-        if not (self.eta > 0 and self.tau > 0 and 0 <= self.beta < 1 and 0 <= self.beta2 < 1):
-            raise UserError(f"{self.method} needs eta > 0, tau > 0 and beta, beta2 in [0, 1)")
+        check_ranges(self, self.method)
 
 
 class FedOptAggregator(FedAvgAggregator):

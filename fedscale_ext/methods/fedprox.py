@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedscale_ext.config import JobConfig
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
+from fedscale_ext.ranges import NotNegative, check_ranges
 from fedscale_ext.runtime.work import WorkItem
 
 
@@ -15,11 +15,10 @@ from fedscale_ext.runtime.work import WorkItem
 class FedProxParams:
     """``mu``: weight of the proximal term mu / 2 ||w - w^t||^2 (Eq 2); default FedScale's proxy_mu."""
 
-    mu: float = 0.1
+    mu: NotNegative = 0.1
 
     def __post_init__(self) -> None:
-        if not self.mu >= 0:
-            raise UserError(f"fedprox.mu is {self.mu}; it must not be negative")
+        check_ranges(self, "fedprox")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from fedscale_ext.methods.fedskel_client import (
 from fedscale_ext.methods.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Count
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 
 
@@ -45,14 +46,9 @@ class FedSkelParams(PrunedTypesParams):
     SetSkel to the next. ``weighted`` weighs clients by samples.
     """
 
-    every: int = 5
+    every: Count = 5
 
     method: ClassVar[str] = "fedskel"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.every < 1:
-            raise UserError(f"fedskel.every is {self.every}; it must be at least 1")
 
 
 class FedSkelAggregator(PrunedTypesAggregator):

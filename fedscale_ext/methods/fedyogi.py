@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.methods.fedopt import FedOptAggregator, FedOptParams
+from fedscale_ext.ranges import Positive
 
 
 @dataclass(frozen=True)
@@ -13,8 +14,8 @@ class FedYogiParams(FedOptParams):
 
     method: ClassVar[str] = "fedyogi"
 
-    eta: float = 3e-3
-    tau: float = 1e-8
+    eta: Positive = 3e-3
+    tau: Positive = 1e-8
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

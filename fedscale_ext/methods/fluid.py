@@ -22,7 +22,7 @@ layers (FEMNIST), never forgets a neuron of the first layer, and divides zero by
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from fedscale_ext.methods import invariant_dropout
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Count, NotNegative, Part, Range, check_ranges
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
 from fedscale_ext.submodels import CountMean, narrowed, widths_at
@@ -50,23 +51,18 @@ class FluidParams:
     protocol tests a client on what it affords) or, like everybody, the global model (FLuID's own; default by time)."""
 
     p: tuple[float, ...] = (0.95, 0.85, 0.75, 0.65, 0.5)
-    vote: float = 0.75
-    increment: float = 0.2
-    every: int = 2
+    vote: Part = 0.75
+    increment: NotNegative = 0.2
+    every: Count = 2
     rates: Literal["capacity", "time"] = "capacity"
-    share: float = 0.2
-    hysteresis: float = 1.15
+    share: Part = 0.2
+    hysteresis: Annotated[float, Range(1)] = 1.15
     inference: Literal["submodel", "global"] = "submodel"
 
     def __post_init__(self) -> None:
+        check_ranges(self, "fluid")
         if not self.p or len(set(self.p)) < len(self.p) or not all(0 < p < 1 for p in self.p):
             raise UserError(f"fluid.p is {self.p}; it must name one size or more, all different, above 0 and below 1")
-        for name in ("vote", "share"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UserError(f"fluid.{name} is {getattr(self, name)}; it must lie above 0 and at most at 1")
-        for name, least in (("increment", 0), ("every", 1), ("hysteresis", 1)):
-            if not getattr(self, name) >= least:
-                raise UserError(f"fluid.{name} is {getattr(self, name)}; it must be at least {least}")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods import channels
 from fedscale_ext.methods.hermes_client import HermesExecutor
 from fedscale_ext.methods.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
+from fedscale_ext.ranges import NotNegative, Share, Within
 from fedscale_ext.runtime.steps import HELD_OUT
 from fedscale_ext.runtime.work import WorkItem
 
@@ -34,22 +34,12 @@ class HermesParams(PrunedTypesParams):
     which it prunes ``step`` of its channels; ``lasso`` weighs the group lasso. ``weighted`` weighs clients by samples.
     """
 
-    threshold: float = 0.5
-    step: float = 0.2
-    validation: float = 0.1
-    lasso: float = 1e-4
+    threshold: Share = 0.5
+    step: Within = 0.2
+    validation: Within = 0.1
+    lasso: NotNegative = 1e-4
 
     method: ClassVar[str] = "hermes"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.threshold <= 1:
-            raise UserError(f"hermes.threshold is {self.threshold}; it must be from 0 to 1")
-        for name in ("step", "validation"):
-            if not 0 < getattr(self, name) < 1:
-                raise UserError(f"hermes.{name} is {getattr(self, name)}; it must be above 0 and below 1")
-        if not 0 <= self.lasso < float("inf"):
-            raise UserError(f"hermes.lasso is {self.lasso}; it must not be negative")
 
 
 class HermesAggregator(PrunedTypesAggregator):

@@ -11,6 +11,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Positive, check_ranges
 from fedscale_ext.runtime import static_statistics
 from fedscale_ext.runtime.work import Task, WorkItem
 
@@ -36,13 +37,14 @@ class HeteroFLParams:
     shares: tuple[float, ...] | None = None
     scaler: bool = True
     mask: bool = True
-    clip_norm: float | None = 1.0
+    clip_norm: Positive | None = 1.0
     weighted: bool = False
     dense: bool = False
 
     method: ClassVar[str] = "heterofl"
 
     def __post_init__(self) -> None:
+        check_ranges(self, self.method)
         check_rates(f"{self.method}.rates", self.rates)
         if list(self.rates) != sorted(self.rates, reverse=True):
             raise UserError(f"{self.method}.rates is {list(self.rates)}; the rates must fall")
@@ -53,8 +55,6 @@ class HeteroFLParams:
                 "with levels groups, and only with it"
             )
         check_drawn(self.method, self.levels, self.shares)
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            raise UserError(f"{self.method}.clip_norm is {self.clip_norm}; it must be positive, or none")
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:

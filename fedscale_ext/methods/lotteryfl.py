@@ -15,19 +15,19 @@ sides really exchange here is dense. BatchNorm's statistics, also when measured 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods import masks
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.lotteryfl_client import LotteryExecutor
 from fedscale_ext.models import parameter_names
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Decay, Within, check_ranges
 from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
 from fedscale_ext.runtime.steps import HELD_OUT
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem, own_version
@@ -46,18 +46,14 @@ class LotteryFLParams:
     code does not).
     """
 
-    threshold: float = 0.5
-    target: float = 0.5
-    step: float = 0.1
-    validation: float = 0.1
+    threshold: Decay = 0.5
+    target: Decay = 0.5
+    step: Within = 0.1
+    validation: Within = 0.1
     weighted: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            inside = 0 <= value < 1 if name in ("threshold", "target") else 0 < value < 1
-            if name != "weighted" and not inside:
-                least = "at least 0" if name in ("threshold", "target") else "above 0"
-                raise UserError(f"lotteryfl.{name} is {value}; it must be {least} and below 1")
+        check_ranges(self, "lotteryfl")
 
 
 class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):

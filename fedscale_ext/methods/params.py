@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.ranges import check_ranges
 from fedscale_ext.validation import first_fault
 
 # YAML and command lines turn these words into values before anybody knows that a word was meant
@@ -15,7 +16,7 @@ _WORDS = ((True, "on"), (False, "off"), (None, "none"))
 
 
 def make_params(params: type, config: JobConfig) -> Any:
-    """An instance of the frozen dataclass ``params`` with the job's values, validated.
+    """An instance of the frozen dataclass ``params`` with the job's values, of their types and within their ranges.
 
     A class method ``job_defaults(config) -> dict`` of the dataclass, where there is one, gives the
     defaults that depend on the rest of the job (a data set, a key of FedScale's). A method ``lacks(config) -> list``
@@ -39,6 +40,7 @@ def make_params(params: type, config: JobConfig) -> Any:
         raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
     for name in given:
         _check_finite(f"{method}.{name}", getattr(made, name))
+    check_ranges(made, method)
     if hasattr(made, "lacks") and (missing := made.lacks(config)):
         *others, last = missing
         raise UserError(f"a job of method {method} lacks {', '.join(others)}{' and ' if others else ''}{last}")

@@ -19,6 +19,7 @@ from fedscale_ext.methods import channels, masks
 from fedscale_ext.methods.device_types import DeviceTypesAggregator, check_dealt, type_key
 from fedscale_ext.models.spec import Cost, ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import check_ranges
 from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem, own_version
 from fedscale_ext.submodels import CountMean, narrowed, rate_of, widths_at
@@ -44,6 +45,7 @@ class PrunedTypesParams:
     method: ClassVar[str]
 
     def __post_init__(self) -> None:
+        check_ranges(self, self.method)
         if not self.match_params:
             share_list(f"{self.method}.param_ratio", self.param_ratio)
         check_dealt(self.method, "match_params" if self.match_params else "param_ratio", self.keys, self)

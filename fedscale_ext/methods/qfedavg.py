@@ -10,14 +10,14 @@ It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2). Departures from t
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.models import parameter_names
+from fedscale_ext.ranges import Positive, Range, check_ranges
 from fedscale_ext.runtime.executor import MultiModelExecutor
 from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
@@ -34,14 +34,11 @@ class QFedAvgParams:
     two of the four 1). ``L`` Lipschitz constant of the gradients; by default 1 / the round's client learning rate
     (the paper's choice)."""
 
-    q: float = 1.0
-    L: float | None = None
+    q: Annotated[float, Range(0, 100)] = 1.0
+    L: Positive | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.q <= 100:
-            raise UserError(f"qfedavg.q is {self.q}; it must lie between 0 and 100")
-        if self.L is not None and not self.L > 0:
-            raise UserError(f"qfedavg.L is {self.L}; it must be above 0")
+        check_ranges(self, "qfedavg")
 
 
 class QFedAvgClient(MultiModelClient):

@@ -11,6 +11,7 @@ from fedscale_ext.methods.levels import Level
 from fedscale_ext.methods.scalefl_client import ScaleFLExecutor
 from fedscale_ext.models.multi_exit import num_exits, prefix
 from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.ranges import Positive, Share
 from fedscale_ext.runtime.work import WorkItem
 from fedscale_ext.submodels import narrowed, window
 
@@ -31,9 +32,9 @@ class ScaleFLParams(ExitLevelsParams):
     widths: tuple[float, ...] = (0.7, 0.7, 0.75, 1.0)
     exits: tuple[int, ...] = (1, 2, 3, 4)
     self_kd: bool = False
-    gamma: float = 0.05
-    temperature: float = 3.0
-    kd_after: float = 0.25
+    gamma: Positive = 0.05
+    temperature: Positive = 3.0
+    kd_after: Share = 0.25
     detach: bool = False
     weighted: bool = False
 
@@ -50,11 +51,6 @@ class ScaleFLParams(ExitLevelsParams):
             raise UserError(f"scalefl.exits is {list(self.exits)}; it must rise from 1 or more")
         if not self.widths[0] > 0 or list(self.widths) != sorted(self.widths) or self.widths[-1] != 1:
             raise UserError(f"scalefl.widths is {list(self.widths)}; rates must be above 0, never fall, and end with 1")
-        for name in ("gamma", "temperature"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"scalefl.{name} is {getattr(self, name)}; it must be positive")
-        if not 0 <= self.kd_after <= 1:
-            raise UserError(f"scalefl.kd_after is {self.kd_after}; it must lie between 0 and 1")
 
 
 class ScaleFLAggregator(ExitLevelsAggregator):

@@ -24,13 +24,13 @@ import numpy as np
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.mixtures import mixture_of
 from fedscale_ext.methods.spider_client import ALIVE, SpiderExecutor
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet import tables
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Count, NotNegative, Within, check_ranges
 from fedscale_ext.runtime.checks import Rejected
 from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
 from fedscale_ext.runtime.steps import HELD_OUT
@@ -49,20 +49,14 @@ class SpiderParams:
     one without which least is (operator). ``val_ratio`` of its training samples is what a client validates with.
     """
 
-    lambda_local: float = 0.01
-    proj_start: int = 60
-    proj_recovery: int = 30
+    lambda_local: NotNegative = 0.01
+    proj_start: Count = 60
+    proj_recovery: Count = 30
     shrink: Literal["layer", "operator"] = "layer"
-    val_ratio: float = 0.2
+    val_ratio: Within = 0.2
 
     def __post_init__(self) -> None:
-        if self.lambda_local < 0:
-            raise UserError(f"spider.lambda_local is {self.lambda_local}; it must be at least 0")
-        for name in ("proj_start", "proj_recovery"):
-            if getattr(self, name) < 1:
-                raise UserError(f"spider.{name} is {getattr(self, name)}; it must be at least 1")
-        if not 0 < self.val_ratio < 1:
-            raise UserError(f"spider.val_ratio is {self.val_ratio}; it must be above 0 and below 1")
+        check_ranges(self, "spider")
 
 
 class LocalNetworks(OwnTensors):

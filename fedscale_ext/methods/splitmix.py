@@ -30,6 +30,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Part
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
 from fedscale_ext.submodels import narrowed
@@ -43,7 +44,7 @@ class SplitMixParams:
     ``rescale_init``: base nets start with weights of the full model's scale; ``dense`` makes grouped convolutions
     dense, as FedTrans's appendix A has it for its baselines."""
 
-    r: float = 0.125
+    r: Part = 0.125
     rescale_init: bool = True
     dense: bool = False
 

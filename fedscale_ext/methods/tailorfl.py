@@ -26,10 +26,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods import channels
 from fedscale_ext.methods.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams, kept_bits
 from fedscale_ext.methods.tailorfl_client import GATE, TailorExecutor
+from fedscale_ext.ranges import NotNegative, Share
 from fedscale_ext.runtime.client_tensors import OwnTensors
 from fedscale_ext.runtime.work import State, Update, WorkItem
 
@@ -41,17 +41,10 @@ class TailorFLParams(PrunedTypesParams):
     moves a client's structure towards those of clients with similar gates. ``weighted`` weighs clients by samples, too.
     """
 
-    sparsity: float = 1e-4
-    tuning: float = 0.5
+    sparsity: NotNegative = 1e-4
+    tuning: Share = 0.5
 
     method: ClassVar[str] = "tailorfl"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.sparsity < float("inf"):
-            raise UserError(f"tailorfl.sparsity is {self.sparsity}; it must not be negative")
-        if not 0 <= self.tuning <= 1:
-            raise UserError(f"tailorfl.tuning is {self.tuning}; it must be from 0 to 1")
 
 
 def tuned(profiles: Tensor, share: float) -> Tensor:

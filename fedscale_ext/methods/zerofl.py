@@ -19,11 +19,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.zerofl_client import ZeroFLExecutor, kept, sparse_weights
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Decay, Share, check_ranges
 from fedscale_ext.runtime.work import Task, WorkItem
 
 KEY = "global"
@@ -36,16 +36,13 @@ class ZeroFLParams:
     0.2). ``skips_zeros``: whether devices compute faster for it.
     """
 
-    sparsity: float = 0.9
+    sparsity: Decay = 0.9
     upload: Literal["top_k_weights", "diff_on_top_k", "top_k_diff"] = "top_k_weights"
-    mask_ratio: float = 0.1
+    mask_ratio: Share = 0.1
     skips_zeros: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sparsity < 1:
-            raise UserError(f"zerofl.sparsity is {self.sparsity}; it must be at least 0 and below 1")
-        if not 0 <= self.mask_ratio <= 1:
-            raise UserError(f"zerofl.mask_ratio is {self.mask_ratio}; it must be at least 0 and at most 1")
+        check_ranges(self, "zerofl")
 
     @property
     def share(self) -> float:

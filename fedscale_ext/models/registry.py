@@ -78,11 +78,22 @@ def family(spec_or_name: ModelSpec | str) -> Family:
     return found
 
 
-def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
-    """The spec of a named model (the conf's ``model``) for inputs (C, H, W); UserError when unknown."""
+def check_name(name: str) -> None:
+    """UserError for a name that is no model's."""
+    _makers(name)
+
+
+def _makers(name: str) -> Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]]:
+    """What makes the spec of each named model, ``name`` among them; UserError where it is not."""
     makers = {known: maker for each in _families().values() for known, maker in each.NAMED.items()}
     if name not in makers:
         raise UserError(f"there is no model {name!r}{meant_or_known(name, makers)}")
+    return makers
+
+
+def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+    """The spec of a named model (the conf's ``model``) for inputs (C, H, W); UserError when unknown."""
+    makers = _makers(name)
     if len(input_shape) != 3 or min(input_shape) < 1 or num_classes < 1:
         raise UserError(
             f"model {name!r} needs an input shape (C, H, W) and a number of classes, all positive; "

@@ -13,7 +13,7 @@ from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import MODELS
 from fedscale_ext.report.pictures import inline, style_variables
 from fedscale_ext.report.served import TITLES as SERVED
-from fedscale_ext.report.served import served_rows
+from fedscale_ext.report.served import served_rows, untrained_note
 from fedscale_ext.report.tables import data_row, summary_table
 
 _CAPTIONS = {
@@ -152,6 +152,8 @@ def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:
     rows = summary_table(job.summary) if job.finished else [data_row(job.header)]
     facts = [f'<tr><th scope=row>{escape(name)}</th><td class="text">{escape(value)}</td></tr>' for name, value in rows]
     tables = _of_models(TITLES, lineage_rows(job.summary)) + _of_models(SERVED, served_rows(job))
+    note = untrained_note(job)
+    tables += f'<p class="quiet">{escape(note)}</p>' if note else ""
     return (
         f"<details{' open' if opened else ''}><summary><h3>{escape(job.name)}</h3></summary>"
         f'<div class="scroll"><table><tbody>{"".join(facts)}</tbody></table></div>{tables}{_plots(plots)}</details>'

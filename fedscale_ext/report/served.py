@@ -1,7 +1,8 @@
-"""How clients fare by the model that they are served: by exit, level or tier."""
+"""How clients fare by the model that they are served: by exit, level or tier; and whether it was trained by then."""
 
 import numpy as np
 
+from fedscale_ext.report.lineage import origin
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import model_order
 from fedscale_ext.report.tables import percent
@@ -27,3 +28,29 @@ def served_rows(job: LoadedJob) -> list[list[str]]:
             told = [percent(float(value)) for value in (values.mean(), over_samples, values.min())]
         rows.append([key, f"{its.sum():,}", f"{len(values):,}", *told])
     return rows
+
+
+def untrained_note(job: LoadedJob) -> str:
+    """A sentence for each model that was born while the job ran and tested on clients before anybody had trained it;
+    nothing where there was none."""
+    sentences = []
+    for model in job.summary["models"]:
+        made, key = origin(model), model["key"]
+        if not made.get("birth") or not made.get("parent"):
+            continue
+        trained = next((record.round for record in job.records if key in record.assignments), job.records[-1].round + 1)
+        tests = [record.evaluation for record in job.tested if made["birth"] <= record.round < trained]
+        served = {test.round: test.serve.count(key) for test in tests if test and key in test.serve}
+        if served:
+            most = max(served.values())
+            sentences.append(
+                f"{key} was served before anybody had trained it, with what it inherited from {made['parent']}, to "
+                f"{most:,} {'client' if most == 1 else 'clients'}{' at most' if len(served) > 1 else ''}: in the "
+                f"{'test after round' if len(served) == 1 else 'tests after rounds'} {_listed(list(served))}."
+            )
+    return " ".join(sentences)
+
+
+def _listed(rounds: list[int]) -> str:
+    """``7``, ``7 and 10``, or the first and the last of more: ``7 to 50``."""
+    return f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 2 else " and ".join(map(str, rounds))

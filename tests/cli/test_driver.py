@@ -303,6 +303,13 @@ def test_resume_uses_the_last_runs_folder(fedscale, state, write_conf, tmp_path)
     assert (state / "jobs/fake/output.log").read_text().count("plain words") == 2
 
 
+def test_keys_of_another_method_do_nothing_and_are_told(fedscale, write_conf):
+    process = fedscale("driver", "start", write_conf({"method": "fedtrans", "fedtrans.beta": 0.1, "moss.lr": 0.1}))
+    code, _, err = done(process)
+    assert code == 0
+    assert err.splitlines()[0] == "note: moss.lr does nothing: the method is fedtrans"
+
+
 def test_setup_commands(fedscale, state, write_conf):
     conf = write_conf(setup_commands=["source activate x", "env", f"{sys.executable} -m no_such_module"])
     code, _, err = done(fedscale("driver", "start", conf))

@@ -47,7 +47,7 @@ def test_options_with_defaults_values_and_meaning(monkeypatch, capsys):
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines() if line]
     assert lines[1:] == [
         ["good.beta", "required", "number"], ["good.rate", "0.5", "number"], ["good.sharing", "soft", "soft, none"],
-        ["good.most", "null", "whole number or null"], ["good.shares", "[]", "list"],
+        ["good.most", "null", "whole number or null"], ["good.shares", "[]", "list of numbers"],
         ["good.on", "true", "true, false"],
     ]  # fmt: skip
 

@@ -58,3 +58,11 @@ def test_a_wandb_token_that_shows_nothing_stays(monkeypatch, token):
     preparation.refuse_key(config)
     assert os.environ[preparation.WANDB_VARIABLE] == ""
     assert not any("secret-1234" in word for argv in preparation.commands(config).values() for word in argv)
+
+
+def test_keys_of_other_methods_are_named():
+    keys = {"method": "fedtrans", "fedtrans.beta": 0.1, "moss.wire": "ce", "fluid.p": [0.5]}
+    assert preparation.idle_keys(make_config({}, keys)) == "moss.wire, fluid.p do nothing: the method is fedtrans"
+    keys.pop("moss.wire")
+    assert preparation.idle_keys(make_config({}, keys)) == "fluid.p does nothing: the method is fedtrans"
+    assert preparation.idle_keys(make_config({}, {"fedavg.x": 1})) is None

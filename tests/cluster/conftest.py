@@ -16,6 +16,9 @@ import pytest
 import yaml
 from tiny_job import tiny_data
 
+import fedscale_ext
+from fedscale_ext.metrics.restarts import count_restarts
+
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 Fedscale = Callable[..., "subprocess.Popen[str]"]
@@ -113,6 +116,20 @@ class Cluster:
             except psutil.NoSuchProcess:
                 pass
 
+    def kill_rank(self, rank: int) -> None:
+        """Kill the job's aggregator (0) or an executor, wherever it runs; its host goes on."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                words = process.cmdline()
+                if f"--this_rank={rank}" in words and any(str(self.folder) in word for word in words):
+                    found.append(process)
+        (process,) = found
+        process.kill()
+
+    def told(self, command: str, code: int | None, *said: str) -> None:
+        """For people: a command, what it said, and its exit code; nothing by default."""
+
     def close(self) -> None:
         for process in self.started:
             if process.poll() is None:
@@ -121,6 +138,65 @@ class Cluster:
             for stream in (process.stdout, process.stderr):
                 if stream:
                     stream.close()
+
+
+def same_as_alone(cluster: Cluster, conf: Path, rounds: int) -> None:
+    """The job's results were brought here whole, and are those of one machine that was never interrupted."""
+    place = cluster.home / "results/logs/tiny" / cluster.record()["time_stamp"]
+    found = json.loads((place / "summary.json").read_text())
+    alone = fedscale_ext.run(conf, log_path=str(cluster.folder / "alone"), rounds=rounds)
+    assert found["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
+    assert found["loss"] == alone["loss"]
+    told = [json.loads(line)["round"] for line in (place / "metrics.jsonl").read_text().splitlines()]
+    assert told == list(range(1, rounds + 1))
+
+
+def stopped_and_resumed(cluster: Cluster) -> None:
+    """A job is stopped, and goes on from its checkpoint, which lies on the aggregator's host, to the end."""
+    conf = cluster.conf(rounds=100000)
+    process = cluster.fedscale("driver", "submit", conf)
+    wait_for(lambda: (cluster.record().get("round") or {}).get("round", 0) >= 3 or process.poll() is not None)
+    assert cluster.fedscale("driver", "stop", "tiny").communicate(timeout=90)[0] == "job tiny is stopped\n"
+    assert process.wait(20) == 130
+    assert "--resume continues it from its last checkpoint" in (process.communicate()[1] or "")
+    before = cluster.record()
+    rounds = before["round"]["round"] + 4
+    # a job goes on where it is, whatever log_path says by now
+    words = ("--resume", "--set", f"rounds={rounds}", "--set", "log_path=elsewhere")
+    process = cluster.fedscale("driver", "submit", conf, *words)
+    out, err = process.communicate(timeout=300)
+    cluster.told(f"driver submit conf.yml {' '.join(words)}", process.returncode, out, err)
+    assert process.returncode == 0, err
+    after = cluster.record()
+    assert (after["status"], after["round"]["round"]) == ("finished", rounds)
+    assert (after["time_stamp"], after["log_path"]) == (before["time_stamp"], before["log_path"])
+    first = next(line for line in out.splitlines() if line.startswith("round "))
+    assert int(first.split()[1].partition("/")[0]) >= before["round"]["round"]  # it did not begin anew
+    assert not list(cluster.folder.rglob("elsewhere"))
+    same_as_alone(cluster, conf, rounds)
+
+
+def supervised(cluster: Cluster) -> None:
+    """An executor is killed, then the aggregator: each is started again on its host, and the job finishes."""
+    rounds = 40
+    conf = cluster.conf(rounds=rounds)
+    process = cluster.fedscale("driver", "submit", conf, "--supervise")
+    for rank, least in ((3, 2), (0, 6)):
+        wait_for(lambda: (cluster.record().get("round") or {}).get("round", 0) >= least or process.poll() is not None)  # noqa: B023
+        cluster.kill_rank(rank)
+    out, err = process.communicate(timeout=500)
+    cluster.told("driver submit conf.yml --supervise", process.returncode, out, err)
+    assert process.returncode == 0, err
+    for name, host in (("executor 3", cluster.addresses[2]), ("aggregator", cluster.addresses[0])):
+        assert f"note: {name} on {host} was ended by SIGKILL after round " in err
+    assert err.count("; it is started again") >= 2
+    assert cluster.record()["status"] == "finished"
+    same_as_alone(cluster, conf, rounds)
+    place = cluster.home / "results/logs/tiny" / cluster.record()["time_stamp"]
+    counted = count_restarts(place)
+    assert counted["aggregator"] == 1 and counted["executor 3"] == 1
+    assert json.loads((place / "summary.json").read_text())["restarts"] == counted
+    assert [path.name for path in place.parent.iterdir()] == [place.name]  # nothing was put aside
 
 
 @pytest.fixture(scope="session")

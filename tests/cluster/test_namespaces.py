@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.conftest import ROOT, Cluster, wait_for
+from cluster.conftest import ROOT, Cluster, stopped_and_resumed, supervised, wait_for
 
 pytestmark = pytest.mark.slow  # sshd and hosts that lose their power take a minute
 
@@ -200,3 +200,13 @@ def test_stop_and_strange_keys(cluster: Namespaces) -> None:
     assert process.returncode == 2
     assert err.startswith(f"fedscale: {last} cannot be reached by ssh ("), err
     wait_for(lambda: not cluster.left(), 60)  # an agent that was just starting ends when it reads
+
+
+def test_a_job_that_was_stopped_goes_on(cluster: Namespaces) -> None:
+    stopped_and_resumed(cluster)
+    wait_for(lambda: not cluster.left(), 60)
+
+
+def test_what_dies_is_started_again_on_its_host(cluster: Namespaces) -> None:
+    supervised(cluster)
+    wait_for(lambda: not cluster.left(), 60)

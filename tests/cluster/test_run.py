@@ -10,6 +10,7 @@ from fedscale_ext.cli import jobs, preparation
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Proc, Said
 from fedscale_ext.cli.progress import Display
+from fedscale_ext.cli.supervision import Restarts
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.links import LOST, Links
 from fedscale_ext.cluster.submit import ClusterRun
@@ -25,7 +26,10 @@ class Pretended:
         self.inbox: SimpleQueue = SimpleQueue()
         self.tails = {name: deque(["last words"]) for name in PLACES}
         self.hosts, self.messages, self.started = dict(PLACES), deque(messages), []
-        self.stopped = False
+        self.stopped, self.notes = False, []
+
+    def note(self, host, **restart):
+        self.notes.append((host, restart))
 
     def start(self, name, argv, **order):
         self.started.append((name, order))
@@ -73,6 +77,18 @@ def test_a_host_that_is_lost_later_is_told(run):
     assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in " ".join(
         err.split()
     )
+
+
+def test_nothing_is_started_again_on_a_host_that_is_lost(run):
+    lost = Exit("executor 2", LOST, "was lost with its host (Connection reset)")
+    _, err, links = run(Said(AGGREGATOR, {"event": "ready"}), lost, Exit(AGGREGATOR, -9), None, restarts=Restarts())
+    said = " ".join(err.split())
+    assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in said
+    assert "note: aggregator on a was ended by SIGKILL after round 0; it is started again" in said
+    # the aggregator's restart calls all others; where it is written down: on its host, too
+    assert links.started[3][0] == AGGREGATOR
+    assert links.notes == [("a", {"log_dir": "/there/logs/j/now", "process": AGGREGATOR, "after_round": 0,
+                                  "reason": "aggregator on a was ended by SIGKILL"})]  # fmt: skip
 
 
 def test_bad_input_is_told_with_its_host(run):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import fedscale_ext
-from cluster.conftest import HOSTS, Cluster, wait_for
+from cluster.conftest import HOSTS, Cluster, stopped_and_resumed, supervised, wait_for
 
 
 @pytest.mark.slow  # half a minute
@@ -46,6 +46,16 @@ def test_stop_leaves_nothing_on_any_host(cluster: Cluster) -> None:
     wait_for(lambda: not cluster.processes(), 60)
     assert not list(cluster.hosts.rglob("token"))
     assert cluster.record()["status"] == "stopped"
+
+
+@pytest.mark.slow
+def test_a_job_that_was_stopped_goes_on(cluster: Cluster) -> None:
+    stopped_and_resumed(cluster)
+
+
+@pytest.mark.slow
+def test_what_dies_is_started_again_on_its_host(cluster: Cluster) -> None:
+    supervised(cluster)
 
 
 def test_a_driver_that_is_killed_leaves_nothing_either(cluster: Cluster) -> None:

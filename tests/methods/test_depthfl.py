@@ -199,9 +199,9 @@ def test_what_nobody_trains_in_a_round_keeps_its_value_though_h_is_known(tmp_pat
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"alpha": -0.1}, "alpha is -0.1; it must not be negative"),
-        ({"alpha": float("nan")}, "must not be negative"),
-        ({"ramp_up": 0.0}, "ramp_up is 0.0; it must be positive"),
+        ({"alpha": -0.1}, "alpha is -0.1; it must be at least 0"),
+        ({"alpha": float("nan")}, "must be at least 0"),
+        ({"ramp_up": 0.0}, "ramp_up is 0.0; it must be above 0"),
         ({"groups": [3, 4]}, "a number of clients for each of 3 levels"),
         ({"levels": "groups"}, "depthfl.levels is groups; give their sizes"),
         ({"levels": "fix", "shares": [0.0, 0.0, 0.0]}, "shares must add up to 1, and these add up to 0"),

@@ -61,5 +61,5 @@ def test_fedproxs_mu_is_fedscales_unless_given_and_not_negative() -> None:
     assert server(FedProxAggregator, "fedprox", proxy_mu=0.7).params.mu == 0.7
     assert server(FedProxAggregator, "fedprox", proxy_mu=0.7, mu=0.2).params.mu == 0.2
     for mu in (-1, float("nan")):
-        with pytest.raises(UserError, match="must not be negative"):
+        with pytest.raises(UserError, match="must be at least 0"):
             server(FedProxAggregator, "fedprox", mu=mu)

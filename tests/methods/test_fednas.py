@@ -159,7 +159,7 @@ def test_clients_of_the_network_train_like_anybodys() -> None:
         ({"search_rounds": 0}, "at least 1"),
         ({"init": "zero"}, "fednas.init"),
         ({"val_ratio": 1.0}, "below 1"),
-        ({"lambda_train": 0, "lambda_val": 0}, "not both zero"),
+        ({"lambda_train": 0, "lambda_val": 0}, "must not both be zero"),
         ({"alpha_lr": 0}, "above 0"),
         ({"alpha_beta1": 1}, "below 1"),
         ({"model": "cnn_small"}, "needs a supernet, and model cnn_small is none"),

@@ -108,7 +108,7 @@ def test_a_level_without_a_share_is_never_drawn_however_u_falls() -> None:
         ({"shares": [1, 1, 1, 1, -1]}, "a share, not negative"),
         ({"shares": [0.5, 0.3, 0.3, 0, 0]}, "add up to 1, and these add up to 1.1"),
         ({"shares": [0.2] * 5}, "shares is given and .*levels is capacity, which draws nothing; set .* to fix"),
-        ({"clip_norm": 0}, "clip_norm is 0.0; it must be positive"),
+        ({"clip_norm": 0}, "clip_norm is 0.0; it must be above 0"),
     ],
 )
 def test_bad_hyperparameters_are_one_sentence(keys: dict[str, Any], sentence: str) -> None:

@@ -136,11 +136,11 @@ def test_types_that_cannot_be_are_refused(method: str, keys: dict[str, Any], sen
     ("hermes", {"threshold": 1.5}, "hermes.threshold is 1.5; it must be from 0 to 1"),
     ("hermes", {"step": 1.0}, "hermes.step is 1.0; it must be above 0 and below 1"),
     ("hermes", {"validation": 0.0}, "hermes.validation is 0.0"),
-    ("hermes", {"lasso": -1.0}, "hermes.lasso is -1.0; it must not be negative"),
+    ("hermes", {"lasso": -1.0}, "hermes.lasso is -1.0; it must be at least 0"),
     ("tailorfl", {"sparsity": -1.0}, "tailorfl.sparsity is -1.0"),
     ("tailorfl", {"tuning": 1.1}, "tailorfl.tuning is 1.1; it must be from 0 to 1"),
     ("fedmask", {"threshold": 1.0}, "fedmask.threshold is 1.0; it must be above 0 and below 1"),
-    ("fedmask", {"lr": 0.0}, "fedmask.lr is 0.0; it must be positive"),
+    ("fedmask", {"lr": 0.0}, "fedmask.lr is 0.0; it must be above 0"),
     ("fedskel", {"every": 0}, "fedskel.every is 0; it must be at least 1"),
     ("fedskel", {"model": "single_exit_mlp"}, "fedskel chooses filters, and the model .* has no convolution"),
 ])  # fmt: skip

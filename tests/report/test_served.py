@@ -7,7 +7,7 @@ from written_job import CLIENTS, write_job
 
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.report.served import served_rows
+from fedscale_ext.report.served import served_rows, untrained_note
 
 
 def test_accuracy_by_the_model_that_clients_are_served(tmp_path: Path):
@@ -34,3 +34,25 @@ def test_clients_without_test_samples_have_no_accuracy_and_one_model_has_no_tabl
 def test_a_jobs_block_has_it(tmp_path: Path, undrawn: None):
     page = build([write_job(tmp_path / "job")], tmp_path / "out")[0].read_text(encoding="utf-8")
     assert "<th scope=col>served model</th>" in page
+
+
+def test_a_model_that_was_served_before_anybody_trained_it_is_told(tmp_path: Path, undrawn: None):
+    folder = write_job(tmp_path / "job")
+    job = load_job(folder)  # m1: born after round 7, trained from then on, tested after 10
+    assert untrained_note(job) == ""
+    text = (folder / "summary.json").read_text()
+    assert text.count('"birth": 7') == 1
+    (folder / "summary.json").write_text(text.replace('"birth": 7', '"birth": 1'))  # tested after 1 and served to half
+    said = untrained_note(load_job(folder))
+    assert said == (
+        "m1 was served before anybody had trained it, with what it inherited from m0, to 31 clients: in the test after "
+        "round 1."
+    )
+    assert said in build([folder], tmp_path / "out")[0].read_text(encoding="utf-8")
+
+
+def test_a_model_that_nobody_ever_trained_is_told_with_all_its_tests(tmp_path: Path):
+    job = load_job(write_job(tmp_path / "job"))
+    for record in job.records:
+        record.assignments.pop("m1", None)
+    assert untrained_note(job).endswith("to 31 clients at most: in the tests after rounds 10 and 20.")

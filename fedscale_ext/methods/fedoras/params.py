@@ -1,14 +1,11 @@
 """FedorAS's hyperparameters, with the paper's defaults (sections 3 and 4)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.search import SearchSettings
-
-_LEAST = {"tiers": 1, "opa_min_clients": 1, "supernet_rounds": 1, "evaluation_rounds": 1, "finetune_rounds": 0,
-          "finetune_clients": 1, "finetune_epochs": 1, "finetune_batch": 1, "twin_rounds": 0, "twin_epochs": 1,
-          "twin_batch": 1}  # fmt: skip
+from fedscale_ext.ranges import Count, CountOrNone, Decay, Part, Positive, Range, Share, check_ranges
 
 
 @dataclass(frozen=True)
@@ -58,62 +55,49 @@ class FedorASParams:
     """
 
     brackets: tuple[float, ...] = ()
-    tiers: int | None = None
+    tiers: Count | None = None
     allocation: Literal["shares", "random", "capacity"] = "shares"
     shares: tuple[float, ...] | None = None
     unsupported: tuple[tuple[str, ...], ...] = ()
     upper_only: bool = False
-    supernet_rounds: int = 500
-    subspace: float = 0.5
+    supernet_rounds: Count = 500
+    subspace: Part = 0.5
     subspace_per: Literal["client", "round"] = "client"
-    dynamic_budget: float = 0.0
-    val_ratio: float = 0.1
+    dynamic_budget: Decay = 0.0
+    val_ratio: Decay = 0.1
     aggregation: Literal["opa", "fedavg", "plain"] = "opa"
-    opa_min_clients: int = 2
+    opa_min_clients: Count = 2
     opa_scope: Literal["all", "buffers_only"] = "all"
     search: Literal["nsga2", "random"] = "nsga2"
     evaluation: Literal["central", "federated"] = "central"
-    evaluations: int | tuple[int, ...] = 1000
-    population: int = 128
-    parents: int = 64
-    mutation: float = 0.1
+    evaluations: Count | tuple[int, ...] = 1000
+    population: Annotated[int, Range(2)] = 128
+    parents: Annotated[int, Range(2)] = 64
+    mutation: Share = 0.1
     objectives: Literal[1, 2] = 2
-    target: float | None = None
+    target: Annotated[float, Range()] | None = None
     score: Literal["accuracy", "loss"] = "accuracy"
-    val_fraction: float = 1.0
-    evaluation_rounds: int = 4
+    val_fraction: Part = 1.0
+    evaluation_rounds: Count = 4
     compare_rankings: bool = False
     recalibrate: bool = False
-    finetune_rounds: int = 100
-    finetune_clients: int | None = None
-    finetune_epochs: int = 1
-    finetune_batch: int = 32
-    finetune_lr: float = 0.01
-    finetune_lr_end: float = 0.1
+    finetune_rounds: CountOrNone = 100
+    finetune_clients: Count | None = None
+    finetune_epochs: Count = 1
+    finetune_batch: Count = 32
+    finetune_lr: Positive = 0.01
+    finetune_lr_end: Part = 0.1
     finetune_schedule: Literal["cosine", "steps"] | None = None
     finetune_augment: Literal["none", "flip", "flip_crop", "rand_flip_crop"] | None = None
-    twin_rounds: int = 0
-    twin_epochs: int | None = None
-    twin_batch: int | None = None
-    twin_lr: float | None = None
-    twin_lr_end: float = 0.1
+    twin_rounds: CountOrNone = 0
+    twin_epochs: Count | None = None
+    twin_batch: Count | None = None
+    twin_lr: Positive | None = None
+    twin_lr_end: Part = 0.1
     twin_clients: Literal["eligible", "all"] = "eligible"
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"fedoras.{name} is {value}; it must be at least {least}")
-        for name in ("subspace", "val_fraction", "finetune_lr_end", "twin_lr_end"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be above 0 and at most 1")
-        for name in ("dynamic_budget", "val_ratio"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be at least 0 and below 1")
-        for name in ("finetune_lr", "twin_lr"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UserError(f"fedoras.{name} is {value}; it must be above 0")
+        check_ranges(self, "fedoras")
         if self.brackets and not all(a < b for a, b in zip((0.0, *self.brackets), self.brackets, strict=False)):
             raise UserError(f"fedoras.brackets is {list(self.brackets)}; it must hold rising MMACs, all above 0")
         if self.brackets and self.tiers is not None and len(self.brackets) != self.tiers:

@@ -18,7 +18,7 @@ itself what it has been told before.
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.ranking import pareto
 from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet import Tables
+from fedscale_ext.ranges import Count, Range, Share, check_ranges
 from fedscale_ext.streams import Key, stream
 
 Path = tuple[str, ...]
@@ -44,19 +45,15 @@ class SearchSettings:
     """
 
     search: Literal["nsga2", "random"] = "nsga2"
-    evaluations: int = 1000
-    population: int = 128
-    parents: int = 64
-    mutation: float = 0.1
+    evaluations: Count = 1000
+    population: Annotated[int, Range(2)] = 128
+    parents: Annotated[int, Range(2)] = 64
+    mutation: Share = 0.1
     objectives: Literal[1, 2] = 2
     target: float | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("evaluations", 1), ("population", 2), ("parents", 2)):
-            if getattr(self, name) < least:
-                raise UserError(f"fedoras.{name} is {getattr(self, name)}; it must be at least {least}")
-        if not 0 <= self.mutation <= 1:
-            raise UserError(f"fedoras.mutation is {self.mutation}; it must lie between 0 and 1")
+        check_ranges(self, "fedoras")
 
 
 class Found(NamedTuple):

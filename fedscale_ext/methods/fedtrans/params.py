@@ -1,11 +1,10 @@
 """FedTrans's hyperparameters, with the paper's symbols and defaults (section 5.1, Table 7)."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fedscale_ext.config import JobConfig
-from fedscale_ext.errors import UserError
+from fedscale_ext.ranges import CountOrNone, NotNegative, Range, Share, check_ranges
 
 # Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
 _DELTA = {"cifar10": 20, "femnist": 30, "google_speech": 100, "openImg": 50}
@@ -41,20 +40,20 @@ class FedTransParams:
     constants; ``prox_mu`` above 0 gives the clients FedProx's term.
     """
 
-    alpha: float = 0.9
-    beta: float = 0.003
-    gamma: int = 10
-    delta: int = 30
-    T: int = 5
-    eta: float = 0.98
-    widen_factor: float = 2.0
-    deepen_count: int = 1
+    alpha: Share = 0.9
+    beta: Annotated[float, Range()] = 0.003
+    gamma: Annotated[int, Range(1, _ROUNDS)] = 10
+    delta: Annotated[int, Range(1, _ROUNDS)] = 30
+    T: Annotated[int, Range(1, _ROUNDS)] = 5
+    eta: Share = 0.98
+    widen_factor: Annotated[float, Range(above=1, most=_WIDEST)] = 2.0
+    deepen_count: Annotated[int, Range(1, _CELLS)] = 1
     transform_policy: Literal["alternate", "widen_only", "deepen_only"] = "alternate"
     symmetry: Literal["random_split", "equal", "equal+noise"] = "random_split"
     cell_selection: Literal["activeness", "random"] = "activeness"
     warmup: Literal["on", "reinit"] = "on"
     doc_loss: Literal["newest", "all"] = "newest"
-    cap_quantile: float = 1.0
+    cap_quantile: Share = 1.0
     sharing: Literal["soft", "none"] = "soft"
     decay: Literal["on", "off"] = "on"
     decay_clock: Literal["age", "global"] = "age"
@@ -64,28 +63,15 @@ class FedTransParams:
     align: Literal["lift", "prefix"] = "lift"
     l2s: bool = False
     ties: Literal["largest", "smallest"] = "largest"
-    serve_min_rounds: int = 0
+    serve_min_rounds: CountOrNone = 0
     stop: Literal["rounds", "accuracy", "converged"] = "rounds"
-    stop_rounds: int = 10
-    stop_gain: float = 0.01
+    stop_rounds: Annotated[int, Range(1, _ROUNDS)] = 10
+    stop_gain: NotNegative = 0.01
     server_opt: Literal["avg", "yogi", "adam"] = "avg"
-    prox_mu: float = 0.0
+    prox_mu: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        for name, most in (("gamma", _ROUNDS), ("delta", _ROUNDS), ("T", _ROUNDS), ("deepen_count", _CELLS),
-                           ("stop_rounds", _ROUNDS)):  # fmt: skip
-            if not 1 <= getattr(self, name) <= most:
-                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must lie between 1 and {most:,}")
-        for name in ("serve_min_rounds", "stop_gain", "prox_mu"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must be finite and not negative")
-        for name in ("alpha", "eta", "cap_quantile"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"fedtrans.{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if math.isnan(self.beta):
-            raise UserError("fedtrans.beta is nan; it must be a number")
-        if not 1 < self.widen_factor <= _WIDEST:
-            raise UserError(f"fedtrans.widen_factor is {self.widen_factor}; it must be above 1 and at most {_WIDEST}")
+        check_ranges(self, "fedtrans")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

@@ -1,17 +1,19 @@
 """What hypernetworks are like: the paper's values (section 5.1), ``hidden`` the public code's."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from fedscale_ext.ranges import Count, Positive, Range
 
 
 @dataclass(frozen=True)
 class Options:
     """Of a model's hypernetworks; a job's keys, of which :class:`~.params.HypeMeFedParams` tells the meaning."""
 
-    k: int | Literal["all"] = 100
-    hidden: int = 512
-    epochs: int = 25
-    lr: float = 5e-4
+    k: Count | Literal["all"] = 100
+    hidden: Annotated[int, Range(1, 100_000)] = 512  # more would fill any memory
+    epochs: Annotated[int, Range(1, 1_000_000)] = 25  # more would never end
+    lr: Positive = 5e-4
     variant: Literal["low_rank", "naive"] = "low_rank"
     loss: Literal["weight", "factors"] = "weight"
     optimizer: Literal["reset", "kept"] = "reset"

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.exit_levels import ExitLevelsParams
 from fedscale_ext.methods.hypemefed.options import Options
-
-_MOST = {"hidden": 100_000, "epochs": 1_000_000}  # more would fill any memory, or never end
+from fedscale_ext.ranges import NotNegative, Share
 
 
 @dataclass(frozen=True)
@@ -38,24 +36,9 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     strata: bool = True
     multi_exit: bool = True
     missing: Literal["generated", "trained", "stale", "random"] = "generated"
-    generated_weight: float = 1.0
-    warmup: float = 0.0
+    generated_weight: Share = 1.0
+    warmup: Share = 0.0
     weighted: bool = True
-    prox_mu: float = 0.0
+    prox_mu: NotNegative = 0.0
 
     method: ClassVar[str] = "hypemefed"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, most in _MOST.items():
-            if not 1 <= getattr(self, name) <= most:
-                raise UserError(f"hypemefed.{name} is {getattr(self, name)}; it must lie between 1 and {most:,}")
-        if self.k != "all" and self.k < 1:
-            raise UserError(f"hypemefed.k is {self.k}; it must be at least 1, or `all`")
-        if not self.lr > 0:
-            raise UserError(f"hypemefed.lr is {self.lr}; it must be positive")
-        for name in ("generated_weight", "warmup"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"hypemefed.{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if self.prox_mu < 0:
-            raise UserError(f"hypemefed.prox_mu is {self.prox_mu}; it must not be negative")

@@ -32,6 +32,7 @@ from fedscale_ext.methods.moss.losses import Batch, Observed, Student
 from fedscale_ext.methods.moss.matching import Wanted
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import map_shapes
+from fedscale_ext.ranges import Count, Decay, NotNegative, Positive
 from fedscale_ext.runtime.work import State
 
 
@@ -48,15 +49,15 @@ class WireParams:
     meta_update: Literal["bilevel", "joint", "frozen"] = "bilevel"
     meta_layers: Literal[1, 2] = 1
     persistent: bool = True
-    epochs: int = 5
-    batch_size: int = 32
-    lr: float = 1e-3
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    beta: float = 1.0
-    inner_steps: int = 2
-    meta_lr: float = 1e-4
-    meta_weight_decay: float = 1e-4
+    epochs: Count = 5
+    batch_size: Count = 32
+    lr: Positive = 1e-3
+    momentum: Decay = 0.9
+    weight_decay: NotNegative = 1e-4
+    beta: NotNegative = 1.0
+    inner_steps: Count = 2
+    meta_lr: Positive = 1e-4
+    meta_weight_decay: NotNegative = 1e-4
 
     @property
     def learns(self) -> bool:

@@ -48,17 +48,6 @@ class MossParams(DeviceTypesParams, WireParams):
             raise UserError(
                 f"moss.taps has {len(self.taps)} entries for {len(self.types)} types; write default for one"
             )
-        for name in ("epochs", "batch_size", "inner_steps"):
-            if getattr(self, name) < 1:
-                raise UserError(f"moss.{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("lr", "meta_lr"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UserError(f"moss.{name} is {getattr(self, name)}; it must be positive")
-        for name in ("weight_decay", "meta_weight_decay", "beta"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise UserError(f"moss.{name} is {getattr(self, name)}; it must not be negative")
-        if not 0 <= self.momentum < 1:
-            raise UserError(f"moss.momentum is {self.momentum}; it must be at least 0 and below 1")
         if self.ce_target == "teacher" and self.wire == "loc":
             raise UserError("moss.ce_target is given, but moss.wire loc has no cross-entropy; remove one of them")
 

@@ -255,7 +255,7 @@ def test_of_equal_scores_the_cheapest_is_best() -> None:
         ({"population": 0}, r"fedoras\.population is 0; it must be at least 2"),
         ({"parents": 1}, r"fedoras\.parents is 1; it must be at least 2"),
         ({"evaluations": 0}, r"fedoras\.evaluations is 0; it must be at least 1"),
-        ({"mutation": 1.5}, r"fedoras\.mutation is 1\.5; it must lie between 0 and 1"),
+        ({"mutation": 1.5}, r"fedoras\.mutation is 1\.5; it must be from 0 to 1"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], says: str) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import Decay, Share
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 
@@ -21,19 +21,13 @@ from .client import MyMethodExecutor
 
 @dataclass(frozen=True)
 class MyMethodParams:
-    """``momentum`` of the server, in [0, 1); ``smoothing``: share of a label that goes to all classes, in [0, 1].
+    """``momentum`` of the server; ``smoothing``: share of a label that goes to all classes.
 
     A configuration sets them by ``mymethod.momentum`` and ``mymethod.smoothing``.
     """
 
-    momentum: float = 0.5
-    smoothing: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.momentum < 1:
-            raise UserError(f"mymethod.momentum is {self.momentum}; it must be at least 0 and below 1")
-        if not 0 <= self.smoothing <= 1:
-            raise UserError(f"mymethod.smoothing is {self.smoothing}; it must lie between 0 and 1")
+    momentum: Decay = 0.5
+    smoothing: Share = 0.1
 
 
 class MyMethodAggregator(MultiModelAggregator):
