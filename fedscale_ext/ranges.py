@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -50,12 +50,25 @@ CountOrNone = Annotated[int, Range(0)]
 
 
 def check_ranges(params: Any, method: str) -> None:
-    """UserError for a hyperparameter of the dataclass ``params`` that lies outside its range; None lies in each."""
+    """UserError for a number of the dataclass ``params``, or one in a list of them, that is infinite, none, or outside
+    its range; None lies in each, and infinity where it is the default of a number without one."""
     hints = get_type_hints(type(params), include_extras=True)
     for field in fields(params):
-        value, found = getattr(params, field.name), _range(hints[field.name])
-        if found and isinstance(value, int | float) and not found.holds(value):
-            raise UserError(f"{method}.{field.name} is {value}; it must be {found.words or 'a finite number'}")
+        found = _range(hints[field.name])
+        for key, value in _numbers(f"{method}.{field.name}", getattr(params, field.name)):
+            if not math.isfinite(value) and (found or value != field.default):
+                raise UserError(f"{key} is {value}; it must be a finite number")
+            if found and not found.holds(value):
+                raise UserError(f"{key} is {value}; it must be {found.words}")
+
+
+def _numbers(key: str, value: Any) -> Iterator[tuple[str, float]]:
+    """The number that a value is, or those in a list, each with its place."""
+    if isinstance(value, tuple):
+        for place, one in enumerate(value):
+            yield from _numbers(f"{key}[{place}]", one)
+    elif isinstance(value, int | float):
+        yield key, value
 
 
 def values(hint: Any, more: Iterable[Any] = ()) -> str:

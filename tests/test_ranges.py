@@ -19,6 +19,8 @@ class Params:
     clip: Positive | None = None
     any: Annotated[float, Range()] = 0.0
     free: float = 0.0
+    most: float = math.inf
+    several: tuple[float, ...] = ()
 
 
 @pytest.mark.parametrize(
@@ -59,11 +61,14 @@ def test_what_lies_outside_is_named_and_none_lies_inside():
         ({"steps": 0}, "m.steps is 0; it must be at least 1"),
         ({"clip": -1.0}, "m.clip is -1.0; it must be above 0"),
         ({"any": math.inf}, "m.any is inf; it must be a finite number"),
+        ({"lr": math.inf}, "m.lr is inf; it must be a finite number"),
+        ({"free": math.nan}, "m.free is nan; it must be a finite number"),
+        ({"most": -math.inf}, "m.most is -inf; it must be a finite number"),
+        ({"several": (1, math.inf)}, "m.several[1] is inf; it must be a finite number"),
     ):
         with pytest.raises(UserError) as told:
             check_ranges(Params(**keys), "m")
         assert str(told.value) == sentence
-    check_ranges(Params(free=math.inf), "m")
 
 
 @pytest.mark.parametrize("method", method_names())

@@ -1,7 +1,6 @@
 """A method's hyperparameters from a job's ``<method>.<name>`` keys."""
 
 import dataclasses
-import math
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -38,8 +37,6 @@ def make_params(params: type, config: JobConfig) -> Any:
     except ValidationError as error:
         key, value, requirement = first_fault(error)
         raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
-    for name in given:
-        _check_finite(f"{method}.{name}", getattr(made, name))
     check_ranges(made, method)
     if hasattr(made, "lacks") and (missing := made.lacks(config)):
         *others, last = missing
@@ -54,12 +51,3 @@ def _word(value: Any, hint: Any) -> Any:
             if value is read and word in get_args(hint):
                 return word
     return value
-
-
-def _check_finite(key: str, value: Any) -> None:
-    """UserError where a value, or one in a list of them, is a number that is infinite or none."""
-    if isinstance(value, tuple):
-        for place, one in enumerate(value):
-            _check_finite(f"{key}[{place}]", one)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"key '{key}' is {value!r}; it must be a finite number")

@@ -74,10 +74,10 @@ def test_values_out_of_range_are_refused_by_name(name, value):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("lr", float("inf"), "'hypemefed.lr' is inf; it must be a finite number"),
-        ("lr", "1e999", "'hypemefed.lr' is inf; it must be a finite number"),
-        ("prox_mu", "nan", "'hypemefed.prox_mu' is nan; it must be a finite number"),
-        ("shares", [0.5, 0.5, float("inf")], r"'hypemefed.shares\[2\]' is inf; it must be a finite number"),
+        ("lr", float("inf"), "hypemefed.lr is inf; it must be a finite number"),
+        ("lr", "1e999", "hypemefed.lr is inf; it must be a finite number"),
+        ("prox_mu", "nan", "hypemefed.prox_mu is nan; it must be a finite number"),
+        ("shares", [0.5, 0.5, float("inf")], r"hypemefed.shares\[2\] is inf; it must be a finite number"),
     ],
 )
 def test_numbers_that_are_not_finite_are_refused(name, value, said):

@@ -144,7 +144,7 @@ def test_what_it_counts_for() -> None:
 
 @pytest.mark.parametrize(
     ("keys", "sentence"),
-    [({"sparsity": 1.0}, "below 1"), ({"mask_ratio": -0.1}, "at most 1"), ({"upload": "top"}, "zerofl.upload")],
+    [({"sparsity": 1.0}, "below 1"), ({"mask_ratio": -0.1}, "from 0 to 1"), ({"upload": "top"}, "zerofl.upload")],
 )
 def test_bad_input_is_one_sentence(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
