@@ -200,7 +200,7 @@ def test_what_nobody_trains_in_a_round_keeps_its_value_though_h_is_known(tmp_pat
     ("keys", "sentence"),
     [
         ({"alpha": -0.1}, "alpha is -0.1; it must be at least 0"),
-        ({"alpha": float("nan")}, "must be at least 0"),
+        ({"alpha": float("nan")}, "must be a finite number"),
         ({"ramp_up": 0.0}, "ramp_up is 0.0; it must be above 0"),
         ({"groups": [3, 4]}, "a number of clients for each of 3 levels"),
         ({"levels": "groups"}, "depthfl.levels is groups; give their sizes"),

@@ -60,6 +60,6 @@ def test_fedproxs_mu_is_fedscales_unless_given_and_not_negative() -> None:
     assert server(FedProxAggregator, "fedprox").params.mu == 0.1
     assert server(FedProxAggregator, "fedprox", proxy_mu=0.7).params.mu == 0.7
     assert server(FedProxAggregator, "fedprox", proxy_mu=0.7, mu=0.2).params.mu == 0.2
-    for mu in (-1, float("nan")):
-        with pytest.raises(UserError, match="must be at least 0"):
+    for mu, said in ((-1, "at least 0"), (float("nan"), "a finite number")):
+        with pytest.raises(UserError, match=f"must be {said}"):
             server(FedProxAggregator, "fedprox", mu=mu)

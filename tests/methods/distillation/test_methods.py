@@ -281,7 +281,7 @@ def test_models_that_diverge_on_public_samples_are_as_they_were(method: str, tmp
     ("fedmd", {"digest_epoch": 1}, "no hyperparameter fedmd.digest_epoch; did you mean 'fedmd.digest_epochs'"),
     ("fedmd", {"types": []}, "a job of method fedmd lacks fedmd.types "),
     ("dsfl", {"temperature": 0.0}, "dsfl.temperature is 0.0; it must be above 0"),
-    ("dsfl", {"lr": float("inf")}, "dsfl.lr is inf; it must be above 0"),
+    ("dsfl", {"lr": float("inf")}, "dsfl.lr is inf; it must be a finite number"),
     ("fedgems", {"epsilon": 1.5}, "fedgems.epsilon is 1.5; it must be from 0 to 1"),
     ("fedgems", {"server_epochs": 0}, "fedgems.server_epochs is 0; it must be at least 1"),
     ("feddf", {"validation": 1.0}, "feddf.validation is 1.0; it must be above 0 and below 1"),
