@@ -9,6 +9,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fjord_client import FjordExecutor, drawn_widths
 from fedscale_ext.methods.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
 from fedscale_ext.population.population import Population
+from fedscale_ext.ranges import check_ranges
 from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
 from fedscale_ext.submodels import widths_at
 
@@ -30,6 +31,7 @@ class FjordParams:
     each_width: bool = False
 
     def __post_init__(self) -> None:
+        check_ranges(self, "fjord")
         check_rates("fjord.p", self.p)
         check_shares("fjord.shares", self.shares, len(self.p))
         if self.groups and (self.levels == "fix" or self.shares is not None):
