@@ -31,7 +31,7 @@ from fedscale_ext import models
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import pairs
-from fedscale_ext.methods.hypemefed.vectors import width
+from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes
 from fedscale_ext.models.multi_exit import prefix
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -63,14 +63,10 @@ def shapes(model: str, level: int) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in state.items() if name.startswith("block") and value.dim() == 4}
 
 
-def naive_parameters(model: str, hidden: int = 512) -> list[int]:
+def naive_parameters(model: str) -> list[int]:
     """Numbers in the naive network of each pair."""
     found, _ = pairs(shapes(model, 3), {"conv"})
-    sizes = []
-    for pair in found:
-        inputs, outputs = (width("conv", each) for each in (pair.source_shapes, pair.target_shapes))
-        sizes.append(hidden * (inputs + 1) + outputs * (hidden + 1))
-    return sizes
+    return [parameters(pair, Options(variant="naive")) for pair in found]
 
 
 def peak_mb() -> float:
@@ -123,7 +119,7 @@ def measured(model: str, label: str, precision: str, repeats: int) -> dict[str, 
     row: dict[str, Any] = {"model": model, "label": label, "precision": precision}
     if label == "naive":
         sizes = naive_parameters(model)
-        needed = 4 * (sum(sizes) + 4 * max(sizes))  # values of all; gradient, moments, a copy of the largest
+        needed = peak_bytes(sizes, threads=1)
         row |= {"parameters": sum(sizes), "needed_mb": needed / 2**20}
         if needed > 0.8 * psutil.virtual_memory().available:
             return row | {"not_run": f"needs {needed / 2**30:.0f} GiB"}

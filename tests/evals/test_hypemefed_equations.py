@@ -60,6 +60,20 @@ def test_one_altered_number_is_found(job: Path, tmp_path: Path, pattern: str, pr
     assert any(line.startswith(what) and "WRONG" in line for line in said.splitlines()), said
 
 
+def test_another_order_of_the_samples_is_found(job: Path, tmp_path: Path) -> None:
+    # Adam learns from one client after the other: what it ends with depends on which came last
+    folder = tmp_path / "job"
+    shutil.copytree(job, folder)
+    path = folder / "internals.jsonl"
+    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    turned = [{**entry, "samples": dict(reversed(entry["samples"].items()))} for entry in entries]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in turned), encoding="utf-8")
+    code, said = check(folder)
+    assert code == 1
+    wrong = {line.split()[0] for line in said.splitlines() if "WRONG" in line}
+    assert "values" in wrong and "mean" not in wrong, said
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

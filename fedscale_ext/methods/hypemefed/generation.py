@@ -18,6 +18,7 @@ from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, Moments, N
 from fedscale_ext.methods.hypemefed.losses import Target
 from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
+from fedscale_ext.methods.hypemefed.sizes import by_components, check_memory, parts
 from fedscale_ext.methods.hypemefed.training import train
 from fedscale_ext.runtime.threads import in_threads
 
@@ -40,10 +41,11 @@ class HyperNetworks:
         device: str = "cpu",
         threads: int | None = None,
     ) -> None:
-        """For the full model's state, given as shapes by name."""
+        """For the full model's state, given as shapes by name; UserError where they do not fit into memory."""
         self.options, self.device = options, torch.device(device)
         self.threads = threads or os.cpu_count() or 1
         self.pairs, self.skipped = pairs(shapes, kinds(options.generate))
+        check_memory(self.pairs, options, self.threads)
         self.networks = {pair.target: _network(pair, options, generator) for pair in self.pairs}
         self.diverged: list[str] = []
         for network in self.networks.values():
@@ -156,8 +158,5 @@ class HyperNetworks:
 
 
 def _network(pair: Pair, options: Options, generator: torch.Generator) -> Network:
-    if pair.kind == "conv" and options.variant == "low_rank":
-        source, target = pair.source_shapes["weight"], pair.target_shapes["weight"]
-        return HyperNetwork(source, target, options.hidden, generator)
-    inputs, outputs = (vectors.width(pair.kind, shapes) for shapes in (pair.source_shapes, pair.target_shapes))
-    return VectorNetwork(inputs, outputs, options.hidden, generator)
+    kind = HyperNetwork if by_components(pair, options) else VectorNetwork
+    return kind(parts(pair, options), generator)

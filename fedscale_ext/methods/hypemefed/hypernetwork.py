@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedscale_ext.methods.hypemefed.factorisation import Factors, matrix_shape
+from fedscale_ext.methods.hypemefed.factorisation import Factors
 from fedscale_ext.methods.hypemefed.losses import Target, factor_loss, row_loss, weight_loss
 from fedscale_ext.methods.hypemefed.mlp import Mlp, backward, forward
 
@@ -56,11 +56,6 @@ class Network(ABC):
 class HyperNetwork(Network):
     """(f_A, f_B): p^_r = f_A(p_r), q^_r = f_B(q_r), and the next weight is the sum over r of p^_r q^_r^T."""
 
-    def __init__(self, source: Sequence[int], target: Sequence[int], hidden: int, generator: torch.Generator) -> None:
-        """From a layer's weight of shape ``source`` [O, I, kh, kw] to one of shape ``target``."""
-        sides = zip(matrix_shape(source), matrix_shape(target), strict=True)
-        super().__init__([Mlp(inputs, hidden, outputs) for inputs, outputs in sides], generator)
-
     def predict(self, found: Factors) -> Factors:
         """P^ [I' kh, k] and Q^ [k, O' kw] from P [I kh, k] and Q [k, O kw]."""
         left, right = (part.layers(flat) for part, flat in zip(self.parts, self._split(self.values), strict=True))
@@ -86,9 +81,6 @@ class HyperNetwork(Network):
 
 class VectorNetwork(Network):
     """One network that maps rows [n, inputs] to rows [n, outputs]."""
-
-    def __init__(self, inputs: int, outputs: int, hidden: int, generator: torch.Generator) -> None:
-        super().__init__([Mlp(inputs, hidden, outputs)], generator)
 
     def predict(self, rows: torch.Tensor) -> torch.Tensor:
         """Rows [n, outputs]."""

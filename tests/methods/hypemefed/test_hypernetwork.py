@@ -3,9 +3,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscale_ext.methods.hypemefed.factorisation import factors, to_matrix
+from fedscale_ext.methods.hypemefed.factorisation import factors, matrix_shape, to_matrix
 from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, VectorNetwork
 from fedscale_ext.methods.hypemefed.losses import Target, factor_loss, weight_loss
+from fedscale_ext.methods.hypemefed.mlp import Mlp
 from fedscale_ext.methods.hypemefed.training import train
 from tests.methods.hypemefed import reference
 
@@ -17,7 +18,8 @@ def numbers(shape, seed, dtype=torch.float64):
 
 
 def network(dtype=torch.float64, hidden=16):
-    net = HyperNetwork(SOURCE, TARGET, hidden, torch.Generator().manual_seed(3))
+    sides = zip(matrix_shape(SOURCE), matrix_shape(TARGET), strict=True)
+    net = HyperNetwork([Mlp(inputs, hidden, outputs) for inputs, outputs in sides], torch.Generator().manual_seed(3))
     net.values = net.values.to(dtype)
     return net
 
@@ -103,7 +105,7 @@ def test_factor_loss_is_the_components_mean_squared_error():
 
 
 def test_a_vector_network_learns_its_rows():
-    net = VectorNetwork(10, 12, 16, torch.Generator().manual_seed(0))
+    net = VectorNetwork([Mlp(10, 16, 12)], torch.Generator().manual_seed(0))
     pair = numbers((3, 10), 0, torch.float32), numbers((3, 12), 1, torch.float32)
     losses = train(net, [pair], 60, 5e-3)
     assert losses[-1] < 0.5 * losses[0]

@@ -1,0 +1,52 @@
+"""How large a pair's hypernetwork is: its layers, and the memory that all of them want, told before they are made."""
+
+from collections.abc import Collection, Sequence
+
+import psutil
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.hypemefed import vectors
+from fedscale_ext.methods.hypemefed.factorisation import matrix_shape
+from fedscale_ext.methods.hypemefed.mlp import Mlp
+from fedscale_ext.methods.hypemefed.options import Options
+from fedscale_ext.methods.hypemefed.pairs import Pair
+
+
+def by_components(pair: Pair, options: Options) -> bool:
+    """Whether the pair's network maps singular components; else it maps whole vectors."""
+    return pair.kind == "conv" and options.variant == "low_rank"
+
+
+def parts(pair: Pair, options: Options) -> list[Mlp]:
+    """(f_A, f_B) for left and right components (section 4.4), or the one network for whole vectors."""
+    if by_components(pair, options):
+        source, target = pair.source_shapes["weight"], pair.target_shapes["weight"]
+        sides = list(zip(matrix_shape(source), matrix_shape(target), strict=True))
+    else:
+        sides = [(vectors.width(pair.kind, pair.source_shapes), vectors.width(pair.kind, pair.target_shapes))]
+    return [Mlp(inputs, options.hidden, outputs) for inputs, outputs in sides]
+
+
+def parameters(pair: Pair, options: Options) -> int:
+    """Numbers in the pair's network."""
+    return sum(part.parameters for part in parts(pair, options))
+
+
+def peak_bytes(sizes: Sequence[int], threads: int) -> int:
+    """What networks of these numbers of parameters want in float32 when ``threads`` of them train at once.
+
+    Values of all; of those that train a gradient, Adam's two moments, and a copy to go back to.
+    """
+    return 4 * (sum(sizes) + 4 * sum(sorted(sizes)[-threads:]))
+
+
+def check_memory(pairs: Collection[Pair], options: Options, threads: int) -> None:
+    """UserError where the networks want more than the machine has."""
+    total = psutil.virtual_memory().total
+    needed = peak_bytes([parameters(pair, options) for pair in pairs], threads)
+    if needed > total:
+        instead = "hypemefed.variant low_rank" if options.variant == "naive" else "a smaller hypemefed.hidden"
+        raise UserError(
+            f"the hypernetworks want {needed / 2**30:,.1f} GiB while {threads} of them train at once, and this machine "
+            f"has {total / 2**30:,.1f} GiB; take {instead} or a smaller model"
+        )
