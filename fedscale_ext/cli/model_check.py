@@ -6,6 +6,7 @@ Importing torch, which the models need, takes seconds. Where a model's name and 
 themselves, whose sentence is then told.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedscale_ext.config import JobConfig
@@ -18,27 +19,40 @@ from fedscale_ext.reading import MEGA, read_json
 
 Shape = tuple[int, int, int]
 
+_LISTS = ("types", "match_params")  # hyperparameters, of whichever method, that are lists of models
+
 
 def check_models(config: JobConfig, data: bool) -> None:
-    """UserError for a method, ``model`` or ``capacity_model`` that there is not, and with ``data``, where the data
-    folder is on this machine, for a model that does not take its samples and classes."""
+    """UserError for a method or a model (``model``, ``capacity_model``, types of devices) that there is not, and with
+    ``data``, where the data folder is on this machine, for a model that does not take its samples and classes."""
     check_name(config.job.method)
     for key in config.params:
         try:
             check_name(key.partition(".")[0])
         except UserError as error:
             raise UserError(f"unknown job_conf key {key!r}: {error}") from None
-    # not FedScale's default, which names none of the models here: some methods do without
-    given = {"model": config.fedscale.model if "model" in config.given else None}
-    given["capacity_model"] = config.job.capacity_model
     shape, classes = _task(config) if data else (None, None)
-    for key, model in given.items():
-        if model is None or _surely_fits(model, shape, classes):
+    for key, model in _named(config):
+        if _surely_fits(model, shape, classes):
             continue
         try:
             _ask(model, shape, classes)
         except UserError as error:
             raise UserError(f"key {key!r}: {error}") from None
+
+
+def _named(config: JobConfig) -> Iterator[tuple[str, str]]:
+    """(key, model) of all models that the job names."""
+    if "model" in config.given:  # not FedScale's default, which is none of the models here: some methods do without
+        yield "model", config.fedscale.model
+    if config.job.capacity_model is not None:
+        yield "capacity_model", config.job.capacity_model
+    params = config.method_params(config.job.method)
+    for name in _LISTS:
+        models = params.get(name)
+        for model in models if isinstance(models, list) else []:
+            if isinstance(model, str):  # what is none is told with the other hyperparameters
+                yield f"{config.job.method}.{name}", model
 
 
 def _task(config: JobConfig) -> tuple[Shape, int | None]:

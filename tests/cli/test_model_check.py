@@ -39,6 +39,19 @@ def test_a_name_that_there_is_not(refused, key):
     )
 
 
+@pytest.mark.parametrize("key", ["moss.types", "hermes.match_params"])
+def test_a_type_that_there_is_not(refused, key):
+    method = key.partition(".")[0]
+    assert refused(method=method, model="resnet18", **{key: ["resnet18", "lenet_80"]}) == (
+        f"fedscale: key {key!r}: there is no model 'lenet_80'; did you mean 'lenet_80k'?\n"
+    )
+
+
+def test_a_type_that_does_not_take_the_samples(refused):
+    said = refused(method="fedmd", **{"fedmd.types": ["lenet_80k", "resnet18"], "sample_shape": "1x8x40"})
+    assert said.startswith("fedscale: key 'fedmd.types': a resnet of this depth halves its input 3 times")
+
+
 def test_a_method_that_there_is_not(refused):
     assert refused(method="fedtrns") == "fedscale: there is no method 'fedtrns'; did you mean 'fedtrans'?\n"
 
