@@ -129,6 +129,10 @@ KNOWN: tuple[KnownDataSet, ...] = (
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
     ),
     KnownDataSet(
+        "depth_har", "depth images of gestures by device, in three surroundings", 5, (1, 36, 36), (0.5,), (0.5,),
+        label_names=("good", "ok", "victory", "stop", "fist"), natural_clients=True,
+    ),
+    KnownDataSet(
         "uci_har", "activities by person, 9 sensors x 128", 6, (1, 9, 128), (0.0,), (1.0,),
         natural_clients=True, values=True,
     ),

@@ -227,6 +227,21 @@ def test_open_image_of_any_size_is_resized(tmp_path: Path) -> None:
         open_data_set(folder, "openImg")
 
 
+@pytest.mark.parametrize("scale", [1, 255])  # depths in 0..1 as they are published, or pictures
+def test_depth_images_by_device(tmp_path: Path, scale: int) -> None:
+    y = np.arange(60) % 5
+    x = np.ones((60, 36, 36)) * (y[:, None, None] / 5) * scale
+    np.savez(
+        tmp_path / "depth.npz", x=x.astype(np.float32 if scale == 1 else np.uint8), y=y, client=np.arange(60) // 20
+    )
+    import_npz(tmp_path / "depth.npz", tmp_path / "out", "depth_har", test_fraction=0.0)
+    data = open_data_set(tmp_path / "out", "depth_har", input_shape=(1, 32, 32), test_split=0.0)
+    assert data.input_shape == (1, 32, 32) and data.num_classes == 5
+    found = data.batch(range(60)).numpy()
+    assert np.allclose(found, 2 * data.y[:, None, None, None] / 5 - 1, atol=0.01)
+    assert len(set(data.y.tolist())) == 5
+
+
 # ---- values ----
 
 
