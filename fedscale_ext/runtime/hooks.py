@@ -175,7 +175,7 @@ class MethodHooks(Coordinator):
 
     def initial_spec(self) -> ModelSpec:
         """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
-        spec = self._configured(self.args.model)
+        spec = self._configured(self._model())
         if models.searched(spec) and not self.chooses_paths:
             raise UserError(
                 f"the model {self.args.model} is a supernet, and {self.config.job.method} does not choose among its "
@@ -200,7 +200,16 @@ class MethodHooks(Coordinator):
     def smallest_spec(self) -> ModelSpec:
         """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
         clients may train less than :meth:`initial_spec` overrides what it is where that key is not given."""
-        return self._configured(self.config.job.capacity_model or self.args.model)
+        return self._configured(self.config.job.capacity_model or self._model())
+
+    def _model(self) -> str:
+        """The key ``model``; FedScale's own default is none of the models here."""
+        if "model" not in self.config.given:
+            raise UserError(
+                f"key 'model' is not given, and method {self.config.job.method} trains one: name it in job_conf, as in "
+                "`- model: resnet18`"
+            )
+        return self.args.model
 
     def _configured(self, model: str) -> ModelSpec:
         return models.configured_spec(model, self.task.input_shape, self.task.num_classes)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.config import make_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedavg import FedAvgAggregator
 from fedscale_ext.methods.fedprox import FedProxAggregator
@@ -34,6 +35,15 @@ def test_fedavg_weighs_clients_by_their_samples() -> None:
     # not what FedScale does (defect 8)
     plain = torch.stack([state["stem.conv.weight"] for state in states.values()]).mean(0)
     assert not torch.allclose(made.pool["global"].state["stem.conv.weight"], plain)
+
+
+def test_without_a_model_fedscales_own_default_is_not_looked_for() -> None:
+    made = server(FedAvgAggregator, "fedavg")
+    made.config = make_config({}, {"method": "fedavg"})
+    made.args = made.config.fedscale
+    for asked in (made.initial_spec, made.smallest_spec):
+        with pytest.raises(UserError, match="key 'model' is not given, and method fedavg trains one: name it"):
+            asked()
 
 
 def test_fedavg_serves_everybody_its_model() -> None:
