@@ -94,6 +94,14 @@ def test_partitions_of_the_paper_stand_for_those_of_the_small_data() -> None:
     assert PAPER.split_name("cifar10_100-h0.1")[1][-1] == "100"
 
 
+@pytest.mark.parametrize(("name", "each"), [("cifar10", 500), ("cifar10_100", 100), ("cifar100", 150)])
+def test_clients_of_pictures_have_as_many_of_them_each(name: str, each: int) -> None:
+    """Table 2: training sets of about one size; a label's shares alone would make some ten times others."""
+    options = PAPER.split_name(f"{name}-h0.1")[1]
+    asked = dict(zip(options[::2], options[1::2], strict=True))
+    assert asked["--samples-per-client"] == str(each) and asked["--clients"] == str(DATA[name].clients)
+
+
 def test_published_figures_are_those_of_the_paper() -> None:
     assert table6.PUBLISHED["cifar10-h0.1"]["tier 4, rand-init"] == {ACCURACY: 64.87}
     assert table5.PUBLISHED["cifar10-h1"]["FjORD, p = 0.25"][MMACS] == 35
