@@ -14,7 +14,7 @@ import torch
 from evals.fedoras import ablation, fig1, fig3, fig4, fig5, fig6, ledger, searches, table5, table6, table7, texts
 from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
 from evals.fedoras.settings import DATA, PAPER, UNTIL_DONE
-from evals.fedoras.tiers import RANDOM, each_tier, tier_label
+from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, filled
@@ -171,6 +171,25 @@ def test_rows_of_tables_are_made_of_a_job(job: Run) -> None:
     )
     (best,) = searches.best_tiers([job])
     assert best.figures[ACCURACY] == max(tiers[tier_label(t)].figures[ACCURACY] for t in range(1, 5))
+
+
+def test_an_ablation_tells_a_job_of_two_arms_once_and_what_its_supernet_took(job: Run) -> None:
+    """With --data both of the paper's settings are the same job; twins' traffic is no part of any row."""
+    again = replace(job, arm=replace(job.arm, label=FEDORAS))
+    (row,) = ablation.mean_of_tiers([job, again])
+    (stage,) = (one for one in results(job)["stages"] if one["stage"] == "supernet training")
+    sent = (stage["download_bytes"] + stage["upload_bytes"]) / 1e6
+    assert row.figures[ablation.TRAFFIC] == pytest.approx(sent)
+    assert all(column in row.figures for column in ablation.EXPERIMENT.columns)
+
+
+def test_texts_of_another_name_have_no_published_figures(job: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--data tinyshakespeare: a name that the paper does not have."""
+    losses, owner = np.log(np.full((4, 2), 3.0)), np.array([0, 0, 1, 1])
+    monkeypatch.setattr(texts, "losses_of", lambda *_: (losses, owner))
+    monkeypatch.setattr(texts, "_data", lambda _: (None, 4))
+    rows = texts.by_tier([replace(job, arm=replace(job.arm, data="tinyshakespeare"), data="tinyshakespeare")])
+    assert len(rows) == 8 and all(run.figures[texts.POOLED] == pytest.approx(3) and not run.arm.paper for run in rows)
 
 
 def test_random_architectures_are_the_same_for_both_kinds_of_clients(trained: Callable[..., Run]) -> None:
