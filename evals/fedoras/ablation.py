@@ -14,6 +14,7 @@ from evals.paper.engine import Arm, Experiment, Run
 FEDAVG, PLAIN, WHOLE, QUARTER = "FedAvg", "plain mean", "whole supernet", "a quarter of it"
 _FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
 TIER = "tier {} %"
+TRAFFIC = "supernet MB sent"
 
 
 def _shorter(data: str, label: str, **own: object) -> Arm:
@@ -22,14 +23,22 @@ def _shorter(data: str, label: str, **own: object) -> Arm:
 
 
 def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:
-    """A row per job: the mean over tiers, and each tier."""
-    rows = []
+    """A row per job: the mean over tiers, and each tier. With --data two arms may be one job, which has one row."""
+    rows: dict[tuple[str, str, int], Run] = {}
     for run in runs:
         found = {tier["tier"]: figures_of(tier)[ACCURACY] or 0.0 for tier in results(run)["tiers"]}
         label = FEDORAS if run.arm.label == with_twins(_FIRST).label else run.arm.label
         figures = {ACCURACY: float(np.mean(list(found.values()))), **{TIER.format(k): a for k, a in found.items()}}
-        rows.append(row(run, label, figures, {label: run.arm.paper}))
-    return rows
+        figures[TRAFFIC] = _supernet_mb(run)
+        made = row(run, label, figures, {label: run.arm.paper})
+        rows.setdefault((label, made.data, made.seed), made)
+    return list(rows.values())
+
+
+def _supernet_mb(run: Run) -> float:
+    """MB of subspaces, both ways; fine-tuning and twins, which not every arm has, are left out."""
+    own = next(one for one in results(run)["stages"] if one["stage"] == "supernet training")
+    return float(own["download_bytes"] + own["upload_bytes"]) / 1e6
 
 
 EXPERIMENT = Experiment(
@@ -50,7 +59,7 @@ EXPERIMENT = Experiment(
         arm_of(_SECOND, QUARTER, {ACCURACY: 86.50}, subspace=0.25),
         arm_of(_SECOND, "one subspace for all", subspace_per="round"),
     ],
-    (ACCURACY, *(TIER.format(tier) for tier in range(1, 5)), "network MB"),
+    (ACCURACY, *(TIER.format(tier) for tier in range(1, 5)), TRAFFIC),
     bars_of(ACCURACY),
     note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg "
     "weighs an operator by all that its clients trained on, the plain mean all clients alike.",

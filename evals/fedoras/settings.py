@@ -56,17 +56,25 @@ _TEXT: dict[str, Any] = {"model": "rnn_positions", "client_momentum": 0.0, "clip
 _TEXT_STEPS: dict[str, Any] = {"learning_rate": 1.0, "decay_factor": 1.0, "batch_size": 4, "fedoras.finetune_batch": 4}
 _CIFAR_PAPER: dict[str, Any] = {"model": "cnn_l", "augment": "rand_flip_crop", "fedoras.finetune_clients": 6}
 _NSGA = {"population": 128, "parents": 64}
+
+
+def _each(samples: int) -> tuple[str, str]:
+    """Training samples of each client: Table 2 has them of about one size, whatever alpha is."""
+    return "--samples-per-client", str(samples)
+
+
 DATA = {
-    "cifar10": DataSet("cifar10", "cifar10_10k2k.npz", clients=20, keys=_CIFAR),
+    "cifar10": DataSet("cifar10", "cifar10_10k2k.npz", clients=20, keys=_CIFAR, dirichlet=_each(500)),
     # a hundred clients of 100 pictures, as many clients as the paper has
     "cifar10_100": DataSet("cifar10", "cifar10_10k2k.npz", clients=100, keys=_CIFAR,
-                           small={"num_participants": 10, "local_epochs": 15}),
+                           small={"num_participants": 10, "local_epochs": 15}, dirichlet=_each(100)),
     # cross-silo: everybody takes part
     "silos8": DataSet("cifar10", "cifar10_10k2k.npz", clients=8, keys=_CIFAR,
                       small={**_SILOS, "num_participants": 8, "fedoras.finetune_clients": 8}),
     "silos20": DataSet("cifar10", "cifar10_10k2k.npz", clients=20, keys=_CIFAR,
                        small={**_SILOS, "num_participants": 20, "fedoras.finetune_clients": 20}),
-    "cifar100": DataSet("cifar100", "cifar100_3k600.npz", clients=20, keys=_CIFAR, small={"local_epochs": 12}),
+    "cifar100": DataSet("cifar100", "cifar100_3k600.npz", clients=20, keys=_CIFAR, small={"local_epochs": 12},
+                        dirichlet=_each(150)),
     "speech": DataSet("google_speech", "speech_commands_logmel.npz", _LOG_MEL, keys=_SPEECH, small=_SPEECH_SMALL),
     "speech12": DataSet("google_speech12", "speech_commands_logmel.npz", _LOG_MEL, keys=_SPEECH, small=_SPEECH_SMALL),
     "tinyshakespeare": DataSet("shakespeare", "tinyshakespeare_by_speaker.json", keys=_TEXT,

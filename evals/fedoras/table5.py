@@ -112,7 +112,8 @@ EXPERIMENT = Experiment(
     "FjORD on Shakespeare, too: no recurrent network here is cut by width. Oort and PyramidFL choose the "
     "participants of FedAvg on a ResNet, as context. BatchNorm's running statistics are averaged with the weights, but "
     "for FjORD, whose widths share weights and not statistics: they are measured for each width on clients' training "
-    "samples at the end. FjORD and ZeroFL train one epoch a round, FedorAS's supernet several.",
+    "samples at the end. FjORD and ZeroFL train one epoch a round, FedorAS's supernet several. MMACs of FedorAS's "
+    "tiers are counted as its brackets are, with normalisation and activations: some per cent above products.",
     rows=with_costs,
     orders=ABOVE_FJORD,
 )  # fmt: skip

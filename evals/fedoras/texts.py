@@ -85,7 +85,7 @@ def by_tier(runs: Sequence[Run]) -> list[Run]:
     rows = []
     for run in runs:
         assert run.log_dir is not None
-        paper = {label: {ALL_BATCHES: one[POOLED]} for label, one in PUBLISHED[run.arm.data].items()}
+        paper = {label: {ALL_BATCHES: one[POOLED]} for label, one in PUBLISHED.get(run.arm.data, {}).items()}
         for tier in results(run)["tiers"]:
             for weights in (SUPERNET, RANDOM) if has_twins(tier) else (SUPERNET,):
                 losses, owner = losses_of(run.log_dir, f"tier{tier['tier']}{_SUFFIX[weights]}")

@@ -1,5 +1,6 @@
 """What an evaluation of a paper consists of beside its tables and figures: data sets, sizes, and its folder."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence, Sized
@@ -9,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 SCALES = ("smoke", "small", "paper")
+# options of a partition as dataset.json has them, and what it leaves out where they are not given
+_FIELDS = {"--partition": "kind", "--clients": "clients", "--alpha": "alpha",
+           "--classes-per-client": "classes_per_client", "--min-samples": "min_samples",
+           "--samples-per-client": "samples_per_client"}  # fmt: skip
+_UNASKED = {"min_samples": 1, "samples_per_client": 0}
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,25 @@ class Paper:
         if folders:
             said.append(f"{_words(folders)} {_are(folders)} not there: import such data first (`fedscale dataset "
                         "import --help`)")  # fmt: skip
+        if others := [str(folder / name) for name in names if self._dealt_otherwise(name, folder)]:
+            dealt = "was" if len(others) == 1 else "were"
+            said.append(f"{_words(others)} {dealt} dealt to clients in another way: name another --folder")
         return "; ".join(said)
+
+    def _dealt_otherwise(self, name: str, folder: Path) -> bool:
+        """Whether a folder of this name, of which papers share one for all data, says that it was imported with another
+        partition; never of one that had to be imported beforehand."""
+        base, partition = self.split_name(name)
+        path = folder / name / "dataset.json"
+        if self.data[base].source is None or not partition or not path.is_file():
+            return False
+        found = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get("partition")
+        asked = {
+            **_UNASKED,
+            **{_FIELDS[option]: value for option, value in zip(partition[::2], partition[1::2], strict=True)},
+        }
+        there = {**_UNASKED, **(found or {})}
+        return bool(found) and any(str(there.get(field)) != str(value) for field, value in asked.items())
 
     def prepared(self, name: str, folder: Path, sources: Path) -> Path:
         """Folder of a data set in FedScale's layout, imported now unless it is there."""

@@ -14,7 +14,7 @@ import torch
 from evals.fedoras import ablation, fig1, fig3, fig4, fig5, fig6, ledger, searches, table5, table6, table7, texts
 from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
 from evals.fedoras.settings import DATA, PAPER, UNTIL_DONE
-from evals.fedoras.tiers import RANDOM, each_tier, tier_label
+from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, filled
@@ -94,6 +94,14 @@ def test_partitions_of_the_paper_stand_for_those_of_the_small_data() -> None:
     assert PAPER.split_name("cifar10_100-h0.1")[1][-1] == "100"
 
 
+@pytest.mark.parametrize(("name", "each"), [("cifar10", 500), ("cifar10_100", 100), ("cifar100", 150)])
+def test_clients_of_pictures_have_as_many_of_them_each(name: str, each: int) -> None:
+    """Table 2: training sets of about one size; a label's shares alone would make some ten times others."""
+    options = PAPER.split_name(f"{name}-h0.1")[1]
+    asked = dict(zip(options[::2], options[1::2], strict=True))
+    assert asked["--samples-per-client"] == str(each) and asked["--clients"] == str(DATA[name].clients)
+
+
 def test_published_figures_are_those_of_the_paper() -> None:
     assert table6.PUBLISHED["cifar10-h0.1"]["tier 4, rand-init"] == {ACCURACY: 64.87}
     assert table5.PUBLISHED["cifar10-h1"]["FjORD, p = 0.25"][MMACS] == 35
@@ -163,6 +171,25 @@ def test_rows_of_tables_are_made_of_a_job(job: Run) -> None:
     )
     (best,) = searches.best_tiers([job])
     assert best.figures[ACCURACY] == max(tiers[tier_label(t)].figures[ACCURACY] for t in range(1, 5))
+
+
+def test_an_ablation_tells_a_job_of_two_arms_once_and_what_its_supernet_took(job: Run) -> None:
+    """With --data both of the paper's settings are the same job; twins' traffic is no part of any row."""
+    again = replace(job, arm=replace(job.arm, label=FEDORAS))
+    (row,) = ablation.mean_of_tiers([job, again])
+    (stage,) = (one for one in results(job)["stages"] if one["stage"] == "supernet training")
+    sent = (stage["download_bytes"] + stage["upload_bytes"]) / 1e6
+    assert row.figures[ablation.TRAFFIC] == pytest.approx(sent)
+    assert all(column in row.figures for column in ablation.EXPERIMENT.columns)
+
+
+def test_texts_of_another_name_have_no_published_figures(job: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--data tinyshakespeare: a name that the paper does not have."""
+    losses, owner = np.log(np.full((4, 2), 3.0)), np.array([0, 0, 1, 1])
+    monkeypatch.setattr(texts, "losses_of", lambda *_: (losses, owner))
+    monkeypatch.setattr(texts, "_data", lambda _: (None, 4))
+    rows = texts.by_tier([replace(job, arm=replace(job.arm, data="tinyshakespeare"), data="tinyshakespeare")])
+    assert len(rows) == 8 and all(run.figures[texts.POOLED] == pytest.approx(3) and not run.arm.paper for run in rows)
 
 
 def test_random_architectures_are_the_same_for_both_kinds_of_clients(trained: Callable[..., Run]) -> None:

@@ -282,6 +282,28 @@ def test_data_that_lack_are_told_before_the_first_job(
     assert f"; {places['folder'] / 'femnist'} is not there: import such data first" in said
 
 
+def test_data_that_another_paper_dealt_otherwise_are_not_taken(tmp_path: Path) -> None:
+    """All papers share a folder of data, in which cifar10-h0.5 may be FedTrans's 100 clients or FedorAS's 20."""
+    import evals.fedoras.settings as fedoras
+
+    (tmp_path / "cifar10-h0.5" / "client_data_mapping").mkdir(parents=True)
+    (tmp_path / "cifar10-h0.5" / "client_data_mapping" / "train.csv").touch()
+
+    def said(**partition: Any) -> list[str]:
+        content = {"settings": {"partition": partition}} if partition else {}
+        (tmp_path / "cifar10-h0.5" / "dataset.json").write_text(json.dumps(content))
+        return [paper.missing_of(["cifar10-h0.5"], tmp_path, tmp_path) for paper in (PAPER, fedoras.PAPER)]
+
+    theirs, ours = said(kind="dirichlet", clients=100, alpha=0.5, shards_per_client=2, classes_per_client=2)
+    assert (
+        not theirs and ours == f"{tmp_path / 'cifar10-h0.5'} was dealt to clients in another way: name another --folder"
+    )
+    theirs, ours = said(kind="dirichlet", clients=20, alpha=0.5, samples_per_client=500)
+    assert theirs and not ours
+    assert said(kind="dirichlet", clients=20, alpha=0.5)[1]  # sizes as they come
+    assert said() == ["", ""]  # nobody knows how
+
+
 def test_data_for_public_samples_must_be_there_too(
     places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
