@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from evals.moss.arms import ACCURACY, ALL_COLUMNS, APPLICATIONS, ENERGY, MOSS, ROUNDS, SECONDS, more_accurate, moss
 from evals.moss.rows import by_type
@@ -23,20 +24,22 @@ _OWN = {
 
 
 def with_fidelity(runs: Sequence[Run]) -> list[Run]:
-    """Each run by type, with the mean fidelity of its proxies, but for those that are copies, at both times."""
+    """Each run by type, with the mean fidelity of its proxies, but for those that are copies, at both times; without it
+    where no transfer to a proxy came to an end in that round."""
     shown = []
     for run in by_type(runs):
         assert run.log_dir is not None
-        lines = {line["round"]: line for line in internals(run.log_dir) if "fidelity" in line}
-        place = min(max(1, round(run.figures[ROUNDS])), max(lines))
-        found = {FIRST: _mean(lines[min(lines)]), SETTLED: _mean(lines[place])}
+        lines = {line["round"]: _of_moved(line) for line in internals(run.log_dir)}
+        places = {FIRST: min(lines), SETTLED: min(max(1, round(run.figures[ROUNDS])), max(lines))}
+        found = {name: fmean(lines[place]) for name, place in places.items() if lines.get(place)}
         shown.append(replace(run, figures={**run.figures, **found}))
     return shown
 
 
-def _mean(line: dict[str, dict[str, float]]) -> float:
-    moved = {name.partition(".")[2] for name in line["transfers"] if name.startswith("forward.")}
-    return fmean(value for key, value in line["fidelity"].items() if key in moved)
+def _of_moved(line: dict[str, Any]) -> list[float]:
+    """Fidelities of a round; none where every transfer diverged, or nobody took part."""
+    moved = {name.partition(".")[2] for name in line.get("transfers", {}) if name.startswith("forward.")}
+    return [value for key, value in line.get("fidelity", {}).items() if key in moved]
 
 
 EXPERIMENT = Experiment(
@@ -46,7 +49,7 @@ EXPERIMENT = Experiment(
     (*ALL_COLUMNS, FIRST, SETTLED, "coordinator ms / round"),
     plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY, FIRST, SETTLED),
     note="Fidelity (Eq. 9) of the proxies that learn from another architecture, in the first round and in that of the "
-    "types' mean convergence.",
+    "types' mean convergence; – where none of these transfers came to an end without diverging, on one seed or more.",
     rows=with_fidelity,
     orders=[more_accurate(MOSS, label) for label in _OWN if label != MOSS],
 )

@@ -213,6 +213,26 @@ def test_a_jobs_figures_by_type(ours: Run) -> None:
     assert 0 < faithful.figures[fig8.FIRST] < 1 and fig8.SETTLED in faithful.figures
 
 
+def test_rounds_in_which_no_proxy_learnt_have_no_fidelity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def line(round: int, **fidelity: float) -> dict[str, Any]:
+        moved: dict[str, Any] = {f"forward.{key}": {} for key in fidelity}
+        return {"round": round, "fidelity": {"L": 1.0, **fidelity}, "transfers": moved}
+
+    def shown(lines: Sequence[dict[str, Any]], settled: float) -> dict[str, float]:
+        (tmp_path / "internals.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines), encoding="utf-8")
+        monkeypatch.setattr(fig8, "by_type", lambda runs: [replace(run, figures={ROUNDS: settled}) for run in runs])
+        (run,) = fig8.with_fidelity([Run(Arm(MOSS), "x", 1, tmp_path)])
+        return {name: run.figures[name] for name in (fig8.FIRST, fig8.SETTLED) if name in run.figures}
+
+    learnt, diverged = line(1, M=0.5, S=0.7), line(2)  # L is a copy
+    assert shown([learnt, diverged], 1.0) == pytest.approx({fig8.FIRST: 0.6, fig8.SETTLED: 0.6})
+    assert shown([learnt, diverged], 2.0) == pytest.approx({fig8.FIRST: 0.6})
+    assert shown([{**diverged, "round": 1}, {**learnt, "round": 2}], 2.0) == pytest.approx({fig8.SETTLED: 0.6})
+    nobody: dict[str, Any] = {"round": 2}  # took part
+    assert shown([learnt, nobody, {**learnt, "round": 3}], 2.0) == pytest.approx({fig8.FIRST: 0.6})
+    assert shown([nobody], 1.0) == {}
+
+
 @pytest.mark.slow
 def test_methods_without_types_have_rows_by_moss_devices(ours: Run, trained: Callable[..., Run]) -> None:
     lottery, fjord = trained("LotteryFL"), trained("FjORD")
