@@ -14,7 +14,7 @@ SCALES = ("smoke", "small", "paper")
 _FIELDS = {"--partition": "kind", "--clients": "clients", "--alpha": "alpha",
            "--classes-per-client": "classes_per_client", "--min-samples": "min_samples",
            "--samples-per-client": "samples_per_client"}  # fmt: skip
-_UNASKED = {"min_samples": 1, "samples_per_client": 0}
+_UNASKED: Mapping[str, Any] = {"min_samples": 1, "samples_per_client": 0}
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Paper:
         if self.data[base].source is None or not partition or not path.is_file():
             return False
         found = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get("partition")
-        asked = {
+        asked: dict[str, Any] = {
             **_UNASKED,
             **{_FIELDS[option]: value for option, value in zip(partition[::2], partition[1::2], strict=True)},
         }
