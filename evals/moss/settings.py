@@ -2,12 +2,12 @@
 
 Small: 30 devices, ten of each type, all of them in every round, as the paper has them with 300. Each trains on 100
 samples (the paper: 100 and 200), or, of UCI HAR's people, once on its 270, which makes as many steps as five times on
-the paper's 50; the server holds as many as a device (100 and 50). Types are smaller: Large is a ResNet-18 of 67,000
-parameters, Medium a MobileNetV2 of five thin blocks, Small the paper's own LeNet; each has fewer
-parameters and MACs than the one before it, as in the paper. The learning rate is ten times the paper's, on devices and
-on the server; all methods have the same, and the same batches and momentum. Devices' time per sample is taken for that
-of networks as large as the paper's: ``reference_macs`` is smaller by as much as Large is. ``capacity_model`` is the
-same for all, so that all methods deal the same types to the same devices.
+the paper's 50 (FedMD's first round is shorter by as much); the server holds as many as a device (100 and 50). Types are
+smaller: Large is a ResNet-18 of 67,000 parameters, Medium a MobileNetV2 of five thin blocks, Small the paper's own
+LeNet; each has fewer parameters and MACs than the one before it, as in the paper. The learning rate is ten times the
+paper's, on devices and on the server; all methods have the same, and the same batches and momentum. Devices' time per
+sample is taken for that of networks as large as the paper's: ``reference_macs`` is smaller by as much as Large is.
+``capacity_model`` is the same for all, so that all methods deal the same types to the same devices.
 """
 
 from functools import partial
@@ -50,7 +50,7 @@ DATA = {
                            small={"public_samples": 100}, dirichlet=_HUNDRED),
     "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30,
                          {**_HAR, **_FEW, **_THIN, "reference_macs": 6.3e5},
-                         small={"local_epochs": 1},
+                         small={"local_epochs": 1, "fedmd.private_epochs": 5},
                          paper={**_types("resnet18", "mobilenetv2", "lenet_6k"), "reference_macs": 3e8}),
     # of other tasks, for figure 10
     "cifar100_few": DataSet("cifar100", "cifar100_3k600.npz", clients=1),

@@ -61,6 +61,16 @@ def test_all_systems_have_mosss_rates_batches_and_momenta(data: str, scale: str,
     assert (shared["batch_size"], shared["client_momentum"]) == (32, 0.9)
 
 
+@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("data", arms.APPLICATIONS)
+def test_fedmd_begins_with_as_many_rounds_of_training_everywhere(
+    data: str, scale: str, jobs_of: Callable[..., Any]
+) -> None:
+    own = replace(experiment("table3"), arms=[arms.baseline("FedMD", data)])
+    ((_, keys, params),) = jobs_of(PAPER, own, scale)
+    assert params.private_epochs == 5 * keys["local_epochs"]  # 25 beside the paper's five
+
+
 def test_the_momentum_of_the_text_is_everybodys() -> None:
     assert set(LITERAL) == set(MOMENTA)
 
