@@ -138,7 +138,11 @@ def own_keys(method: str, data: Data, says: str) -> dict[str, Any]:
     """A baseline's hyperparameters beside its types."""
     _, own, small = BASELINES[method]
     rate = {"lr": _rate(data)} if method in _SERVER_RATE else {}
-    return {f"{method}.{key}": value for key, value in {**rate, **own, **({} if says == PAPER else small)}.items()}
+    # FedMD's first round has 25 epochs, five times a later one's: fewer where those are fewer
+    fewer = data.keys.get("local_epochs")
+    first = {"private_epochs": 5 * fewer} if method == "fedmd" and fewer else {}
+    keys = {**rate, **own, **first, **({} if says == PAPER else small)}
+    return {f"{method}.{key}": value for key, value in keys.items()}
 
 
 def _top(title: str, name: str, says: str, data: Data, more: list[str]) -> str:

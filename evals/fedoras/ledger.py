@@ -2,12 +2,13 @@
 
     python -m evals.fedoras.ledger [--results DIR] [--scale small]
 
-"No worse" (A5) and "a few rounds" (A7: four) are read as slack of a point and as the paper's 0.8. FedorAS does not fall
-behind (A9) where its highest tier is above that of random architectures, which fall behind those that all may train.
+"No worse" (A5) is read as less than two points worse, with every seed; "a few rounds" (A7: four) as the paper's 0.8.
+FedorAS does not fall behind (A9) where its highest tier is above that of random architectures, which fall behind those
+that all may train.
 """
 
 from evals.fedoras.ablation import FEDAVG, WHOLE
-from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, SPREAD, WORST, points
+from evals.fedoras.arms import ACCURACY, FEDORAS, NOISE, PEAK, SPREAD, WORST, points
 from evals.fedoras.fig1 import AWARE, UNAWARE, label
 from evals.fedoras.fig6 import REQUIRED, TAU, rounds_label
 from evals.fedoras.settings import PAPER
@@ -26,7 +27,7 @@ CLAIMS: dict[str, tuple[str, list[Order]]] = {
     ]),
     "A3": ("table5", ABOVE_FJORD),
     "A4": ("ablation", [points(ACCURACY, FEDORAS, FEDAVG)]),
-    "A5": ("ablation", [points(ACCURACY, FEDORAS, WHOLE, slack=1.0)]),
+    "A5": ("ablation", [Order(ACCURACY, FEDORAS, WHOLE, slack=NOISE)]),
     "A6": ("table7", [points(SPREAD, RANDOM, FEDORAS), points(WORST, FEDORAS, RANDOM)]),
     "A7": ("fig6", [Order(TAU, rounds_label(4), REQUIRED)]),
     "A8": ("table3", [Order(PEAK, "FedNAS", FEDORAS), points(ACCURACY, FEDORAS, "FedNAS", data="cifar10-h0.1")]),

@@ -19,6 +19,8 @@ READINGS: dict[str, dict[str, Any]] = {
     "public data of few classes": {"public_classes": "dirichlet"},
     "four times the epochs of WIRE": {"moss.epochs": 20},
     "momentum 0.5, on devices and server": {"client_momentum": 0.5, "moss.momentum": 0.5},
+    "half of the matching's weight (L2T-ww)": {"moss.beta": 0.5},
+    "a tenth of the matching's weight": {"moss.beta": 0.1},
     "meta-networks learn ten times as fast": {"moss.meta_lr": 1e-3},
     "meta-networks learn a hundred times as fast": {"moss.meta_lr": 1e-2},
 }
