@@ -43,6 +43,7 @@ def peak_bytes(sizes: Sequence[int], threads: int) -> int:
 def check_memory(pairs: Collection[Pair], options: Options, threads: int) -> None:
     """UserError where the networks want more than the machine has."""
     total = psutil.virtual_memory().total
+    threads = min(threads, len(pairs))
     needed = peak_bytes([parameters(pair, options) for pair in pairs], threads)
     if needed > total:
         instead = "hypemefed.variant low_rank" if options.variant == "naive" else "a smaller hypemefed.hidden"

@@ -47,3 +47,9 @@ def test_what_memory_does_not_hold_is_refused_before_it_is_drawn(
         else:
             with pytest.raises(UserError, match=f"want .* GiB while 2 of them train at once, .*; {instead}"):
                 networks(**options)
+
+
+def test_no_more_networks_than_there_are_train_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1))
+    with pytest.raises(UserError, match="while 4 of them train at once"):
+        HyperNetworks(shapes(), Options(), torch.Generator(), threads=16)
