@@ -11,7 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from evals.fedoras import ablation, fig1, fig3, fig4, fig5, fig6, ledger, searches, table5, table6, table7, texts
+from evals.fedoras import (
+    ablation,
+    fig1,
+    fig3,
+    fig4,
+    fig5,
+    fig6,
+    ledger,
+    longer,
+    searches,
+    table5,
+    table6,
+    table7,
+    texts,
+)
 from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
 from evals.fedoras.settings import DATA, PAPER, UNTIL_DONE
 from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
@@ -23,7 +37,7 @@ from fedscale_ext.methods.fedoras.allocation import brackets_of
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.submodels import narrowed
 
-SCRIPTS = "table3 table4 table5 table6 table7 fig1 fig3 fig4 fig5 fig6 ablation".split()
+SCRIPTS = "table3 table4 table5 table6 table7 fig1 fig3 fig4 fig5 fig6 ablation longer".split()
 SPACE = {"family": "supernet", "fields": {
     "form": "cnn", "stem": [8, 2], "blocks": [1, 1], "reductions": [["pool", 12, 2], ["pool", 16, 2]],
     "operators": ["conv1", "dsconv3", "identity"]}}  # fmt: skip
@@ -156,6 +170,13 @@ def test_rows_of_tables_are_made_of_a_job(job: Run) -> None:
     macs = [tiers[tier_label(tier)].figures[MMACS] for tier in range(1, 5)]
     assert macs == sorted(macs) and all(PEAK in run.figures for run in tiers.values())
     gains = {run.arm.label: run for run in table6.with_gains([job])}
+    by_length = {run.arm.label: run.figures for run in longer.by_length([job])}
+    assert (
+        by_length[longer.label(30, "supernet")][table6.GAIN] == gains[table6.gain_label(4, "0.1")].figures[table6.GAIN]
+    )
+    assert by_length[longer.label(30, "rand-init")][ACCURACY] == pytest.approx(
+        np.mean([tiers[f"tier {tier}, rand-init"].figures[ACCURACY] for tier in range(1, 5)])
+    )
     one = gains[table6.gain_label(4, "0.1")]
     with_it, without = (tiers[tier_label(4, how)].figures[ACCURACY] for how in ("supernet", RANDOM))
     assert one.figures == {table6.GAIN: pytest.approx(with_it - without)} and one.data == "cifar10"
@@ -235,7 +256,7 @@ def test_agreement_of_rankings_is_told_by_rounds_of_clients(trained: Callable[..
 def test_pictures_are_drawn(job: Run, trained: Callable[..., Run], tmp_path: Path) -> None:
     federated = trained(fig6.EXPERIMENT.arms[0], **{"fedoras.evaluations": 3, "fedoras.val_ratio": 0.3})
     for script, run in ((table6, job), (table7, job), (fig1, job), (fig3, job), (fig4, job), (fig5, job),
-                        (fig6, federated)):  # fmt: skip
+                        (fig6, federated), (longer, job)):  # fmt: skip
         output.write(replace(script.EXPERIMENT, title="x"), [run], tmp_path / script.__name__, "x", "smoke")
         assert (tmp_path / f"{script.__name__}.png").stat().st_size > 1000
 
