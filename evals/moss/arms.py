@@ -12,7 +12,7 @@ MOSS = "Moss"
 LOCAL = "local training alone"
 APPLICATIONS = ("cifar10", "speech", "har")
 ACCURACY, ROUNDS, TRANSMISSION, SECONDS, ENERGY = (f"{MEAN} {what}" for what in ("%", "rounds", "MB", "s", "J"))
-GLOBAL = f"{MEAN} global %"
+GLOBAL, PERSONALISED = f"{MEAN} global %", f"{MEAN} personalised %"
 ALL_COLUMNS = (*columns("%"), *columns("global %"), *columns("rounds"), TRANSMISSION, SECONDS, ENERGY)
 NOISE = 3.0  # points within which accuracies decide nothing, as in FedTrans's ledger: some hundred test samples
 

@@ -5,7 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from evals.moss.arms import ACCURACY, APPLICATIONS, BASELINES, GLOBAL, LITERAL, MOSS, SHARES, more_accurate, most, suite
+from evals.moss.arms import (
+    ACCURACY,
+    APPLICATIONS,
+    BASELINES,
+    GLOBAL,
+    LITERAL,
+    MOSS,
+    PERSONALISED,
+    SHARES,
+    more_accurate,
+    most,
+    suite,
+)
 from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
@@ -72,7 +84,7 @@ EXPERIMENT = Experiment(
     "that they are to. The paper's text has a momentum of 0.05, all rows but one have 0.9 (`momentum` has both for "
     "all).",
     rows=with_gains,
-    orders=[*most(ACCURACY), *most(GLOBAL), *most("small %"), more_accurate(MOSS, LITERAL_MOSS)],
+    orders=[*most(ACCURACY), *most(GLOBAL), *most(PERSONALISED), *most("small %"), more_accurate(MOSS, LITERAL_MOSS)],
 )
 
 if __name__ == "__main__":
