@@ -1,5 +1,7 @@
 """``fedscale report`` on finished jobs, and what a word on the command line stands for."""
 
+import os
+
 import pytest
 from written_job import write_job
 
@@ -63,6 +65,13 @@ def test_what_is_no_job_is_one_sentence(call, remembered, tmp_path):
         code, out, err = call("report", word, "-o", tmp_path / "out")
         assert (code, out) == (2, "") and sentence in err and err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+    (tmp_path / "empty").mkdir()
+    assert call("report", tmp_path / "empty")[2].endswith("it holds no header.json\n")
+    newest = write_job(tmp_path / "many" / "a" / "now", job_name="a")
+    os.utime(write_job(tmp_path / "many" / "b" / "now", job_name="b") / "header.json", ns=(1, 1))
+    told = call("report", tmp_path / "many")[2]
+    assert told.endswith(f"it holds no header.json; it holds 2 jobs, the newest is {newest}\n")
+    assert f"it holds 1 job, the newest is {newest}\n" in call("report", tmp_path / "many" / "a")[2]
     assert call("report")[0] == 2
     sweeps.write(Sweep("b-sweep", "conf", (), {}, (Point("b-s0", "b", 0, ()),), NOBODY))
     with pytest.raises(UserError, match="no job of the sweep b has begun to train yet"):
