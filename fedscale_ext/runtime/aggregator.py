@@ -289,6 +289,6 @@ class MultiModelAggregator(MethodHooks):
             "data": f"{kind}: {self.data_info['name']}",
             "population": self.population.source,
             "model": self.args.model,
-            "rounds": self.args.rounds,
+            "rounds": self.last_round(),
             "log_dir": str(self.log_dir),
         }

@@ -159,6 +159,10 @@ class MethodHooks(Coordinator):
         """Why the job is done before its last round, or None."""
         return None
 
+    def last_round(self) -> int:
+        """The last round that the job can come to, which people are told: ``rounds``, or where its stages end."""
+        return int(self.args.rounds)
+
     def lineage(self) -> dict[str, Any]:
         """Where each model of the pool comes from, for the summary; JSON by model key."""
         return {}

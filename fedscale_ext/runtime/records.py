@@ -64,7 +64,7 @@ class JobRecords:
             {
                 "event": "round",
                 "round": record.round,
-                "rounds": self._job.args.rounds,
+                "rounds": self._job.last_round(),
                 "participants": len(record.participants),
                 "models": record.models,
                 "assignments": record.assignments,

@@ -208,6 +208,10 @@ class FedorASAggregator(MultiModelAggregator):
         """When all stages are done before the last round of the job."""
         return "all stages are done" if self.plan.rounds <= round < self.args.rounds else None
 
+    def last_round(self) -> int:
+        """That of the last stage, where ``rounds`` leaves room for more."""
+        return min(super().last_round(), self.plan.rounds)
+
     def evaluation_plan(self) -> EvaluationPlan:
         """Each client on the model of its tier; each of these, and each twin, on all test samples."""
         keys = [tier_key(tier) for tier in range(len(self.brackets))]

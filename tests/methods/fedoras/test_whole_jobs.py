@@ -192,9 +192,11 @@ def test_a_job_goes_on_between_stages(run: Run) -> None:
     unbroken, _ = run("unbroken", rounds=5, **keys)
     run("broken", rounds=2, **keys)
     run("broken", rounds=4, resume=True, **keys)
-    resumed, summary = run("broken", rounds=9, resume=True, **keys)
+    events: list[dict[str, Any]] = []
+    resumed, summary = run("broken", events.append, rounds=9, resume=True, **keys)
     assert_equal(resumed, unbroken)
     assert summary["rounds"] == 5 and summary["stopped"] == "all stages are done"
+    assert [event["rounds"] for event in events if "rounds" in event] == [5, 5]  # ready, and the last stage's round
 
 
 def test_a_job_on_texts_measures_cohorts_on_symbols(
