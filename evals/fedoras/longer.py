@@ -1,4 +1,4 @@
-"""Table 6 with longer training of the supernet than small scale has elsewhere. Not in the paper.
+"""Table 6 with longer training of the supernet than small scale has elsewhere: small alone, and not in the paper.
 
 An operator of the supernet sees a ninth of a layer's steps. At small scale that is 0.55 of the steps of a twin, with
 80 rounds in place of 30 it is 1.5 as in the paper, with 160 twice as much. The learning rate falls to the same value;
@@ -6,6 +6,7 @@ twins have the rounds that they have elsewhere.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def label(rounds: int, weights: str) -> str:
 
 def _arm(rounds: int) -> Arm:
     if rounds == _OF_A_TWIN:
-        return with_twins(_DATA)
+        return replace(with_twins(_DATA), scales=("small",))
     decay = round(float(PAPER.sizes["small"]["decay_factor"]) ** (_OF_A_TWIN / rounds), 6)
     arm = fedoras(_DATA, f"{rounds} rounds", supernet_rounds=rounds, twin_rounds=_OF_A_TWIN)
     return Arm(arm.label, {**arm.keys, "decay_factor": decay}, _DATA, scales=("small",))
