@@ -1,8 +1,8 @@
-"""Table 6 with longer training of the supernet than small scale has elsewhere: small alone, and not in the paper.
+"""Table 6 with supernets that train for longer than a twin does, in rounds. Not in the paper.
 
-An operator of the supernet sees a ninth of a layer's steps. At small scale that is 0.55 of the steps of a twin, with
-80 rounds in place of 30 it is 1.5 as in the paper, with 160 twice as much. The learning rate falls to the same value;
-twins have the rounds that they have elsewhere.
+An operator of the supernet sees a ninth of a layer's steps. At small scale that is 0.55 of the steps of a twin in as
+many rounds, with 80 rounds in place of 30 it is 1.5 as in the paper, with 160 twice as much. The learning rate falls to
+the same value; twins have the rounds that they have elsewhere.
 """
 
 from collections.abc import Sequence
@@ -17,58 +17,64 @@ from evals.fedoras.settings import PAPER, main
 from evals.fedoras.tiers import RANDOM, SUPERNET, figures_of, results, row
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
+from evals.paper.papers import SCALES
 
 _DATA = "cifar10-h0.1"
-_OF_A_TWIN = int(PAPER.sizes["small"]["fedoras.supernet_rounds"])
-AS_IN_THE_PAPER = 80
-LENGTHS = (_OF_A_TWIN, AS_IN_THE_PAPER, 160)
+AS_IN_THE_PAPER = 8 / 3
+TIMES = (1.0, AS_IN_THE_PAPER, 16 / 3)
 _TIERS = [TIER.format(tier) for tier in range(1, 5)]
 
 
-def label(rounds: int, weights: str) -> str:
+def label(times: float, weights: str) -> str:
     """The row of a length."""
-    return f"{rounds} rounds of the supernet, {weights}"
+    return f"{times:.1f} times the rounds, {weights}"
 
 
-def _arm(rounds: int) -> Arm:
-    if rounds == _OF_A_TWIN:
-        return replace(with_twins(_DATA), scales=("small",))
-    decay = round(float(PAPER.sizes["small"]["decay_factor"]) ** (_OF_A_TWIN / rounds), 6)
-    arm = fedoras(_DATA, f"{rounds} rounds", supernet_rounds=rounds, twin_rounds=_OF_A_TWIN)
-    return Arm(arm.label, {**arm.keys, "decay_factor": decay}, _DATA, scales=("small",))
+def _arms(times: float) -> list[Arm]:
+    """One at each scale."""
+    if times == 1:
+        return [with_twins(_DATA)]
+    made = []
+    for scale in SCALES:
+        sizes = PAPER.keys_of(PAPER.data_at(_DATA, scale), scale)
+        rounds = {"supernet_rounds": round(times * sizes["$supernet_rounds"]), "twin_rounds": sizes["$supernet_rounds"]}
+        own = fedoras(_DATA, f"{times:.1f} times the rounds", **rounds)
+        decay = round(float(sizes.get("decay_factor", 1.0)) ** (1 / times), 6)
+        made.append(replace(own, keys={**own.keys, "decay_factor": decay}, x=times, scales=(scale,)))
+    return made
 
 
 def by_length(runs: Sequence[Run]) -> list[Run]:
     """From the supernet's weights and from random ones: the mean over tiers, and each tier."""
     rows = []
     for run in runs:
-        rounds = int(run.arm.keys.get("fedoras.supernet_rounds", _OF_A_TWIN))
+        times = run.arm.x or 1.0
         for weights in (SUPERNET, RANDOM):
             each = {tier["tier"]: figures_of(tier, weights)[ACCURACY] for tier in results(run)["tiers"]}
             mean = float(np.mean([value for value in each.values() if value is not None]))
             of_tiers = {TIER.format(tier): value for tier, value in each.items()}
-            rows.append(row(run, label(rounds, weights), {ACCURACY: mean, **of_tiers}))
+            rows.append(row(run, label(times, weights), {ACCURACY: mean, **of_tiers}))
     return rows
 
 
-def better(rounds: int) -> list[Order]:
+def better(times: float) -> list[Order]:
     """The supernet's weights above random ones, in each tier."""
-    return [points(column, label(rounds, SUPERNET), label(rounds, RANDOM)) for column in _TIERS]
+    return [points(column, label(times, SUPERNET), label(times, RANDOM)) for column in _TIERS]
 
 
 EXPERIMENT = Experiment(
     "longer",
     "Supernets that train for longer",
-    [_arm(rounds) for rounds in LENGTHS],
+    [arm for times in TIMES for arm in _arms(times)],
     (ACCURACY, *_TIERS),
     bars_of(ACCURACY),
-    note="`test accuracy %` is the mean over tiers. Random weights train for 30 rounds in all rows; each search finds "
-    "its own networks.",
+    note="`test accuracy %` is the mean over tiers. The supernet trains for so many times the rounds of random "
+    "weights, which have as many in all rows; each search finds its own networks.",
     rows=by_length,
     orders=[
-        *(points(ACCURACY, label(rounds, SUPERNET), label(rounds, RANDOM)) for rounds in LENGTHS),
-        *(points(ACCURACY, label(rounds, SUPERNET), label(_OF_A_TWIN, SUPERNET)) for rounds in LENGTHS[1:]),
-        *(order for rounds in LENGTHS for order in better(rounds)),
+        *(points(ACCURACY, label(times, SUPERNET), label(times, RANDOM)) for times in TIMES),
+        *(points(ACCURACY, label(times, SUPERNET), label(1, SUPERNET)) for times in TIMES[1:]),
+        *(order for times in TIMES for order in better(times)),
     ],
 )
 
