@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from evals.fedoras.arms import ACCURACY, FEDORAS, points, with_twins
 from evals.fedoras.arms import fedoras as arm_of
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
-from evals.fedoras.tiers import figures_of, results, row
+from evals.fedoras.tiers import TIER, mean_and_each, results, row
 from evals.paper.engine import Arm, Experiment, Run
 
 FEDAVG, PLAIN, WHOLE, QUARTER = "FedAvg", "plain mean", "whole supernet", "a quarter of it"
 _FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
-TIER = "tier {} %"
 TRAFFIC = "supernet MB sent"
 
 
@@ -26,10 +23,8 @@ def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:
     """A row per job: the mean over tiers, and each tier. With --data two arms may be one job, which has one row."""
     rows: dict[tuple[str, str, int], Run] = {}
     for run in runs:
-        found = {tier["tier"]: figures_of(tier)[ACCURACY] or 0.0 for tier in results(run)["tiers"]}
         label = FEDORAS if run.arm.label == with_twins(_FIRST).label else run.arm.label
-        figures = {ACCURACY: float(np.mean(list(found.values()))), **{TIER.format(k): a for k, a in found.items()}}
-        figures[TRAFFIC] = _supernet_mb(run)
+        figures = mean_and_each(run) | {TRAFFIC: _supernet_mb(run)}
         made = row(run, label, figures, {label: run.arm.paper})
         rows.setdefault((label, made.data, made.seed), made)
     return list(rows.values())

@@ -8,13 +8,10 @@ the same value; twins have the rounds that they have elsewhere.
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from evals.fedoras.ablation import TIER
 from evals.fedoras.arms import ACCURACY, fedoras, points, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import PAPER, main
-from evals.fedoras.tiers import RANDOM, SUPERNET, figures_of, results, row
+from evals.fedoras.tiers import RANDOM, SUPERNET, TIER, mean_and_each, row
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
 from evals.paper.papers import SCALES
@@ -46,15 +43,11 @@ def _arms(times: float) -> list[Arm]:
 
 def by_length(runs: Sequence[Run]) -> list[Run]:
     """From the supernet's weights and from random ones: the mean over tiers, and each tier."""
-    rows = []
-    for run in runs:
-        times = run.arm.x or 1.0
-        for weights in (SUPERNET, RANDOM):
-            each = {tier["tier"]: figures_of(tier, weights)[ACCURACY] for tier in results(run)["tiers"]}
-            mean = float(np.mean([value for value in each.values() if value is not None]))
-            of_tiers = {TIER.format(tier): value for tier, value in each.items()}
-            rows.append(row(run, label(times, weights), {ACCURACY: mean, **of_tiers}))
-    return rows
+    return [
+        row(run, label(run.arm.x or 1.0, weights), mean_and_each(run, weights))
+        for run in runs
+        for weights in (SUPERNET, RANDOM)
+    ]
 
 
 def better(times: float) -> list[Order]:

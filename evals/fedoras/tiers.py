@@ -11,6 +11,7 @@ from evals.paper.engine import Run
 from evals.paper.jobs import summary
 
 SUPERNET, RANDOM = "supernet", "rand-init"
+TIER = "tier {} %"
 _PREFIX = {SUPERNET: "", RANDOM: "twin_"}
 Published = Mapping[str, Mapping[str, float]]  # of rows by label: figures by column
 
@@ -55,6 +56,12 @@ def figures_of(tier: Mapping[str, Any], weights: str = SUPERNET) -> dict[str, fl
         WORST: share("client_worst"),
         PEAK: tier["peak_mb"],
     }
+
+
+def mean_and_each(run: Run, weights: str = SUPERNET) -> dict[str, float]:
+    """Accuracy in each tier and their mean; zero where a model was not tested, as it had diverged."""
+    found = {TIER.format(tier["tier"]): figures_of(tier, weights)[ACCURACY] or 0.0 for tier in results(run)["tiers"]}
+    return {ACCURACY: sum(found.values()) / len(found), **found}
 
 
 def each_tier(run: Run, published: Published | None = None, *, twins: bool = True) -> list[Run]:
