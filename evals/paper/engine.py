@@ -103,9 +103,6 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
     seeds = " ".join(map(str, given.seeds))
     command = f"python -m evals.{paper.name}.{experiment.name} --scale {given.scale} --seeds {seeds} {options}".strip()
     plan = planned(paper, experiment, given.scale, given.data)
-    if not plan:
-        scales = ", ".join(each for each in SCALES if any(each in arm.scales for arm in experiment.arms))
-        parser.error(f"{experiment.name} has nothing to run at scale {given.scale}; it has at {scales}")
     chosen = _chosen([arm for arm, _ in plan], given.arms)
     jobs_planned = [(arm, data) for arm, data in plan if arm.label in chosen]
     if lacking := _lacking(paper, jobs_planned, given.scale, more, where["folder"], where["sources"]):

@@ -260,13 +260,6 @@ def test_wrong_options_are_told_before_anything_is_written(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_script_without_arms_at_a_scale_says_so(places: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    small = Experiment("one", "One", [Arm("A", {"method": "fedavg"}, scales=("small",))])
-    with pytest.raises(SystemExit, match="2"):
-        call(small, places)
-    assert "one has nothing to run at scale smoke; it has at small" in capsys.readouterr().err
-
-
 def test_data_that_lack_are_told_before_the_first_job(
     places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

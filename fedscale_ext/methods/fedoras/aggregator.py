@@ -206,7 +206,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     def finished(self, round: int) -> str | None:
         """When all stages are done before the last round of the job."""
-        return "all stages are done" if self.plan.rounds <= round < self.args.rounds else None
+        return "all stages are done" if self.last_round() <= round < self.args.rounds else None
 
     def last_round(self) -> int:
         """That of the last stage, where ``rounds`` leaves room for more."""
