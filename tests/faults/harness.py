@@ -122,15 +122,15 @@ class Job:
     def _look(self, deadline: float, meddle: Callable[["Job"], None] | None) -> None:
         wait([process.sentinel for process in self.processes.values() if process.exitcode is None], 0.05)
         for name, process in list(self.processes.items()):
-            if process.exitcode == -signal.SIGKILL:
+            code = process.exitcode  # looked at once: it may end at any time
+            if code == -signal.SIGKILL:
                 self.deaths[name] += 1
                 if name in self.lost:
                     del self.processes[name]
                 else:
                     self.start(name)
             else:
-                ended_well = process.exitcode in (None, 0)
-                assert ended_well, f"{name} ended with exit code {process.exitcode}: {self.tail(*self.argv)}"
+                assert code in (None, 0), f"{name} ended with exit code {code}: {self.tail(*self.argv)}"
         if meddle is not None:
             meddle(self)
         assert time.monotonic() < deadline, f"the job did not end in time; {self.tail(*self.argv)}"
