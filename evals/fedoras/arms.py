@@ -23,10 +23,10 @@ def points(column: str, more: str, less: str, **own: Any) -> Order:
 def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **own: Any) -> Arm:
     """FedorAS, its keys by the data set and ``own``; without twins."""
     keys = {f"fedoras.{name}": value for name, value in own.items()}
-    return Arm(label, {"method": "fedoras", "rounds": UNTIL_DONE, **keys}, data, paper or {})
+    base = {"method": "fedoras", "rounds": UNTIL_DONE, "decay_factor": "$supernet_decay"}
+    return Arm(label, {**base, **keys}, data, paper or {})
 
 
 def with_twins(data: str) -> Arm:
-    """FedorAS, and the networks that it finds from random weights: Tables 6 and 7 and Figures 4 and 5 show its job.
-    Twins train for as many rounds as the supernet did."""
-    return fedoras(data, "FedorAS and rand-init", twin_rounds="$supernet_rounds")
+    """FedorAS, and the networks that it finds from random weights: Tables 6 and 7 and Figures 4 and 5 show its job."""
+    return fedoras(data, "FedorAS and rand-init", twin_rounds="$twin_rounds")

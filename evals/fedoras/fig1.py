@@ -12,7 +12,7 @@ from evals.paper.engine import Arm, Experiment, Run
 AWARE, UNAWARE = "tier-aware", "tier-unaware"
 # a supernet of one round is as good as random, and so is the first of random paths
 _RANDOM: dict[str, Any] = {"supernet_rounds": 1, "search": "random", "evaluations": 1, "val_fraction": 0.02,
-                           "finetune_rounds": 0, "twin_rounds": "$supernet_rounds"}  # fmt: skip
+                           "finetune_rounds": 0, "twin_rounds": "$twin_rounds"}  # fmt: skip
 
 
 def label(kind: str, tier: int) -> str:
@@ -43,7 +43,7 @@ EXPERIMENT = Experiment(
     (ACCURACY, MMACS),
     kinds(MMACS, ACCURACY),
     note="Each seed draws another architecture for each tier (the paper: 160, as many as 40 seeds), trained by FedAvg "
-    "for as many rounds as the supernet: by clients of the tier and above, or by all.",
+    "for as many rounds as rand-init: by clients of the tier and above, or by all.",
     rows=by_architecture,
     orders=[points(ACCURACY, label(UNAWARE, 4), label(AWARE, 4)), points(ACCURACY, label(FEDORAS, 4), label(AWARE, 4)),
             points(ACCURACY, label(AWARE, 1), label(AWARE, 4))],

@@ -232,13 +232,16 @@ def _run(
 
 
 def filled(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys without those that begin with $, which are put in where other values name them, and without None."""
-    known = {key[1:]: str(value) for key, value in keys.items() if key.startswith("$")}
+    """The keys without those that begin with $, which are put in where other values name them (as they are where a
+    value is a name and nothing else), and without None."""
+    known = {key[1:]: value for key, value in keys.items() if key.startswith("$")}
 
     def put_in(value: Any) -> Any:
         if isinstance(value, list):
             return [put_in(each) for each in value]
-        return Template(value).substitute(known) if isinstance(value, str) and "$" in value else value
+        if not isinstance(value, str) or "$" not in value:
+            return value
+        return known[value[1:]] if value[1:] in known else Template(value).substitute(known)
 
     return {key: put_in(value) for key, value in keys.items() if not key.startswith("$") and value is not None}
 
