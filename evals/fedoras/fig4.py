@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from evals.fedoras.arms import FEDORAS, MEAN, SPREAD, WORST, with_twins
 from evals.fedoras.settings import main
@@ -41,6 +42,7 @@ def ascending(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
             axis.errorbar(places, mean, std if len(found) > 1 else None, fmt="o", markersize=3, color=COLORS[number],
                           elinewidth=0.7, label=label)  # fmt: skip
         axis.set_xlabel("clients, by accuracy")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel("accuracy of a client, %")
         axis.set_title(data, fontsize=9)
     legend(figure, axes)

@@ -31,7 +31,7 @@ from evals.fedoras.settings import DATA, PAPER, UNTIL_DONE
 from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, filled
+from evals.paper.engine import Arm, Experiment, Run, filled, planned
 from fedscale_ext import models
 from fedscale_ext.methods.fedoras.allocation import brackets_of
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -95,6 +95,13 @@ def test_supernets_have_as_many_steps_for_one_of_random_weights_as_in_the_paper(
         return float(supernet / (keys["$twin_rounds"] / keys["fedoras.finetune_batch"]))
 
     assert steps(small, "small") == pytest.approx(steps(whole, "paper"), rel=0.1)
+
+
+@pytest.mark.parametrize(("data", "accuracies"), [("cifar10-h0.1", [65.28, 54.84, 81.53]),
+                                                  ("cifar10-h1", [90.02, 85.45, 86.46])])  # fmt: skip
+def test_arms_on_one_partition_have_the_papers_figures_of_that_partition(data: str, accuracies: list[float]) -> None:
+    found = planned(PAPER, experiment("table3"), "small", [data])
+    assert [(name, arm.paper[ACCURACY]) for arm, name in found] == [(data, value) for value in accuracies]
 
 
 def test_arms_of_fedoras_have_the_decay_of_their_supernet() -> None:
