@@ -7,6 +7,7 @@ from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, points
 from evals.fedoras.tiers import figures_of, results, row
 from evals.paper.engine import Run
 from evals.paper.jobs import summary
+from fedscale_ext.methods.fedoras.figures import NAMES
 
 PERSONAL, PERSONAL_SPREAD = "clients' own %", "clients' own std %"
 # of DARTS, which the public code steps by
@@ -15,14 +16,18 @@ BEST = [points(ACCURACY, FEDORAS, other) for other in ("FedNAS", "FedNAS, half t
 
 
 def best_tiers(runs: Sequence[Run]) -> list[Run]:
-    """Each job as a row: FedorAS's with its best tier on the test samples, as the paper tells it, and its highest
-    peak; others with the accuracy of their global network, and of what clients are served."""
+    """Each job as a row: FedorAS's with its best tier on the test samples, as the paper tells it, its highest peak, and
+    what all tiers took, twins left out; others with the accuracy of their global network, and of what clients are
+    served."""
     return [_of_fedoras(run) if run.arm.keys["method"] == "fedoras" else _of_another(run) for run in runs]
 
 
 def _of_fedoras(run: Run) -> Run:
     tiers = [figures_of(tier) for tier in results(run)["tiers"]]
     figures = {name: max(one[name] or 0.0 for one in tiers) for name in (ACCURACY, PEAK)}
+    own = [stage for stage in results(run)["stages"] if stage["stage"] != NAMES["twin"]]
+    figures["TMACs"] = sum(stage["training_macs"] for stage in own) / 1e12
+    figures["network MB"] = sum(stage["download_bytes"] + stage["upload_bytes"] for stage in own) / 1e6
     return row(run, FEDORAS, figures, {FEDORAS: run.arm.paper})
 
 
