@@ -163,10 +163,10 @@ def _dealt(arm: Arm, data: str, experiment: Experiment) -> str:
 
 
 def _published(paper: Paper, arms: Sequence[Arm], arm: Arm, data: str) -> Mapping[str, float]:
-    """The paper's figures of an arm on this data set, on the same kind of data, or of its only data set; none where it
-    is none of these."""
-    if data in {paper.data_at(arm.data, scale) for scale in SCALES}:
-        return arm.paper
+    """The paper's figures of an arm on this data set, or where the script has none of this name, on the same kind of
+    data, or of its only data set; none where it is none of these."""
+    if data in {paper.data_at(one.data, scale) for one in arms for scale in SCALES}:  # one of the paper's own
+        return arm.paper if data in {paper.data_at(arm.data, scale) for scale in SCALES} else {}
     kind = paper.data[paper.split_name(data)[0]].kind
     own = [one for one in arms if one.label == arm.label]
     for one in own:

@@ -34,7 +34,7 @@ def row(
     """The ledger's row from one results file; None where it lacks what the claim compares."""
     words, outcomes, seeds = [], [], 0
     unfit = {} if leaves_out is None else leaves_out(results["rows"])
-    named: dict[str, str] = {}  # what was left out, in words, and on which data set
+    named: dict[tuple[str, str], list[str]] = {}  # what was left out, by data set and reason
     counted = set()
     for order in orders:
         margins: list[float] = []
@@ -43,7 +43,9 @@ def row(
             reasons = {
                 label: unfit[one.data, label] for label in (order.more, order.less) if (one.data, label) in unfit
             }
-            named |= {f"{label} on {one.data} left out: {reason}": one.data for label, reason in reasons.items()}
+            for label, reason in reasons.items():
+                labels = named.setdefault((one.data, reason), [])
+                labels += [] if label in labels else [label]
             if not reasons:
                 found.append(one)
         if not found and (order.optional or both):
@@ -59,8 +61,8 @@ def row(
         outcomes.append(judged(margins, own, within))
     if not words and not named:
         return None
-    outcomes += ["not decidable"] * bool(set(named.values()) - counted)
-    words += named
+    outcomes += ["not decidable"] * bool({data for data, _ in named} - counted)
+    words += [f"left out on {data}, {reason}: {', '.join(labels)}" for (data, reason), labels in named.items()]
     outcome = next((one for one in ("does not hold", "not decidable") if one in outcomes), "holds")
     commands = ", then ".join(f"`{command}`" for command in results["commands"])
     sizes = f"{seeds} seed{'s' * (seeds != 1)}, {results['scale']}"

@@ -104,6 +104,12 @@ def test_arms_on_one_partition_have_the_papers_figures_of_that_partition(data: s
     assert [(name, arm.paper[ACCURACY]) for arm, name in found] == [(data, value) for value in accuracies]
 
 
+def test_an_arm_has_no_published_figures_of_another_partition() -> None:
+    (zerofl,) = (arm for arm, _ in planned(PAPER, experiment("table5"), "small", ["cifar10-h0.1"])
+                 if arm.label == table5.ZEROFL)  # fmt: skip
+    assert not zerofl.paper
+
+
 def test_arms_of_fedoras_have_the_decay_of_their_supernet() -> None:
     arm = with_twins("cifar10-h0.1")
     keys = filled({**PAPER.keys_of("cifar10-h0.1", "small"), **arm.keys})

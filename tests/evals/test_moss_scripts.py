@@ -137,8 +137,8 @@ def test_what_collapsed_or_never_settled_says_nothing_of_convergence() -> None:
     moss, local, collapsed = _settled(MOSS, 70, 50, 8), _settled(LOCAL, 65, 20, 9), (12.0, 10.0, 1.0)
     told = _on_rounds([moss, local, _settled("HeteroFL", *collapsed), _settled("FedMD", 80, 40, 25, last=1.0)])
     assert "| holds |" in told and "FedDF 12" in told
-    assert "HeteroFL on x left out: no more accurate than local training" in told
-    assert "FedMD on x left out: settles at the last evaluation" in told
+    assert "left out on x, no more accurate than local training: HeteroFL" in told
+    assert "left out on x, settles at the last evaluation: FedMD" in told
     assert "| does not hold |" in _on_rounds([moss, local, _settled("FedDF", 66, 19, 4)])
     assert "| not decidable |" in _on_rounds([_settled(MOSS, 70, 50, 25, last=2.0), local])
     assert "| not decidable |" in _on_rounds([moss, local], collapsed)
