@@ -11,20 +11,22 @@ No public code could be read: what the paper leaves open is decided here. Larges
 itself, in all convolutions and linear layers; biases and normalisation are dense. On the virtual clock and in the cost
 of a round, devices skip zeros (``skips_zeros``): all three products of a step have one sparse factor, so a step takes
 1 - sparsity of the MACs. What is handed in counts its values and a bit for each weight; what is handed out is
-dense. What both sides really compute and exchange here is dense.
+dense. What both sides really compute and exchange here is dense. What is tested, served and written at the end is the
+network of SWAT's forward pass: each layer's largest 1 - sparsity of the weights, the others zero.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 
 from fedscale_ext.methods.fedavg import FedAvgAggregator
-from fedscale_ext.methods.zerofl_client import ZeroFLExecutor, kept, sparse_weights
+from fedscale_ext.methods.zerofl_client import ZeroFLExecutor, kept, largest, sparse_weights
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.population.population import Population
 from fedscale_ext.ranges import Decay, Share, check_ranges
-from fedscale_ext.runtime.work import Task, WorkItem
+from fedscale_ext.runtime.work import EvaluationPlan, State, Task, WorkItem
 
 KEY = "global"
 
@@ -64,15 +66,37 @@ class ZeroFLAggregator(FedAvgAggregator):
         sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[KEY].spec)).values()]
         values = sum(kept(size, self.params.share) for size in sizes)
         dense = next(iter(self.pool[KEY].state.values())).itemsize
+        self._dense: State = {}  # what trains on, while the pool has the network that is tested
         self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """S_t trains sparsely."""
         p = self.params
+        if self._dense:
+            self.pool.update(KEY, self._dense)
+            self._dense = {}
         objective = {"zerofl": {"sparsity": p.sparsity, "upload": p.upload, "share": p.share}}
         effort = 1 - p.sparsity if p.skips_zeros else 1.0
         upload = min(self._upload, self.pool[KEY].cost.bytes)
         return [WorkItem(client, KEY, objective, effort=effort, upload=upload) for client in participants.tolist()]
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """The weights that a forward pass takes, for everybody."""
+        if not self._dense:
+            model = self.pool[KEY]
+            self._dense, share = model.state, 1 - self.params.sparsity
+            names = sparse_weights(skeleton(model.spec))
+            sparse = {name: torch.where(largest(self._dense[name], share), self._dense[name], 0.0) for name in names}
+            self.pool.update(KEY, {**self._dense, **sparse})
+        return super().evaluation_plan()
+
+    def state(self) -> tuple[State, dict[str, Any]]:
+        """The dense weights after a test."""
+        return self._dense, {}
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+        self._dense = tensors
 
 
 if __name__ == "__main__":
