@@ -141,7 +141,8 @@ class JobKeys(BaseModel):
     bn_statistics: Literal["auto", "running", "federated"] = Field(
         "auto",
         description="BatchNorm's statistics when models are tested: the running ones of training, or measured anew in "
-        "a pass over clients' training data; auto: as the method has it",
+        "a pass over clients' training data (of a network that is a client's own: over its own); auto: as the method "
+        "has it",
     )
     bn_statistics_clients: int = Field(
         100,

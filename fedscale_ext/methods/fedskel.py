@@ -57,6 +57,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
     Params: ClassVar[type] = FedSkelParams
     Executor: ClassVar[type] = SkeletonExecutor
     own_start: ClassVar[str] = "starts clients from networks of their own"
+    measures_statistics: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
 
     def init_state(self, population: Population, task: Task) -> None:
         """The model, whole; nobody has a skeleton."""

@@ -63,6 +63,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     Executor: ClassVar[type] = LotteryExecutor
     reduces: ClassVar[bool] = False
     own_start: ClassVar[str] = "starts clients from masked or initial weights"
+    measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
 
     _mean: CountMean | None = None  # of this round's clients
 

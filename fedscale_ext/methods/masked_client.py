@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.methods import masks
+from fedscale_ext.runtime import static_statistics
 from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.static_statistics import in_batches
 from fedscale_ext.runtime.steps import hold_out
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.work import State
@@ -62,13 +64,18 @@ class MaskedClient(MultiModelClient):
 
     @torch.no_grad()
     def accuracy(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> float:
-        """Of the model on the client's validation part; without one, below every threshold."""
-        _, validation = hold_out(len(data), conf.held_out, conf.seed, conf.client_id)
+        """Of the model on the client's validation part; without one, below every threshold. BatchNorm's statistics are
+        those of the other part: the server's are means over other networks."""
+        training, validation = hold_out(len(data), conf.held_out, conf.seed, conf.client_id)
         if not len(validation):
             return -1.0
+        before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        seen = static_statistics.sums(model, (data.x[part] for part in in_batches(training, conf.test_bsz)))
+        model.load_state_dict(static_statistics.with_statistics(model.state_dict(), seen))
         model.eval()
         rows = torch.from_numpy(validation).to(data.y.device)
         correct = [(model(data.x[part]).argmax(-1) == data.y[part]).sum() for part in rows.split(conf.test_bsz)]
+        model.load_state_dict(before, strict=False)  # training goes on from what was handed out
         return int(torch.stack(correct).sum()) / len(rows)
 
 

@@ -71,6 +71,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     """
 
     reduces: ClassVar[bool] = False
+    measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
 
     _mean: CountMean | None = None  # of this round's clients
 

@@ -38,7 +38,7 @@ def planned(workforce: "Workforce", serve: Sequence[str]) -> list[tuple[Unit, li
         tested = clients if is_own(key) else clients[:1]
         parts = [tested[start : start + most] for start in range(0, len(tested), most)]
         for part in (list(one) for whole in parts for one in workforce.in_messages(whole, names[0], own)):
-            brought = workforce.brings(own, [WorkItem(client, names[0]) for client in part])
+            brought = workforce.brings_to_test(own, [WorkItem(client, names[0]) for client in part])
             rate = job.learning_rate(job.round)
             unit = job.make_unit(EVENT, names, **brought, learning_rate=rate, members=names, clients=part)
             units.append((unit, part if is_own(key) else clients))
@@ -67,7 +67,7 @@ def figures_on_all(work: "UnitWork", header: Mapping[str, Any], batch: int) -> n
     """The executor's side: float64 [clients, 3], of the unit's model, or of each client's own version of it."""
     if OwnTensors.kind not in header.get("handed", {}):
         return _sums(work, header["members"], batch)[None]
-    return np.stack([_sums(work, [module], batch) for _, module in work.own_versions(header)])
+    return np.stack([_sums(work, [module], batch) for _, module in work.own_versions(header, batch)])
 
 
 def _sums(work: "UnitWork", models: Sequence[nn.Module | str], batch: int) -> np.ndarray:

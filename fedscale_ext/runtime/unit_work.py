@@ -270,7 +270,7 @@ class UnitWork:
         return np.concatenate(
             [
                 test_clients([module], self.data, [client], batch, self.bench.device)
-                for client, module in self.own_versions(header)
+                for client, module in self.own_versions(header, batch)
             ]
         )
 
@@ -279,22 +279,28 @@ class UnitWork:
         with self.watch("evaluation"):
             return {}, {"figures": figures_section(figures_on_all(self, header, batch))}
 
-    def own_versions(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
-        """The unit's clients, each with its own version of the unit's model, done with before the next is asked for."""
+    def own_versions(self, header: Mapping[str, Any], batch: int) -> Iterator[tuple[int, nn.Module]]:
+        """The unit's clients, each with its own version of the unit's model, done with before the next is asked for;
+        with BatchNorm's statistics of its own training samples, where the unit asks for it."""
         (member,) = header["members"]
         items = [{"client": client, "model": member, "objective": {}} for client in header["clients"]]
         for conf in self.confs(header, items):
             module = self.bench.module(member)
             self._client_of(conf).own_model(module, conf)
+            if header.get(static_statistics.EVENT):
+                found = self._seen(module, [conf.client_id], batch)
+                module.load_state_dict(static_statistics.with_statistics(module.state_dict(), found))
             yield conf.client_id, module
 
     def statistics(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """What BatchNorm layers of the unit's model see of the unit's clients' training samples."""
-        rows = [part for client in header["clients"] for part in in_batches(self.data.train_rows(client), batch)]
         with self.watch("evaluation"):
-            module = self.bench.module(header["model"])
-            found = static_statistics.sums(module, (self._on_device.samples(part).x for part in rows))
+            found = self._seen(self.bench.module(header["model"]), header["clients"], batch)
         return {}, {static_statistics.SUMS: wire.tensors_to_bytes(found)}
+
+    def _seen(self, module: nn.Module, clients: Sequence[int], batch: int) -> State:
+        rows = [part for client in clients for part in in_batches(self.data.train_rows(client), batch)]
+        return static_statistics.sums(module, (self._on_device.samples(part).x for part in rows))
 
     def calibrate(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Seconds per client and step by size of cohort, on random samples from the model's present state."""

@@ -165,6 +165,11 @@ class Workforce:
 
         return {"more": more if handed else None, "handed": [kept.kind for kept in handed]}
 
+    def brings_to_test(self, own: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+        """The same for a test: whether clients measure the statistics of their own versions, too."""
+        measured = bool(own) and self.job.static_statistics
+        return {**self.brings(own, items), **({static_statistics.EVENT: True} if measured else {})}
+
     def _train_unit(self, items: Sequence[WorkItem], cohort: int) -> Unit:
         return self.job.make_unit(
             commons.CLIENT_TRAIN,
@@ -242,7 +247,7 @@ class Workforce:
             self.job.make_unit(
                 commons.MODEL_TEST,
                 members(key),
-                **self.brings(self.own_of(key), [WorkItem(client, members(key)[0]) for client in clients]),
+                **self.brings_to_test(self.own_of(key), [WorkItem(client, members(key)[0]) for client in clients]),
                 learning_rate=self.job.learning_rate(number),
                 model=key,
                 members=members(key),

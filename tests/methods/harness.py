@@ -1,16 +1,22 @@
 """Methods without a runtime: an aggregator with what its hooks may use, fed with made-up updates."""
 
 import json
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from fedscale_ext.config import make_config
 from fedscale_ext.methods.params import make_params
 from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.runtime import static_statistics
 from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.static_statistics import in_batches
+from fedscale_ext.runtime.steps import hold_out
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 from fedscale_ext.streams import torch_stream
 from fedscale_ext.submodels import count_mean
@@ -128,3 +134,12 @@ def pool_states(made: Any) -> dict[str, State]:
 def equal(one: State, other: State) -> bool:
     """Bitwise equality of two states."""
     return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def judged_right(module: nn.Module, data: ClientSamples, settings: Namespace) -> ClientSamples:
+    """The same samples with labels that the network gets right by BatchNorm's statistics of the training part."""
+    training, _ = hold_out(len(data), settings.held_out, settings.seed, settings.client_id)
+    seen = static_statistics.sums(module, [data.x[part] for part in in_batches(training, settings.test_bsz)])
+    module.load_state_dict(static_statistics.with_statistics(module.state_dict(), seen))
+    with torch.no_grad():
+        return ClientSamples(data.x, module.eval()(data.x).argmax(1))

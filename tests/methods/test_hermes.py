@@ -21,7 +21,7 @@ from fedscale_ext.runtime.sgd import Sgd
 from fedscale_ext.runtime.work import State
 from fedscale_ext.submodels import widths_at
 
-from .harness import SHAPE, server
+from .harness import SHAPE, judged_right, server
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
 TARGET = widths_at(SPEC, 0.5)
@@ -39,10 +39,9 @@ def samples(count: int, seed: int = 0) -> ClientSamples:
     return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
-def known(data: ClientSamples) -> ClientSamples:
+def known(data: ClientSamples, client: int = 3) -> ClientSamples:
     """Labels that the handed model gets right."""
-    with torch.no_grad():
-        return ClientSamples(data.x, network().eval()(data.x).argmax(1))
+    return judged_right(network(), data, conf(client))
 
 
 def conf(client: int = 3, kept: channels.Kept | None = None, **changes: Any) -> Any:
@@ -114,7 +113,7 @@ def test_group_lasso_is_the_gradient_of_the_sum_of_filters_norms(cohort: bool) -
 
 
 def test_side_by_side_is_one_after_another() -> None:
-    data = [samples(20, 0), known(samples(9, 1))]  # the second one prunes
+    data = [samples(20, 0), known(samples(9, 1), 1)]  # the second one prunes
     confs = [conf(place, local_steps=6 - place) for place in range(2)]
     stack, module = stacked(network(), SHAPE), network()
     assert stack is not None

@@ -33,7 +33,7 @@ from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.steps import hold_out, trained_on
 
-from .harness import SHAPE, server, trained, updates_for
+from .harness import SHAPE, judged_right, server, trained, updates_for
 
 State = dict[str, torch.Tensor]
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
@@ -76,12 +76,11 @@ def start(model: torch.nn.Module) -> State:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
-def known(data: ClientSamples, mask: State) -> ClientSamples:
+def known(data: ClientSamples, mask: State, client: int = 3) -> ClientSamples:
     """The same samples with labels that the masked global model gets right."""
     module = network()
     masks.apply(mask, dict(module.named_parameters()))
-    with torch.no_grad():
-        return ClientSamples(data.x, module.eval()(data.x).argmax(1))
+    return judged_right(module, data, conf(client))
 
 
 def test_a_good_model_is_pruned_and_rewound() -> None:
@@ -116,6 +115,21 @@ def test_a_poor_model_or_a_small_ticket_is_not(known_share: float, ticket: dict[
         whole = handed[name]
         assert torch.equal(tensor, torch.where(mask[name], whole, 0.0) if name in mask else whole)
         assert name not in mask or torch.equal(settings.mask[name], mask[name])
+
+
+def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
+    """They are means over other networks, or measured anew when models are tested: pruning must not depend on that."""
+    data, settings, found = samples(12), conf(mask=drawn_mask(1, 0.7)), []
+    for shift in (0.0, 3.0):
+        module = network()
+        for part in module.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.running_mean += shift  # type: ignore[operator]
+        before = start(module)
+        found.append(client(settings).accuracy(data, module, settings))
+        assert all(torch.equal(tensor, before[name]) for name, tensor in start(module).items())
+    assert found[0] == found[1]
+    assert client(settings).accuracy(known(data, {}), network(), settings) == 1.0
 
 
 def test_a_client_of_one_sample_has_nothing_to_validate_with() -> None:
@@ -161,7 +175,7 @@ def test_pruned_weights_stay_zero_under_momentum_and_decay(keys: dict[str, Any])
 def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
     counts, drawn = [20, 9, 7], [drawn_mask(5), drawn_mask(6), {}]
     data = [samples(count, place) for place, count in enumerate(counts)]
-    data[1] = known(data[1], drawn[1])  # this one prunes and rewinds
+    data[1] = known(data[1], drawn[1], 1)  # this one prunes and rewinds
 
     def settings(place: int) -> Namespace:
         steps = 2 * -(-trained_on(counts[place], {"held_out": 0.25}) // 5) if "local_epochs" in keys else 10 - place

@@ -11,6 +11,8 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config import load_config
 from fedscale_ext.data.store import DataSet
+from fedscale_ext.methods import channels, masks
+from fedscale_ext.methods.pruned_types import channels_of
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
@@ -66,6 +68,44 @@ def test_a_client_is_tested_with_the_model_that_it_keeps(job_file: Path, monkeyp
     mine = summary["on_all"]["per_client"][4:]
     assert rows["lenet_6k"]["accuracy_on_all"] == pytest.approx(np.mean(mine))
     assert rows["mean"]["accuracy_on_all"] == pytest.approx(summary["on_all"]["mean"])
+
+
+def test_clients_own_networks_have_the_statistics_of_their_own_samples(job_file: Path) -> None:
+    """Hermes: the mean of running statistics of differently pruned networks fits none of them."""
+    keys = {"method": "hermes", "model": "nasbench201_base", "rounds": 2, "num_participants": 7,
+            "hermes.threshold": 0.0, "hermes.groups": [2, 2, 3], "test_bsz": 500}  # fmt: skip
+    log_dir = Path(run(job_file, "measured", **keys)["log_dir"])
+    data, found = open_job_data(load_config(str(job_file))), losses(log_dir)
+    x, y = data.tensors(np.concatenate([data.test_rows(client) for client in range(1, 8)]))
+    spec, state = load_model(log_dir / "models" / "global.safetensors")
+    widths = set()
+    for client in range(1, 8):
+        module = models.build(spec)
+        module.load_state_dict(state)
+        own = read_tensors(log_dir / "own" / "global" / f"{client}-000002.safetensors")[0]
+        kept = channels_of(own, channels.whole(spec))
+        widths.add(tuple(channels.widths(kept).values()))
+        parameters = dict(module.named_parameters())
+        masks.apply(channels.masks(models.layout(spec), kept, parameters), parameters)
+        for part in module.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.momentum = 1.0  # what one batch of all its samples has
+        rows = data.train_rows(client)
+        if len(rows) > 1:  # one sample has no variance
+            module.train()(data.tensors(rows)[0])
+        logits = module.eval()(x)
+        wanted = torch.nn.functional.cross_entropy(logits, y, reduction="sum").item()
+        assert found[client - 1] == pytest.approx(wanted, rel=1e-4)
+    assert len(widths) > 1
+    running = losses(Path(run(job_file, "running", **keys, bn_statistics="running")["log_dir"]))
+    assert not np.isclose(running, found, rtol=1e-3).any()
+
+
+def losses(log_dir: Path) -> np.ndarray:
+    """Of each client's model on all samples, summed, after the last round."""
+    last = read_records(log_dir / "metrics.jsonl")[-1].on_all
+    assert last is not None
+    return last.loss
 
 
 def test_an_ensembles_accuracy_is_of_its_mean(job_file: Path) -> None:
