@@ -84,6 +84,7 @@ class Transfers(ABC):
     """The transfers between types, with what they keep from round to round.
 
     Results depend on ``seed``, the rounds and the states alone: transfers run in ``threads`` threads at once.
+    ``transfers``: the type that each is of and where it leads or comes from, in words, by name.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Transfers(ABC):
         self.copies, self.aggregation = same_arch_transfer == "copy", aggregation
         self.threads = threads or os.cpu_count() or 1
         self.wires: dict[str, Wire] = {}
+        self.transfers: dict[str, tuple[str, str]] = {}
 
     @abstractmethod
     def step(self, round: int, models: Mapping[str, State], samples: Mapping[str, int], public: Public) -> Exchange:
@@ -107,7 +109,8 @@ class Transfers(ABC):
         The types that did not are left out of everything.
         """
 
-    def _add(self, name: str, teacher: Type, student: Type) -> None:
+    def _add(self, name: str, teacher: Type, student: Type, of: tuple[str, str]) -> None:
+        self.transfers[name] = of
         generator = torch_stream(self.seed, "moss", name)
         taps = (teacher.tapped, student.tapped) if self.options.wire != "ce" else ((), ())
         self.wires[name] = Wire(teacher.spec, student.spec, taps, self.options, generator)
@@ -178,8 +181,8 @@ class ProxyModels(Transfers):
         self.proxy = models.initial_state(self.architecture.spec, torch_stream(seed, "moss", "proxy"))
         for key, own in types.items():
             if not self._copied(key):
-                self._add(f"forward.{key}", own, self.architecture)
-                self._add(f"backward.{key}", self.architecture, own)
+                self._add(f"forward.{key}", own, self.architecture, (key, "to its proxy"))
+                self._add(f"backward.{key}", self.architecture, own, (key, "from the proxies' mean"))
 
     def _copied(self, key: str) -> bool:
         return self.copies and self.types[key].spec == self.architecture.spec
@@ -233,7 +236,7 @@ class PairwiseModels(Transfers):
         for source, teacher in types.items():
             for key, student in types.items():
                 if not self.copies or source != key:
-                    self._add(f"{source}.{key}", teacher, student)
+                    self._add(f"{source}.{key}", teacher, student, (key, f"from {source}"))
 
     def step(self, round: int, models: Mapping[str, State], samples: Mapping[str, int], public: Public) -> Exchange:
         """Each type from every other; fidelities are named as the transfers are."""
