@@ -17,20 +17,30 @@ def method_tables(summary: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]
 
 
 def told_tables(summary: Mapping[str, Any]) -> dict[str, Told]:
-    """The same for people: what stands above a table (``Device classes`` for device_classes) -> titles and cells."""
-    return {_heading(name): _told(rows) for name, rows in method_tables(summary).items()}
+    """The same for people: what stands above a table (``Device classes`` for device_classes) -> titles and cells.
+
+    Accuracies are per cent, and a round in which something settled is marked where it is that of the last test, at
+    which everything has: the job may have been too short.
+    """
+    last = summary["rounds"]
+    return {name.replace("_", " ").capitalize(): _told(rows, last) for name, rows in method_tables(summary).items()}
 
 
-def _heading(name: str) -> str:
-    return name.replace("_", " ").capitalize()
-
-
-def _told(rows: Sequence[Mapping[str, Any]]) -> Told:
+def _told(rows: Sequence[Mapping[str, Any]], last: int) -> Told:
     head = [key.replace("_", " ") for key in rows[0]]
-    return head, [[_figure(value) for value in row.values()] for row in rows]
+    return head, [[_cell(key, value, last) for key, value in row.items()] for row in rows]
 
 
-def _figure(value: Any) -> str:
+def _cell(key: str, value: Any, last: int) -> str:
     if value is None:
         return "–"
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, float):
+        return percent(value) if "accuracy" in key.split("_") else f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}" + (" (last)" if key == "settled_round" and value == last else "")
+    return str(value)
+
+
+def percent(value: float | None) -> str:
+    """A share in [0, 1] as per cent; a dash where there is none."""
+    return "–" if value is None else f"{100 * value:.2f} %"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.metrics.files import write_atomic
-from fedscale_ext.report.own_tables import told_tables
+from fedscale_ext.report.own_tables import percent, told_tables
 
 Rows = list[tuple[str, str]]
 MARKDOWN = "summary.md"
@@ -97,11 +97,6 @@ def seconds(value: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def percent(value: float | None) -> str:
-    """A share in [0, 1] as per cent; a dash where there is none."""
-    return "–" if value is None else f"{100 * value:.2f} %"
-
-
 def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
     result, loss = summary["accuracy"], summary["loss"]
     train, test = (_loss(loss[kind]) for kind in ("train", "test"))
@@ -112,7 +107,10 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
         ("  over samples", percent(result["sample_weighted"])),
-        *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
+        *(
+            (f"  {title}", f"{percent(named['accuracy'])} on everybody's samples")
+            for title, named in result["named"].items()
+        ),
         *_at_the_end(summary, "personalised"),
         *_at_the_end(summary, "on_all"),
         ("loss", f"training {train}, test {test}"),
