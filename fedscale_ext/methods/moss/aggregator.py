@@ -69,10 +69,15 @@ class MossAggregator(DeviceTypesAggregator):
         for own in (*types.values(), proxies):
             if own is not None and own.taps is not None:  # copies, and WIRE without matching, would not notice
                 map_shapes(own.spec, own.taps)
-        switches = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
+        switches: dict[str, Any] = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
+        switches["progress"] = self._progress
         if proxies is None:
             return PairwiseModels(types, p.options(target), self.seed, **switches)
         return ProxyModels(types, p.options(target), self.seed, architecture=proxies, **switches)
+
+    def _progress(self, round: int, done: int, of: int) -> None:
+        what = f"server: {done} of {of} transfers done"
+        self.emit({"event": "progress", "round": round, "what": what, "passing": True})
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """M^i, the mean over the type's participants (Algorithm 1, line 7)."""
