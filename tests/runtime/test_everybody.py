@@ -65,7 +65,7 @@ def test_a_client_is_tested_with_the_model_that_it_keeps(job_file: Path, monkeyp
     rows = {row["type"]: row for row in summary["results"]["types"]}
     mine = summary["on_all"]["per_client"][4:]
     assert rows["lenet_6k"]["accuracy_on_all"] == pytest.approx(np.mean(mine))
-    assert rows["mean"]["accuracy_on_all"] == pytest.approx(summary["on_all"]["mean"])
+    assert rows["all"]["accuracy_on_all"] == pytest.approx(summary["on_all"]["mean"])
 
 
 def test_an_ensembles_accuracy_is_of_its_mean(job_file: Path) -> None:
