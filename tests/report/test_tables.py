@@ -117,11 +117,11 @@ def test_a_methods_own_figures_are_tables():
 
 def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_marked():
     rows = [
-        {"type": "a", "accuracy": 0.3399, "settled_round": 20, "settled_accuracy": 0.5, "accuracy_on_all": 1.0, "mb": 20},
-        {"type": "b", "accuracy": None, "settled_round": 2, "settled_accuracy": 0.0, "accuracy_on_all": 0.2, "mb": 0.5},
+        {"type": "a", "accuracy": 0.3399, "settled_round": 20, "settled_accuracy": 0.5, "accuracy_on_all": 1.0, "s": 2},
+        {"type": "b", "accuracy": None, "settled_round": 2, "settled_accuracy": 0.0, "accuracy_on_all": 0.2, "s": 0.5},
     ]  # fmt: skip
     told = told_tables({**summary(rounds=20), "results": {"types": rows}})
     assert told["Types"][1] == [
-        ["a", "33.99 %", "20 (last)", "50.00 %", "100.00 %", "20"],
+        ["a", "33.99 %", "20 (last)", "50.00 %", "100.00 %", "2"],
         ["b", "–", "2", "0.00 %", "20.00 %", "0.5"],
     ]
