@@ -116,7 +116,7 @@ class Display(Screen):
         before, since = self._ends[number > self._ends[1][0]]
         return [f"ETA {span((time.monotonic() - since) / (number - before) * (rounds - number))}"]
 
-    def picture(self) -> Group | Text:
+    def picture(self) -> Group:
         """How far the job is."""
         doing = [Text(self._doing)] if self._doing else []
         if not self._round:
