@@ -117,7 +117,7 @@ class Result(Mapping[str, Any]):
     @cached_property
     def tables(self) -> Mapping[str, Any]:
         """Tables that the method adds, by name: its tiers, its types of devices, its stages."""
-        from fedscale_ext.report.tables import method_tables
+        from fedscale_ext.report.own_tables import method_tables
 
         return {name: _table(rows) for name, rows in method_tables(self._summary).items()}
 

@@ -80,7 +80,7 @@ class Display(Screen):
 
     def _progress(self, event: dict[str, Any]) -> None:
         self._doing = str(event.get("what"))
-        if not self._live:
+        if not self._live and not event.get("passing"):  # of each round: lines that stay would be too many
             self.line(f"round {event.get('round')}: {self._doing}")
 
     def _show_round(self, event: dict[str, Any]) -> None:
@@ -116,15 +116,15 @@ class Display(Screen):
         before, since = self._ends[number > self._ends[1][0]]
         return [f"ETA {span((time.monotonic() - since) / (number - before) * (rounds - number))}"]
 
-    def picture(self) -> Group | Text:
+    def picture(self) -> Group:
         """How far the job is."""
+        doing = [Text(self._doing)] if self._doing else []
         if not self._round:
-            return Text(f"{self._status} ...")
+            return Group(Text(f"{self._status} ..."), *doing)
         number, rounds = self._round["round"], self._round["rounds"]
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=rounds, completed=number, width=40)
         head.add_row(f"round {number}/{rounds}", bar, *self._eta())
-        doing = [Text(self._doing)] if self._doing else []
         return Group(head, Text(", ".join(self._facts(True))), *doing)
 
     def notice(self, message: str) -> None:

@@ -62,7 +62,7 @@ def device_type_figures(
     place = settled(mean)
     last = tested[place].round if place is not None else 0
     all_types = {
-        "type": "mean",  # over all devices; of traffic and transmission the sum over the types
+        "type": "all",  # means over all devices; of traffic and transmission the sum over the types
         "clients": len(own),
         "accuracy": mean[-1] if mean else None,
         "settled_round": last or None,

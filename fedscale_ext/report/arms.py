@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.tables import data_row, quantity, seconds
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
+_NAME = 44  # letters of a name in a plot
 
 
 @dataclass(frozen=True)
@@ -179,16 +181,22 @@ def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     return result
 
 
+def short(label: str) -> str:
+    """A name that fits beside a plot."""
+    return label if len(label) <= _NAME else shorten(label, _NAME, placeholder="…") or label[: _NAME - 1] + "…"
+
+
 def _labels(groups: Sequence[Sequence[LoadedJob]]) -> list[str]:
-    """The method where that says which arm it is, else with the data, else with what differs, else the job's name."""
+    """The method where that says which arm it is, also where plots cut it short, else with the data, else with what
+    differs, else the job's name."""
     firsts = [group[0] for group in groups]
     methods = [str(job.header["method"]) for job in firsts]
     tries = [methods, [f"{method}, {job.data}" for method, job in zip(methods, firsts, strict=True)]]
     tries.append([_with_settings(job, firsts) for job in firsts])
-    names = [job.name for job in firsts]
+    cut = [[short(label) for label in labels] for labels in tries]
     return [
-        next((labels[place] for labels in tries if labels.count(labels[place]) == 1), name)
-        for place, name in enumerate(names)
+        next((own[place] for own, seen in zip(tries, cut, strict=True) if seen.count(seen[place]) == 1), job.name)
+        for place, job in enumerate(firsts)
     ]
 
 

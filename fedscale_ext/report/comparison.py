@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.cost import Spent
-from fedscale_ext.report.arms import BY_KEY, Arm, pooled
+from fedscale_ext.report.arms import BY_KEY, Arm, pooled, short
 from fedscale_ext.report.devices import class_means, class_names
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED, nothing, prepare
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 WIDTH = 3.9  # inches of a plot: about a phone's width, so that its words stay readable there
 _DASHES = ("-", "--", ":", "-.")  # from so many arms on, colours come again with the next of them
-_NAME = 44  # letters of a name in a plot
 _POINTS = 201
 _BARS = ("macs", "network", "suite", "served")
 
@@ -67,11 +65,6 @@ def _drawn(title: str, draw: Callable[[Axes], None], height: float) -> "Figure":
 def style(place: int) -> dict[str, Any]:
     """Colour and dashes of the arm at a place."""
     return {"color": MODELS[place % len(MODELS)], "linestyle": _DASHES[place // len(MODELS) % len(_DASHES)]}
-
-
-def short(label: str) -> str:
-    """A name that fits beside a plot."""
-    return label if len(label) <= _NAME else shorten(label, _NAME, placeholder="…") or label[: _NAME - 1] + "…"
 
 
 def _legend_below(axis: Axes, arms: Sequence[Arm]) -> None:

@@ -10,6 +10,7 @@ from fedscale_ext.report.arms import Arm, cautions, settings_table, shown
 from fedscale_ext.report.compared import Cell, Line, has_papers
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.own_tables import told_tables
 from fedscale_ext.report.panels import MODELS
 from fedscale_ext.report.pictures import inline, style_variables
 from fedscale_ext.report.served import TITLES as SERVED
@@ -23,6 +24,7 @@ _CAPTIONS = {
     "clients_cdf": "The further right and down a line runs, the better clients fare.",
     "devices": "Quarters of the clients by the MACs per sample that their device affords.",
     "models": "Each line begins when the model was made; beside it, what made it from the one before.",
+    "types": "Mean over a type's devices, each on its own test samples.",
     "assignment": "What clients are served, from the devices that afford least to those that afford most.",
 }
 
@@ -151,17 +153,19 @@ def _settings(arms: Sequence[Arm]) -> str:
 def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:
     rows = summary_table(job.summary) if job.finished else [data_row(job.header)]
     facts = [f'<tr><th scope=row>{escape(name)}</th><td class="text">{escape(value)}</td></tr>' for name, value in rows]
-    tables = _of_models(TITLES, lineage_rows(job.summary)) + _of_models(SERVED, served_rows(job))
+    tables = _table_of(TITLES, lineage_rows(job.summary)) + _table_of(SERVED, served_rows(job))
     note = untrained_note(job)
     tables += f'<p class="quiet">{escape(note)}</p>' if note else ""
+    for name, (titles, cells) in told_tables(job.summary).items():
+        tables += f"<h4>{escape(name)}</h4>{_table_of(titles, cells)}"
     return (
         f"<details{' open' if opened else ''}><summary><h3>{escape(job.name)}</h3></summary>"
         f'<div class="scroll"><table><tbody>{"".join(facts)}</tbody></table></div>{tables}{_plots(plots)}</details>'
     )
 
 
-def _of_models(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with a row per model; nothing for none."""
+def _table_of(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a row per thing, such as a model; nothing for none."""
     head = "".join(f"<th scope=col>{escape(title)}</th>" for title in titles)
     body = [f"<tr><th scope=row>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
             for row in rows]  # fmt: skip

@@ -151,6 +151,13 @@ class SearchedTier(_Part):
     search: _Search | None
 
 
+class TypeOfDevices(_Part):
+    """A row of ``results.types`` of summary.json; that of all devices has no curve of [round, accuracy]."""
+
+    type: _Name
+    curve: list[_Pair] | None = None
+
+
 class Summary(Header):
     """summary.json of a job that has ended."""
 
@@ -167,3 +174,4 @@ class Summary(Header):
     models: list[_Model]
     restarts: dict[str, _Count]
     resumed: list[_Resumed]
+    results: dict[str, Any] | None = None

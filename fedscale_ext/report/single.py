@@ -1,4 +1,5 @@
-"""Plots of one job: its models over time, who trained them, what devices are served which, and what a search found."""
+"""Plots of one job: its models over time, who trained them, what devices are served which, what a search found, and how
+each type of devices fares."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -6,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from fedscale_ext.report import panels, searches
+from fedscale_ext.report import panels, searches, type_curves
 from fedscale_ext.report.comparison import WIDTH, figure_of
 from fedscale_ext.report.devices import Assignment, assignment
 from fedscale_ext.report.lineage import grew, lives
@@ -21,7 +22,7 @@ WIDE = 9.4
 
 def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
     """Name -> (title, figure) of what a job alone shows; no picture of models that never changed, of capacities that
-    were not recorded, nor of a search that there was not."""
+    were not recorded, nor of a search or types that there were not."""
     made = {}
     if grew(job.summary):
         made["models"] = ("Models over time", _models(job))
@@ -30,6 +31,8 @@ def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
         made["assignment"] = ("Models by capacity of the device", _assignment(job, found))
     if judged := searches.tier_searches(job):
         made["search"] = (searches.TITLE, searches.drawn(job, judged))
+    if by_type := type_curves.curves(job):
+        made["types"] = (type_curves.TITLE, type_curves.drawn(by_type))
     return made
 
 

@@ -1,10 +1,11 @@
 """A job's summary as a table for the terminal and as summary.md."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.report.own_tables import percent, told_tables
 
 Rows = list[tuple[str, str]]
 MARKDOWN = "summary.md"
@@ -61,33 +62,11 @@ def markdown(summary: Mapping[str, Any]) -> str:
         head = list(models[0])
         body = "\n".join("| " + " | ".join(map(_cell, model.values())) + " |" for model in models)
         text += f"\n## Models\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n{body}\n"
-    for name, own in method_tables(summary).items():
-        titles, cells = table_cells(own)
-        text += f"\n## {heading(name)}\n\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
+    for name, (titles, cells) in told_tables(summary).items():
+        text += f"\n## {name}\n\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         text += "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in cells)
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     return f"{text}\nWritten with {versions}.\n"
-
-
-def method_tables(summary: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Further figures of a method that are lists of objects, by name: their numbers and texts."""
-    found = {}
-    for name, rows in (summary.get("results") or {}).items():
-        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
-            keys = [key for key, value in rows[0].items() if not isinstance(value, list | dict)]
-            found[name] = [{key: row.get(key) for key in keys} for row in rows]
-    return found
-
-
-def heading(name: str) -> str:
-    """What stands above a method's table: ``Device classes`` for device_classes."""
-    return name.replace("_", " ").capitalize()
-
-
-def table_cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Titles and cells, for people, of a table of :func:`method_tables`."""
-    head = [key.replace("_", " ") for key in rows[0]]
-    return head, [[_figure(value) for value in row.values()] for row in rows]
 
 
 def write_markdown(directory: Path, summary: Mapping[str, Any]) -> Path:
@@ -118,11 +97,6 @@ def seconds(value: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def percent(value: float | None) -> str:
-    """A share in [0, 1] as per cent; a dash where there is none."""
-    return "–" if value is None else f"{100 * value:.2f} %"
-
-
 def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
     result, loss = summary["accuracy"], summary["loss"]
     train, test = (_loss(loss[kind]) for kind in ("train", "test"))
@@ -133,7 +107,10 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
         ("  over samples", percent(result["sample_weighted"])),
-        *((f"  {title}", percent(named["accuracy"])) for title, named in result["named"].items()),
+        *(
+            (f"  {title}", f"{percent(named['accuracy'])} on everybody's samples")
+            for title, named in result["named"].items()
+        ),
         *_at_the_end(summary, "personalised"),
         *_at_the_end(summary, "on_all"),
         ("loss", f"training {train}, test {test}"),
@@ -231,12 +208,6 @@ def _lineage(value: Any) -> str:
 
 def _words(value: Any) -> str:
     return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _figure(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _cell(text: str) -> str:

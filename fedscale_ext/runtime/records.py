@@ -13,8 +13,9 @@ from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.restarts import count_restarts
 from fedscale_ext.metrics.summary import job_header, summarise, write_summary
 from fedscale_ext.report.lineage import plot_growth
+from fedscale_ext.report.own_tables import told_tables
 from fedscale_ext.report.plots import plot_job
-from fedscale_ext.report.tables import heading, method_tables, summary_table, table_cells, write_markdown
+from fedscale_ext.report.tables import summary_table, write_markdown
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.resume import FOLDER
 from fedscale_ext.runtime.work import RoundRecord, State
@@ -108,7 +109,7 @@ class JobRecords:
                     "on_all": _without(summary["on_all"], "per_client"),
                 },
                 "table": summary_table(summary),
-                "tables": {heading(name): table_cells(rows) for name, rows in method_tables(summary).items()},
+                "tables": told_tables(summary),
                 "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
             }
         )

@@ -92,6 +92,16 @@ def test_what_goes_on_within_a_round_is_shown(display):
     assert screen.file.getvalue().count("search of tier") == 1, "over with the round"
 
 
+def test_what_passes_within_a_round_is_no_line_that_stays(display):
+    before = display.out.file.getvalue()
+    display.event({"event": "progress", "round": 1, "what": "server: 1 of 4 transfers done", "passing": True})
+    assert display.out.file.getvalue() == before
+    screen = Console(file=io.StringIO(), width=80)
+    screen.print(display.picture())
+    shown = [line.strip() for line in screen.file.getvalue().splitlines()]
+    assert shown == ["starting ...", "server: 1 of 4 transfers done"]  # of the first round, too
+
+
 def test_a_methods_own_tables_follow_the_result(display):
     tiers = [["tier", "clients", "accuracy", "loss"], [["1", "30", "0.5", "1.2"], ["2", "20", "0.6", "1.1"]]]
     rounds = [["stage", "rounds"], [["search", "3"], ["training", "40"]]]

@@ -55,7 +55,7 @@ def test_a_job_resumes_bit_for_bit_and_learns(job_file: Path, method: str) -> No
     losses = [entry["train_loss"] for entry in unbroken["rounds"]]
     assert losses[-1] < losses[0]
     types = {row["type"]: row for row in summary["results"]["types"]}
-    assert list(types) == ["x1", "x0.4", "x0.05", "mean"]
+    assert list(types) == ["x1", "x0.4", "x0.05", "all"]
     assert types["x1"]["one_way_mb"] > types["x0.4"]["one_way_mb"] > types["x0.05"]["one_way_mb"]
 
 

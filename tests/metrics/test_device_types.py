@@ -47,7 +47,7 @@ def test_figures_by_type() -> None:
     usual = Participation(size, 2 * size, np.array([1.0, 2.0, 3.0, 4.0]), np.array([10.0, 20.0, 30.0, 40.0]))
     figures = device_type_figures(made, own, ["large", "small"], usual)
     large, small, mean = figures["types"]
-    assert [one["type"] for one in figures["types"]] == ["large", "small", "mean"]
+    assert [one["type"] for one in figures["types"]] == ["large", "small", "all"]
     assert large["clients"] == 2 and large["accuracy"] == pytest.approx(0.9)
     assert (large["settled_round"], small["settled_round"]) == (4, 1)
     assert large["one_way_mb"] == 16.0 and small["one_way_mb"] == 1.0  # Table 4's: size times rounds

@@ -13,6 +13,7 @@ from fedscale_ext.report.arms import (
     differences,
     pooled,
     settings_table,
+    short,
     shown,
 )
 from fedscale_ext.report.compared import comma_separated, has_papers, lines
@@ -90,6 +91,17 @@ def test_labels_say_what_differs(tmp_path: Path):
     assert [arm.label for arm in arms_of([four, plain])] == ["d", "e"]
     assert differences([one, two]) == {"local_steps": [5, 10]}
     assert settings_table(arms_of([one, two])) == {"local_steps": ["5", "10"]}
+
+
+def test_labels_that_plots_would_cut_to_the_same_are_the_jobs_names(tmp_path: Path):
+    jobs = [load_job(write_job(tmp_path / name, method="moss", params=params)) for name, params in (
+        ("long-one", {"types": ["resnet18_speech", "mobilenetv2_thin", "lenet_6k"], "epochs": 5}),
+        ("long-two", {"types": ["resnet18_speech", "mobilenetv2_thin", "lenet_6k"], "epochs": 9}),
+        ("other", {"types": ["lenet_6k"], "epochs": 9}),
+    )]  # fmt: skip
+    arms = arms_of(jobs)
+    assert [arm.label for arm in arms] == ["long-one", "long-two", "moss, types ['lenet_6k'], epochs 9"]
+    assert len({short(arm.label) for arm in arms}) == 3
 
 
 def test_a_methods_own_settings_are_told_where_its_arms_differ(tmp_path: Path):

@@ -4,6 +4,7 @@ import pytest
 from synthetic_job import header, models, records
 
 from fedscale_ext.metrics.summary import summarise
+from fedscale_ext.report.own_tables import told_tables
 from fedscale_ext.report.tables import (
     markdown,
     model_table,
@@ -31,7 +32,7 @@ def test_the_table_holds_the_figures():
     rows = dict(summary_table(data))
     assert rows["client accuracy"] == f"{100 * data['accuracy']['mean']:.2f} % mean over 60 clients"
     assert f"IQR {100 * data['accuracy']['iqr']:.2f} %" in rows["  spread"]
-    assert rows["  largest"] == "25.00 %"
+    assert rows["  largest"] == "25.00 % on everybody's samples"
     assert rows["computation"] == "60 GMACs forward and backward (20 GMACs forward)"
     assert rows["network"] == "60.0 MB, 3.00 MB a round"
     assert rows["virtual time"].startswith("20 min 34 s; a client's round takes ")
@@ -112,3 +113,15 @@ def test_a_methods_own_figures_are_tables():
         "## All tiers\n\n| tier | loss of it | bytes | twin |\n|---|---|---|---|\n| 1 | 0.1235 | 1,200 | – |\n" in text
     )
     assert "| 2 | – | – | – |" in text and "Other" not in text and "None" not in text
+
+
+def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_marked():
+    rows = [
+        {"type": "a", "accuracy": 0.3399, "settled_round": 20, "settled_accuracy": 0.5, "accuracy_on_all": 1.0, "s": 2},
+        {"type": "b", "accuracy": None, "settled_round": 2, "settled_accuracy": 0.0, "accuracy_on_all": 0.2, "s": 0.5},
+    ]  # fmt: skip
+    told = told_tables({**summary(rounds=20), "results": {"types": rows}})
+    assert told["Types"][1] == [
+        ["a", "33.99 %", "20 (last)", "50.00 %", "100.00 %", "2"],
+        ["b", "–", "2", "0.00 %", "20.00 %", "0.5"],
+    ]

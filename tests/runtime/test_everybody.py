@@ -67,7 +67,7 @@ def test_a_client_is_tested_with_the_model_that_it_keeps(job_file: Path, monkeyp
     rows = {row["type"]: row for row in summary["results"]["types"]}
     mine = summary["on_all"]["per_client"][4:]
     assert rows["lenet_6k"]["accuracy_on_all"] == pytest.approx(np.mean(mine))
-    assert rows["mean"]["accuracy_on_all"] == pytest.approx(summary["on_all"]["mean"])
+    assert rows["all"]["accuracy_on_all"] == pytest.approx(summary["on_all"]["mean"])
 
 
 def test_clients_own_networks_have_the_statistics_of_their_own_samples(job_file: Path) -> None:

@@ -21,6 +21,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.moss.params import MossParams, named_taps
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Public, Transfers, Type
+from fedscale_ext.methods.moss.server_figures import ServerFigures
 from fedscale_ext.models.taps import map_shapes
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.work import State, Task, Update
@@ -42,6 +43,7 @@ class MossAggregator(DeviceTypesAggregator):
         target = self._ce_target(found)
         self.public = Public(found.x, found.labels if target == "labels" else None)
         self.server = self._server(target)
+        self.figures = ServerFigures(self.server.transfers)
         if isinstance(self.server, ProxyModels):
             for key in self.keys:
                 if self.pool[key].spec == self.server.architecture.spec:
@@ -67,10 +69,15 @@ class MossAggregator(DeviceTypesAggregator):
         for own in (*types.values(), proxies):
             if own is not None and own.taps is not None:  # copies, and WIRE without matching, would not notice
                 map_shapes(own.spec, own.taps)
-        switches = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
+        switches: dict[str, Any] = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
+        switches["progress"] = self._progress
         if proxies is None:
             return PairwiseModels(types, p.options(target), self.seed, **switches)
         return ProxyModels(types, p.options(target), self.seed, architecture=proxies, **switches)
+
+    def _progress(self, round: int, done: int, of: int) -> None:
+        what = f"server: {done} of {of} transfers done"
+        self.emit({"event": "progress", "round": round, "what": what, "passing": True})
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """M^i, the mean over the type's participants (Algorithm 1, line 7)."""
@@ -88,6 +95,7 @@ class MossAggregator(DeviceTypesAggregator):
         for key, state in made.models.items():
             self.pool.update(key, state)
         self._trained = {}
+        self.figures.add(round, made)
         if made.diverged:
             self.notice(
                 f"round {round}: {len(made.diverged)} of the server's transfers diverged and count for nothing: "
@@ -97,13 +105,20 @@ class MossAggregator(DeviceTypesAggregator):
         self.record("fidelity", made.fidelity)
         self.record("transfers", {name: asdict(report) for name, report in made.reports.items()})
 
+    def results(self) -> dict[str, Any]:
+        """By type, and what the server did: fidelities and the losses of the transfers."""
+        return {**super().results(), "server": self.figures.rows()}
+
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """PM^G, and of each transfer its networks and their moments."""
-        return self.server.state()
+        """PM^G, of each transfer its networks and their moments, and the figures of the rounds so far."""
+        tensors, data = self.server.state()
+        return tensors, {**data, "figures": self.figures.state()}
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
         """Take them back."""
         self.server.load_state(tensors, data)
+        if "figures" in data:  # an earlier version kept none: the summary's begin with the round after
+            self.figures.load_state(data["figures"])
 
 
 if __name__ == "__main__":

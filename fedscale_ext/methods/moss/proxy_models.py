@@ -15,8 +15,9 @@ PM^G stays as it was and nobody learns from it.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
@@ -84,6 +85,8 @@ class Transfers(ABC):
     """The transfers between types, with what they keep from round to round.
 
     Results depend on ``seed``, the rounds and the states alone: transfers run in ``threads`` threads at once.
+    ``progress`` is told the round, how many of its transfers are done, and how many it has.
+    ``transfers``: the type that each is of and where it leads or comes from, in words, by name.
     """
 
     def __init__(
@@ -94,11 +97,13 @@ class Transfers(ABC):
         same_arch_transfer: Literal["copy", "wire"] = "copy",
         aggregation: Literal["file", "fedavg"] = "file",
         threads: int | None = None,
+        progress: Callable[[int, int, int], None] = lambda round, done, of: None,
     ) -> None:
         self.types, self.options, self.seed = dict(types), options, seed
         self.copies, self.aggregation = same_arch_transfer == "copy", aggregation
-        self.threads = threads or os.cpu_count() or 1
+        self.threads, self.progress = threads or os.cpu_count() or 1, progress
         self.wires: dict[str, Wire] = {}
+        self.transfers: dict[str, tuple[str, str]] = {}
 
     @abstractmethod
     def step(self, round: int, models: Mapping[str, State], samples: Mapping[str, int], public: Public) -> Exchange:
@@ -107,17 +112,36 @@ class Transfers(ABC):
         The types that did not are left out of everything.
         """
 
-    def _add(self, name: str, teacher: Type, student: Type) -> None:
+    def _add(self, name: str, teacher: Type, student: Type, of: tuple[str, str]) -> None:
+        self.transfers[name] = of
         generator = torch_stream(self.seed, "moss", name)
         taps = (teacher.tapped, student.tapped) if self.options.wire != "ce" else ((), ())
         self.wires[name] = Wire(teacher.spec, student.spec, taps, self.options, generator)
 
     def _transfer(
-        self, round: int, jobs: Sequence[_Job], observed: Mapping[str, Observed], public: Public
+        self,
+        round: int,
+        jobs: Sequence[_Job],
+        observed: Mapping[str, Observed],
+        public: Public,
+        before: int = 0,
+        after: int = 0,
     ) -> dict[str, _Made]:
-        """By name, those that did not diverge."""
+        """By name, those that did not diverge; so many of the round's transfers come ``before`` and ``after`` them."""
+        done, one_tells = before, Lock()
+
+        def tell(more: int) -> None:
+            nonlocal done
+            with one_tells:
+                done += more
+                self.progress(round, done, before + len(jobs) + after)
 
         def run(job: _Job) -> _Made | None:
+            made = transferred(job)
+            tell(1)
+            return made
+
+        def transferred(job: _Job) -> _Made | None:
             wire, teacher = self.wires[job.name], observed[job.teacher]
             try:
                 check_finite([teacher.logits], "the teacher")
@@ -130,6 +154,8 @@ class Transfers(ABC):
                 return None
             return _Made(state, report, answers)
 
+        if jobs:
+            tell(0)
         largest_first = sorted(jobs, key=lambda job: -models.cost(self.wires[job.name].student).training_macs)
         found = in_threads(largest_first, run, self.threads)
         return {job.name: each for job, each in zip(largest_first, found, strict=True) if each is not None}
@@ -178,8 +204,8 @@ class ProxyModels(Transfers):
         self.proxy = models.initial_state(self.architecture.spec, torch_stream(seed, "moss", "proxy"))
         for key, own in types.items():
             if not self._copied(key):
-                self._add(f"forward.{key}", own, self.architecture)
-                self._add(f"backward.{key}", self.architecture, own)
+                self._add(f"forward.{key}", own, self.architecture, (key, "to its proxy"))
+                self._add(f"backward.{key}", self.architecture, own, (key, "from the proxies' mean"))
 
     def _copied(self, key: str) -> bool:
         return self.copies and self.types[key].spec == self.architecture.spec
@@ -190,7 +216,7 @@ class ProxyModels(Transfers):
         names = {key: self.wires[f"forward.{key}"].teacher_taps for key in moved}
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in moved}, public)
         jobs = [_Job(f"forward.{key}", key, self.proxy) for key in moved]
-        forward = self._transfer(round, jobs, observed, public)
+        forward = self._transfer(round, jobs, observed, public, after=len(jobs))
         proxies: dict[str, State] = {}
         fidelities: dict[str, float] = {}
         for key in models:
@@ -204,7 +230,7 @@ class ProxyModels(Transfers):
             tapped = self.wires[f"backward.{moved[0]}"].teacher_taps if moved else ()
             teacher = self._observe({"proxy": (self.architecture.spec, self.proxy, tapped)}, public)
             back = [_Job(f"backward.{key}", "proxy", models[key]) for key in moved]
-            backward, jobs = self._transfer(round, back, teacher, public), jobs + back
+            backward, jobs = self._transfer(round, back, teacher, public, before=len(jobs)), jobs + back
         new: dict[str, State] = {}
         for key in models:
             learnt = backward.get(f"backward.{key}")
@@ -233,7 +259,7 @@ class PairwiseModels(Transfers):
         for source, teacher in types.items():
             for key, student in types.items():
                 if not self.copies or source != key:
-                    self._add(f"{source}.{key}", teacher, student)
+                    self._add(f"{source}.{key}", teacher, student, (key, f"from {source}"))
 
     def step(self, round: int, models: Mapping[str, State], samples: Mapping[str, int], public: Public) -> Exchange:
         """Each type from every other; fidelities are named as the transfers are."""

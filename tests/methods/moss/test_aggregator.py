@@ -18,6 +18,10 @@ def assigned(made: Any) -> list[str]:
     return [item.model for item in made.assign(1, np.arange(1, 7))]
 
 
+def notices(made: Any) -> list[str]:
+    return [event["message"] for event in made.events if event["event"] == "notice"]
+
+
 def test_groups_give_the_weakest_devices_the_type_of_fewest_macs() -> None:
     by_macs = sorted(TYPES, key=MACS.__getitem__)
     made = moss(groups=[3, 1, 2], capacity=[6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
@@ -100,7 +104,7 @@ def test_a_round_moves_every_type_and_tells_fidelities() -> None:
     told = play(made, 1)
     assert all(not equal(before[key], made.pool[key].state) for key in TYPES)
     assert equal(made.pool[CNN].state, made.server.proxy)
-    assert told["diverged"] == [] and not any("diverged" in event["message"] for event in made.events)
+    assert told["diverged"] == [] and not any("diverged" in message for message in notices(made))
     assert told["fidelity"][CNN] == 1 and all(0 <= told["fidelity"][key] <= 1 for key in TYPES)
     assert set(told["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in (MLP, LENET)}
     other = moss()
@@ -150,7 +154,7 @@ def test_a_round_whose_transfers_diverge_installs_the_types_means_and_says_so(ke
     for key in TYPES:
         assert equal(made.pool[key].state, means[key])
     assert all(torch.isfinite(each).all() for each in made.state()[0].values())
-    (notice,) = [event["message"] for event in made.events if "diverged" in event["message"]]
+    (notice,) = [message for message in notices(made) if "diverged" in message]
     assert f"round 1: {len(tried)} of the server's transfers diverged" in notice
     assert all(name in notice for name in tried)
 
@@ -178,3 +182,13 @@ def test_fedavg_weighs_types_by_their_participants_samples() -> None:
     own = [made.keys[place] for place in made.own]
     assert made._samples == {key: sum(10 * (c + 1) for c in range(6) if own[c] == key) for key in TYPES}
     assert all(torch.isfinite(each).all() for each in made.pool[CNN].state.values())
+
+
+@pytest.mark.parametrize(("keys", "number"), [({}, 4), ({"proxy": False}, 6)], ids=str)
+def test_people_see_how_far_the_server_is(keys: dict[str, Any], number: int) -> None:
+    made = moss(**keys)
+    play(made, 2)
+    told = [event for event in made.events if event["event"] == "progress"]
+    assert {(event["round"], event["passing"]) for event in told} == {(2, True)}
+    steps = list(dict.fromkeys(event["what"] for event in told))
+    assert steps == [f"server: {done} of {number} transfers done" for done in range(number + 1)]

@@ -85,7 +85,17 @@ def test_the_driver_trains_types_of_real_data(har: Path, job_file: Path) -> None
     assert_equal(here, result(folder))
     summary = json.loads((folder / "summary.json").read_text())
     types = {one["type"]: one for one in summary["results"]["types"]}
-    assert "## Types" in (folder / "summary.md").read_text()
+    text = (folder / "summary.md").read_text()
+    assert "## Types" in text and "## Server" in text
+    (forward, backward) = summary["results"]["server"]
+    assert (forward["type"], forward["transfer"], forward["first_round"], forward["last_round"]) == (
+        "single_exit_mlp", "to its proxy", 1, 3,
+    )  # fmt: skip
+    lines = [json.loads(line) for line in (folder / "internals.jsonl").read_text().splitlines()]
+    for which, line in (("first", lines[0]), ("last", lines[-1])):
+        assert forward[f"fidelity_{which}"] == line["fidelity"]["single_exit_mlp"]
+        assert forward[f"ce_{which}"] == line["transfers"]["forward.single_exit_mlp"]["ce"]
+        assert backward[f"matching_{which}"] == line["transfers"]["backward.single_exit_mlp"]["matching"]
     assert [types[key]["clients"] for key in ("single_exit_mlp", "lenet_6k")] == [3, 3]
     assert types["lenet_6k"]["one_way_mb"] == pytest.approx(24_944 * types["lenet_6k"]["settled_round"] / 1e6)
     # recorded: rounding differs between machines, and moves a few of 48 answers
