@@ -103,7 +103,8 @@ def test_what_was_resized_is_told(tiny_femnist: Path, tmp_path: Path) -> None:
     assert said["FashionMnist"].endswith(", with other classes")
     colours = open_data_set(imported(tmp_path, "own", "cifar10", (3, 32, 32), seed=5), "cifar10", seed=4)
     found = of_another_folder(tmp_path / "FashionMnist", HeldBack(10), 1.0, 1, colours)
-    assert found.x.shape == (10, 3, 32, 32) and found.says.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
+    assert found.x.shape == (10, 3, 32, 32)
+    assert found.says.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
 
 
 def test_values_in_another_shape_are_told(tmp_path: Path) -> None:
