@@ -33,11 +33,18 @@ COMMON: Keys = {
     "eval_interval": 1, "test_bsz": 512, "record_internals": True,
 }  # fmt: skip
 _IMPORT, _DIRICHLET = "fedscale dataset import path/to/", "--partition dirichlet --alpha 0.1 --clients"
-_QUICK: Keys = {"rounds": 25, "learning_rate": 0.01}
 _IMAGE: Keys = {"sample_shape": "1x32x36"}  # UCI HAR's 9 x 128 as networks for pictures take it
 _HAR = f"{_IMPORT}uci_har.npz --data-set uci_har --client c --test local -o data/har_local"
 _FSDD = f"{_IMPORT}fsdd_600.npz --data-set fsdd --x audio --y label -o data/fsdd"
 _SMALL_TYPES = ("resnet18_speech", "mobilenetv2_thin", "lenet_6k")
+
+
+def _quick(reference_macs: float) -> Keys:
+    """Keys of small files; devices are as slow for their types as for networks of the paper's size (evals/moss)."""
+    devices = {"capacity_model": _SMALL_TYPES[-1], "reference_macs": reference_macs}
+    return {"rounds": 25, "learning_rate": 0.01, **devices}
+
+
 DATA: Mapping[str, tuple[str, Data]] = {
     "cifar10": (PAPER, Data(
         "CIFAR-10, 300 devices", "cifar10", "cifar10-moss",
@@ -61,17 +68,17 @@ DATA: Mapping[str, tuple[str, Data]] = {
         f"{_IMPORT}cifar10_10k2k.npz --data-set cifar10 {_DIRICHLET} 30 --samples-per-client 100 "
         "--test local -o data/cifar10_10k2k-moss",
         _SMALL_TYPES, 30, 100,
-        f"{_IMPORT}cifar100_3k600.npz --data-set cifar100 --partition iid --clients 1 -o data/cifar100", _QUICK,
+        f"{_IMPORT}cifar100_3k600.npz --data-set cifar100 --partition iid --clients 1 -o data/cifar100", _quick(5.3e5),
     )),
     "speech_small": (SMALL, Data(
         "log-mel features of Speech Commands, 12 classes, 30 devices", "google_speech12", "speech12_logmel-moss",
         f"{_IMPORT}speech_commands_logmel.npz --data-set google_speech12 --x logmel --y label --names words "
         f"{_DIRICHLET} 30 --samples-per-client 100 --test local -o data/speech12_logmel-moss",
-        _SMALL_TYPES, 30, 100, _FSDD, _QUICK,
+        _SMALL_TYPES, 30, 100, _FSDD, _quick(1.2e6),
     )),
     "har_small": (SMALL, Data(
         "UCI HAR, 30 people", "uci_har", "har_local", _HAR,
-        _SMALL_TYPES, 30, 50, "", {**_QUICK, **_IMAGE, "local_epochs": 1},
+        _SMALL_TYPES, 30, 50, "", {**_quick(6.3e5), **_IMAGE, "local_epochs": 1},
     )),
 }  # fmt: skip
 # of each method: its name in words, own keys, and those that suit two cores beside. Values of the

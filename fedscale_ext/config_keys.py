@@ -82,7 +82,8 @@ class JobKeys(BaseModel):
     public_dir: str | None = Field(
         None,
         description="folder of another data set in FedScale's layout that public samples are taken from; its classes "
-        "may be others than the clients', its samples' shape must fit",
+        "may be others than the clients'. Pictures are resized to the clients' shape, colours becoming grey where that "
+        "has one channel; other values are given that shape where it has as many numbers",
     )
     public_fraction: float = Field(
         1.0, gt=0, le=1, description="share of the public samples that is used; the clients' samples stay the same"

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from fedscale_ext.data.held_back import HeldBack, choose
-from fedscale_ext.data.layout import DESCRIPTION, read_description
+from fedscale_ext.data.layout import DESCRIPTION, Description, describe, read_description
 from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.errors import UserError
 
@@ -52,7 +53,19 @@ def of_another_folder(
     x, labels = public.tensors(rows)
     same = kind.lower() == data.data_set.lower() and public.num_classes == data.num_classes
     task = "the clients' classes" if same else "other classes"
-    return PublicData(x, labels if same else None, f"{len(rows)} samples of {public.name}, with {task}")
+    says = f"{len(rows)} samples of {public.name}, with {task}{_changed(describe(place, kind), data.input_shape)}"
+    return PublicData(x, labels if same else None, says)
+
+
+def _changed(about: Description, shape: Shape) -> str:
+    """What was done to samples that came as ``about`` says to have that shape; nothing for none."""
+    if about.shape == shape:
+        return ""
+    before, after = ("x".join(map(str, each)) for each in (about.shape, shape))
+    if about.values:
+        return f", their values put from {before} into {after}"
+    turned = {(3, 1): ", their colours made grey", (1, 3): ", grey in three channels"}
+    return f", resized from {before} to {after}{turned.get((about.shape[0], shape[0]), '')}"
 
 
 def _first(rows: np.ndarray, fraction: float) -> np.ndarray:

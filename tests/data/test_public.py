@@ -93,6 +93,27 @@ def test_another_data_set_is_resized_and_has_no_labels_of_the_task(tiny_femnist:
     assert same.labels is not None and len(same.labels) == 10
 
 
+def test_what_was_resized_is_told(tiny_femnist: Path, tmp_path: Path) -> None:
+    data = opened(tiny_femnist)
+    said = {
+        name: of_another_folder(imported(tmp_path, name, name, shape), HeldBack(10), 1.0, 1, data).says
+        for name, shape in (("cifar10", (3, 32, 32)), ("FashionMnist", (28, 28)))
+    }
+    assert said["cifar10"].endswith(", with other classes, resized from 3x32x32 to 1x28x28, their colours made grey")
+    assert said["FashionMnist"].endswith(", with other classes")
+    colours = open_data_set(imported(tmp_path, "own", "cifar10", (3, 32, 32), seed=5), "cifar10", seed=4)
+    found = of_another_folder(tmp_path / "FashionMnist", HeldBack(10), 1.0, 1, colours)
+    assert found.x.shape == (10, 3, 32, 32)
+    assert found.says.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
+
+
+def test_values_in_another_shape_are_told(tmp_path: Path) -> None:
+    folder = imported(tmp_path, "har", "uci_har", (9, 128))
+    data = open_data_set(imported(tmp_path, "own", "uci_har", (9, 128), seed=5), "uci_har", input_shape=(1, 32, 36))
+    said = of_another_folder(folder, HeldBack(10), 1.0, 1, data).says
+    assert said.endswith("with the clients' classes, their values put from 1x9x128 into 1x32x36")
+
+
 def test_public_data_that_do_not_fit_are_refused(tiny_femnist: Path, tmp_path: Path) -> None:
     data = opened(tiny_femnist)
     with pytest.raises(UserError, match=r"10 of 10 public samples .* are clients' samples too"):

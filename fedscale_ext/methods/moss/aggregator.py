@@ -19,10 +19,9 @@ import torch
 from fedscale_ext.data.public import PublicData
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
-from fedscale_ext.methods.moss.params import MossParams, named_taps
+from fedscale_ext.methods.moss.params import MossParams, check_named_taps, named_taps
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Public, Transfers, Type
 from fedscale_ext.methods.moss.server_figures import ServerFigures
-from fedscale_ext.models.taps import map_shapes
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.work import State, Task, Update
 
@@ -66,9 +65,12 @@ class MossAggregator(DeviceTypesAggregator):
         p = self.params
         types = {key: Type(self.pool[key].spec, p.taps_of(place)) for place, key in enumerate(self.keys)}
         proxies = Type(self.initial_spec(), named_taps(p.proxy_taps)) if p.proxy else None
-        for own in (*types.values(), proxies):
-            if own is not None and own.taps is not None:  # copies, and WIRE without matching, would not notice
-                map_shapes(own.spec, own.taps)
+        named = [("moss.taps", key, own) for key, own in types.items()]
+        if proxies is not None:
+            named.append(("moss.proxy_taps", self.args.model, proxies))
+        for key, name, own in named:
+            if own.taps is not None:  # copies, and WIRE without matching, would not notice
+                check_named_taps(key, name, own.spec, own.taps)
         switches: dict[str, Any] = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
         switches["progress"] = self._progress
         if proxies is None:

@@ -5,9 +5,13 @@ from typing import ClassVar, Literal
 
 from fedscale_ext import models
 from fedscale_ext.config import JobConfig
+from fedscale_ext.data.layout import describe
+from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.moss.knowledge_transfer import Options, WireParams
+from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.taps import map_shapes
 
 DEFAULT_TAPS = "default"
 
@@ -52,8 +56,10 @@ class MossParams(DeviceTypesParams, WireParams):
             raise UserError("moss.ce_target is given, but moss.wire loc has no cross-entropy; remove one of them")
 
     def lacks(self, config: JobConfig) -> list[str]:
-        """Taps, too, where WIRE matches layers of models whose family declares none."""
+        """Taps, too, where WIRE matches layers of models whose family declares none. UserError for a named tap that is
+        no module of its network."""
         found = super().lacks(config)
+        self._check_taps(config)
         if self.wire == "ce":
             return found
         given = [
@@ -68,6 +74,24 @@ class MossParams(DeviceTypesParams, WireParams):
             *found,
             *(f"{key} for {name} (modules whose outputs are compared)" for key, name in given if _bare(name)),
         ]
+
+    def _check_taps(self, config: JobConfig) -> None:
+        """Of named models, where the data are on this machine, which tell the networks' input; the aggregator checks
+        all of them when it knows the task."""
+        given = [("moss.taps", name, self.taps_of(place)) for place, name in enumerate(self.types)]
+        if self.proxy:
+            given.append(("moss.proxy_taps", config.fedscale.model, named_taps(self.proxy_taps)))
+        named = [(key, name, taps) for key, name, taps in given if taps is not None and not name.endswith(".json")]
+        if not named:
+            return
+        try:
+            folder = data_folder(config.fedscale.data_dir)
+            about = describe(folder, config.fedscale.data_set, config.job.sample_shape)
+            specs = {name: models.named_spec(name, about.shape, about.classes or 1) for _, name, _ in named}
+        except UserError:  # no such folder, or no such model: told where these are needed
+            return
+        for key, name, taps in named:
+            check_named_taps(key, name, specs[name], taps)
 
     def taps_of(self, place: int) -> tuple[str, ...] | None:
         """The named taps of a type, None for its family's own."""
@@ -85,6 +109,14 @@ def _bare(name: str) -> bool:
         return not hasattr(models.family(models.named_spec(name, (3, 64, 64), 10)), "taps")
     except UserError:  # no such name: told with the others that there are
         return False
+
+
+def check_named_taps(key: str, name: str, spec: ModelSpec, taps: tuple[str, ...]) -> None:
+    """UserError that names the key and the model where one of the ``taps`` is no module of the network."""
+    try:
+        map_shapes(spec, taps)
+    except UserError as error:
+        raise UserError(f"{key} for {name}: {error}") from None
 
 
 def named_taps(text: str) -> tuple[str, ...] | None:

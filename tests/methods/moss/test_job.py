@@ -12,8 +12,11 @@ import pytest
 from job_results import assert_equal, result
 
 import fedscale_ext
+from fedscale_ext.config import load_config
 from fedscale_ext.data.importers import import_npz
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.moss.params import MossParams
+from fedscale_ext.methods.params import make_params
 
 MOSS: dict[str, Any] = {
     "method": "moss", "model": "lenet_6k", "moss.types": ["single_exit_mlp", "lenet_6k"], "moss.ranges": ["1-4", "5-7"],
@@ -43,6 +46,19 @@ def test_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
 def test_public_data_that_there_are_not(job_file: Path, keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         in_process(job_file, "refused", **keys)
+
+
+@pytest.mark.parametrize(("keys", "sentence"), [
+    ({"moss.taps": ["default", "conv1+nosuch"]}, "^moss.taps for lenet_6k: the network has no module 'nosuch' to tap"),
+    ({"moss.proxy_taps": "conv3"}, "^moss.proxy_taps for lenet_6k: the network has no module 'conv3' to tap; did you"),
+])  # fmt: skip
+def test_wrong_taps_are_told_before_executors_open_the_data(
+    job_file: Path, keys: dict[str, Any], sentence: str
+) -> None:
+    config = load_config(job_file, [f"{key}={value}" for key, value in {**MOSS, **keys}.items()])
+    with pytest.raises(UserError, match=sentence):
+        make_params(MossParams, config)
+    make_params(MossParams, load_config(job_file, [f"{key}={value}" for key, value in MOSS.items()]))
 
 
 def test_noise_hides_clients_before_the_server_s_step(job_file: Path) -> None:
