@@ -65,6 +65,7 @@ class JobRecords:
                 "event": "round",
                 "round": record.round,
                 "rounds": self._job.last_round(),
+                "phase": self._job.phase(record.round),
                 "participants": len(record.participants),
                 "models": record.models,
                 "assignments": record.assignments,

@@ -21,7 +21,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
 from fedscale_ext.methods.fedoras.executor import FedorASExecutor
-from fedscale_ext.methods.fedoras.figures import fairness_figures, stage_figures, tier_figures
+from fedscale_ext.methods.fedoras.figures import NAMES, fairness_figures, stage_figures, tier_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys, tier_key, twin_key
 from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -211,6 +211,12 @@ class FedorASAggregator(MultiModelAggregator):
     def last_round(self) -> int:
         """That of the last stage, where ``rounds`` leaves room for more."""
         return min(super().last_round(), self.plan.rounds)
+
+    def phase(self, round: int) -> str:
+        """The stage, and the tier whose model is trained."""
+        stage = self.plan.at(round)
+        tier = f" of tier {stage.tier + 1}" if stage.name in ("finetune", "twin") else ""
+        return NAMES[stage.name] + tier
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Each client on the model of its tier; each of these, and each twin, on all test samples."""

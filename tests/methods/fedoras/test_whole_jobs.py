@@ -102,6 +102,10 @@ def test_stages_follow_one_another(run: Run) -> None:
     told = [event["what"] for event in seen if event["event"] == "progress"]
     assert told[0].startswith("search of tier 1 of 2: ") and told[-1].startswith("search of tier 2 of 2: 6 of 6")
     assert all("paths judged, best" in what for what in told)
+    assert [event["phase"] for event in seen if event["event"] == "round"] == [
+        "supernet training", "supernet training", "search", "fine-tuning of tier 1", "fine-tuning of tier 2",
+        "twins of tier 1", "twins of tier 2",
+    ]  # fmt: skip
     check_how_even_accuracy_is(summary)
     assert all(own["peak_mb"] > 0 and len(own["search"]["scores"]) == own["search"]["judged"] for own in tiers)
     assert summary["results"]["judging"] == []
