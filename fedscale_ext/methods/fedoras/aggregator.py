@@ -1,5 +1,5 @@
-"""FedorAS (Dudziak, Laskaridis, Fernandez-Marques, 2022): a supernet is trained, searched for a model of each tier of
-devices, and these are fine-tuned.
+"""FedorAS (Dudziak, Laskaridis, Fernandez-Marques, FedorAS: Federated Architecture Search under system heterogeneity,
+TMLR 2023): a supernet is trained, searched for a model of each tier of devices, and these are fine-tuned.
 
 Stage 1 (section 3.1): participants are drawn from all clients, whatever their tier; each is sent a subspace of the
 supernet, trains a path within its tier's budget for every batch, and hands back its weights and how many examples
