@@ -254,7 +254,7 @@ class FedorASAggregator(MultiModelAggregator):
         return {
             "tiers": tier_figures(self),
             "fairness": fairness_figures(self),
-            "stages": stage_figures(self.plan, self.history),
+            "stages": stage_figures(self.plan, self.history, self.judges.generations),
             "judging": self.judges.generations,
         }
 

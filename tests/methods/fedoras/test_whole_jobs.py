@@ -174,6 +174,7 @@ def check_what_federated_evaluation_costs(found: dict[str, Any], summary: dict[s
     assert searched["download_bytes"] == stage["download_bytes"] and searched["upload_bytes"] > 0
     assert searched["round_duration_s"] > 0 and searched["forward_macs"] > 0
     judging = summary["results"]["judging"]
+    assert stage["judging_clients"] == sum(each["clients"] for each in judging) and stage["participations"] == 0
     assert len(judging) == generations and [each["tier"] for each in judging] == sorted(e["tier"] for e in judging)
     for each in judging:
         assert 1 <= len(each["tau"]) <= 2 and each["sent_mb"] == each["supernet_mb"] * each["clients"]
