@@ -1,5 +1,6 @@
 """A job's summary as a table for the terminal and as summary.md."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,9 @@ from fedscale_ext.metrics.files import write_atomic
 
 Rows = list[tuple[str, str]]
 MARKDOWN = "summary.md"
+# columns of a method's tables that are accuracies, or how these spread over clients, which is all that "fairness" tells
+_SPREAD = re.compile("mean|std|worst")
+_ACCURACY = re.compile(f"(.+_)?(accuracy|client_({_SPREAD.pattern}))")
 
 
 def summary_table(summary: Mapping[str, Any]) -> Rows:
@@ -62,7 +66,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
         body = "\n".join("| " + " | ".join(map(_cell, model.values())) + " |" for model in models)
         text += f"\n## Models\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n{body}\n"
     for name, own in method_tables(summary).items():
-        titles, cells = table_cells(own)
+        titles, cells = table_cells(name, own)
         text += f"\n## {heading(name)}\n\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         text += "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in cells)
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
@@ -84,10 +88,18 @@ def heading(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def table_cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Titles and cells, for people, of a table of :func:`method_tables`."""
+def table_cells(name: str, rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Titles and cells, for people, of a table of :func:`method_tables`; accuracies, which are known by their names,
+    as per cent."""
     head = [key.replace("_", " ") for key in rows[0]]
-    return head, [[_figure(value) for value in row.values()] for row in rows]
+    known = _SPREAD if name == "fairness" else _ACCURACY
+    return head, [
+        [
+            percent(value) if known.fullmatch(key) and isinstance(value, float) else _figure(value)
+            for key, value in row.items()
+        ]
+        for row in rows
+    ]
 
 
 def write_markdown(directory: Path, summary: Mapping[str, Any]) -> Path:

@@ -109,7 +109,7 @@ class JobRecords:
                     "on_all": _without(summary["on_all"], "per_client"),
                 },
                 "table": summary_table(summary),
-                "tables": {heading(name): table_cells(rows) for name, rows in method_tables(summary).items()},
+                "tables": {heading(name): table_cells(name, rows) for name, rows in method_tables(summary).items()},
                 "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
             }
         )

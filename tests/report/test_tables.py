@@ -11,6 +11,7 @@ from fedscale_ext.report.tables import (
     quantity,
     seconds,
     summary_table,
+    table_cells,
     write_markdown,
 )
 
@@ -103,6 +104,18 @@ def test_seconds(value: float | None, text: str):
 
 def test_percent():
     assert (percent(0.12345), percent(None)) == ("12.35 %", "–")
+
+
+def test_accuracies_in_a_methods_own_table_are_percentages_as_above_it():
+    rows = [
+        {"tier": 1, "accuracy": 0.1335, "twin_client_std": 0.05, "client_worst": None, "loss": 0.5, "mean": 0.25}
+    ]  # fmt: skip
+    titles, cells = table_cells("tiers", rows)
+    assert titles == ["tier", "accuracy", "twin client std", "client worst", "loss", "mean"]
+    assert cells == [["1", "13.35 %", "5.00 %", "–", "0.5", "0.25"]]
+    assert table_cells("fairness", [{"weights": "random", "mean": 0.25, "worst": 0.0}])[1] == [
+        ["random", "25.00 %", "0.00 %"]
+    ]
 
 
 def test_a_methods_own_figures_are_tables():
