@@ -28,6 +28,7 @@ COMMON: Keys = {
     "eval_interval": 50, "test_bsz": 512,
 }  # fmt: skip
 TIERS = 4
+TWINS: Mapping[str, int] = {PAPER: 500, SMALL: 30}  # rounds of each twin, where they are asked for
 
 
 def _keys(
@@ -100,12 +101,13 @@ def jobs() -> dict[str, tuple[str, dict[str, Any]]]:
     made = {}
     for dataset, (says, data) in DATA.items():
         name, own = f"fedoras_{dataset}", data.keys
+        twins, rounds = TWINS[says], own["rounds"] + TIERS * TWINS[says]
         lines = [
             f"FedorAS on {data.title}, {says}.", f"  fedscale driver start {name}", "Data:", f"  {data.obtain}",
             f"Rounds: {own['fedoras.supernet_rounds']} of supernet training, the search, then for each of {TIERS} "
             f"tiers {own['fedoras.finetune_rounds']} of fine-tuning.",
-            "Federated evaluation: --set fedoras.evaluation=federated; twins from random weights: --set "
-            "fedoras.twin_rounds=500", f"  and {TIERS} times as many more rounds.",
+            "Federated evaluation: --set fedoras.evaluation=federated",
+            f"Twins from random weights: --set fedoras.twin_rounds={twins} --set rounds={rounds}",
             "Participants by Oort or PyramidFL: --set sample_mode=oort, or pyramidfl",
             *data.notes, "Written by benchmark_configs/make.py.",
         ]  # fmt: skip

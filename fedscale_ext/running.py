@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 from fedscale_ext.cli import driver, jobs, preparation
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.screen import in_notebook
+from fedscale_ext.cli.supervision import has_results
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
 from fedscale_ext.result import Result, load
@@ -58,12 +60,17 @@ def _in_process(config: JobConfig, display: _Progress) -> Result:
         display.notice(idle)
     if "time_stamp" not in config.given:
         config = with_values(config, time_stamp=_run_to_resume(config) or preparation.new_stamp(config))
+    name, stamp, began = config.fedscale.job_name, config.fedscale.time_stamp, time.time()
     try:
         with display:
             summary = run_in_process(config, display.event)
     except KeyboardInterrupt:
-        again = f"resume=True, time_stamp={config.fedscale.time_stamp!r} among its arguments"
-        display.notice(f"job {config.fedscale.job_name} was stopped; {again} continues it from its last checkpoint")
+        log_dir = Path(config.fedscale.log_path, "logs", name, stamp)
+        if has_results(log_dir, began):
+            display.notice(f"job {name} is done, results are in {log_dir}; `fedscale report {log_dir}` draws it")
+        else:
+            again = f"resume=True, time_stamp={stamp!r} among its arguments"
+            display.notice(f"job {name} was stopped; {again} continues it from its last checkpoint")
         raise
     return load(summary["log_dir"])
 

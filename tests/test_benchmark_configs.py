@@ -18,6 +18,8 @@ from fedscale_ext import models
 from fedscale_ext.config import JobConfig, load_config, shipped_configs
 from fedscale_ext.data.registry import known
 from fedscale_ext.methods import method_class
+from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.methods.fedoras.stages import Plan
 from fedscale_ext.methods.params import make_params
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmark_configs"
@@ -55,6 +57,16 @@ def test_the_files_are_those_of_the_table() -> None:
     committed.pop("quickstart")
     assert committed == module.files()
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == module.readme()
+
+
+@pytest.mark.parametrize("data", ["cifar10", "cifar10_small", "cifar100_small", "speech", "speech_small"])
+def test_the_twins_that_a_fedoras_file_names_fill_its_rounds(data: str) -> None:
+    path = FOLDER / f"fedoras_{data}.yml"
+    (line,) = [line for line in path.read_text(encoding="utf-8").splitlines() if "twin_rounds=" in line]
+    config = load_config(path, [part.strip() for part in line.split("--set")[1:]])
+    p = make_params(FedorASParams, config)
+    assert Plan(p.supernet_rounds, p.finetune_rounds, p.twin_rounds, 4).rounds == config.fedscale.rounds
+    assert p.twin_rounds == (30 if data.endswith("small") else 500)
 
 
 def test_each_method_has_a_file_of_each_size_on_each_data_set() -> None:

@@ -18,6 +18,10 @@ def test_the_configuration_reference_is_current() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference()
 
 
+def test_the_configuration_reference_sends_nobody_into_the_code() -> None:
+    assert not re.findall(r":(?:class|func|meth|mod):`[^`]*`", reference())
+
+
 def test_the_architecture_pages_twin_of_fedavg_runs(job_file: Path, tmp_path: Path, monkeypatch) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     code = next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "class TwinAggregator" in block)

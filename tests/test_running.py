@@ -94,6 +94,19 @@ def test_an_interrupt_ends_even_what_is_trained_and_the_job_can_go_on(
     assert result["resumed"]
 
 
+def test_an_interrupt_when_the_results_are_written_says_that_the_job_is_done(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    def interrupted(folder: Path) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedscale_ext.runtime.records.plot_job", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fedscale_ext.run(job_file, rounds=1)
+    (summary,) = job_file.parent.glob("logs/tiny/*/summary.json")
+    assert f"job tiny is done, results are in {summary.parent}; `fedscale report" in capfd.readouterr().err
+
+
 def test_processes_give_the_same_result(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
     here = fedscale_ext.run(job_file, rounds=1, progress=False, job_name="here")

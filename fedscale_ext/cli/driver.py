@@ -14,7 +14,7 @@ from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.setup_commands import check_program, plain_commands
-from fedscale_ext.cli.supervision import Restarts, has_checkpoint, resuming
+from fedscale_ext.cli.supervision import Restarts, has_checkpoint, has_results, resuming
 from fedscale_ext.config import JobConfig, load_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
@@ -173,7 +173,8 @@ class Run:
         while self.processes.running() or (self.restarts and self.restarts.planned()):
             message = self.processes.next(self._next_look())
             if isinstance(message, Interrupt):
-                return Outcome("stopped", 130)
+                done = self.summary is not None or has_results(self.job.log_dir, self.job.started)
+                return Outcome("finished", 0) if done else Outcome("stopped", 130)
             if isinstance(message, Said):
                 self._hear(message)
             elif isinstance(message, Exit):
@@ -314,6 +315,11 @@ class Run:
         log = jobs.output_log(self.job.name)
         if outcome.status == "finished" and self.summary:
             self.display.summary(self.summary, str(self.job.log_dir), str(log))
+        elif outcome.status == "finished":  # interrupted after its results were written
+            self.display.notice(
+                f"job {self.job.name} is done, results are in {self.job.log_dir}; `fedscale report {self.job.name}` "
+                "draws it"
+            )
         elif outcome.status == "stopped":
             kept = self._has_checkpoint()
             how = (

@@ -90,14 +90,16 @@ class Display(Screen):
             self._ends = [(number - 1, now - float(event.get("wall_s") or 0.0)), (number, now)]
         tested = event.get("accuracy") is not None
         self._accuracy = event["accuracy"] if tested else self._accuracy
+        begins = event.get("phase", "") != self._round.get("phase", "")
         self._round, self._doing = event, ""
-        if tested or (not self._live and (number % _EVERY == 0 or number == rounds)):
+        if tested or begins or (not self._live and (number % _EVERY == 0 or number == rounds)):
             facts = [f"round {number}/{rounds}", *self._facts(tested), *self._eta()]
             self.line(folded(facts, self.out.width) if self._live else ", ".join(facts))
 
     def _facts(self, with_accuracy: bool) -> list[str]:
         event = self._round
-        facts = [counted(event.get("participants"), "client"), counted(event.get("models"), "model")]
+        facts = [event["phase"]] if event.get("phase") else []
+        facts += [counted(event.get("participants"), "client"), counted(event.get("models"), "model")]
         if event.get("loss") is not None:
             facts.append(f"loss {event['loss']:.3f}")
         if with_accuracy and self._accuracy is not None:

@@ -59,6 +59,13 @@ def has_checkpoint(log_dir: Path) -> bool:
     return any((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
 
 
+def has_results(log_dir: Path, since: float) -> bool:
+    """Whether a run that began at ``since`` (seconds since 1970) has written its summary, after which only pictures
+    are missing; that of an earlier run, which is resumed, is older."""
+    summary = log_dir / "summary.json"
+    return summary.is_file() and summary.stat().st_mtime >= since
+
+
 def resuming(argv: Sequence[str], log_dir: Path) -> list[str]:
     """The aggregator's command line for going on after its end: from its last checkpoint, or anew where none is."""
     words = [word for word in argv if not word.startswith(("--resume=", "--resume_from="))]

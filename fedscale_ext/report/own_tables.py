@@ -1,9 +1,13 @@
 """The tables that a method adds to a job's summary: its tiers, its types of devices, its stages."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Told = tuple[list[str], list[list[str]]]
+# columns that are accuracies, or how these spread over clients, which is all that "fairness" tells
+_SPREAD = re.compile("mean|std|worst")
+_ACCURACY = re.compile(f"(.+_)?(accuracy(_.+)?|client_({_SPREAD.pattern}))")
 
 
 def method_tables(summary: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -23,19 +27,20 @@ def told_tables(summary: Mapping[str, Any]) -> dict[str, Told]:
     which everything has: the job may have been too short.
     """
     last = summary["rounds"]
-    return {name.replace("_", " ").capitalize(): _told(rows, last) for name, rows in method_tables(summary).items()}
+    return {name.replace("_", " ").capitalize(): _told(name, rows, last)
+            for name, rows in method_tables(summary).items()}  # fmt: skip
 
 
-def _told(rows: Sequence[Mapping[str, Any]], last: int) -> Told:
-    head = [key.replace("_", " ") for key in rows[0]]
-    return head, [[_cell(key, value, last) for key, value in row.items()] for row in rows]
+def _told(name: str, rows: Sequence[Mapping[str, Any]], last: int) -> Told:
+    head, accuracies = [key.replace("_", " ") for key in rows[0]], _SPREAD if name == "fairness" else _ACCURACY
+    return head, [[_cell(key, value, accuracies, last) for key, value in row.items()] for row in rows]
 
 
-def _cell(key: str, value: Any, last: int) -> str:
+def _cell(key: str, value: Any, accuracies: re.Pattern[str], last: int) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return percent(value) if "accuracy" in key.split("_") else f"{value:.4g}"
+        return percent(value) if accuracies.fullmatch(key) else f"{value:.4g}"
     if isinstance(value, int):
         return f"{value:,}" + (" (last)" if key == "settled_round" and value == last else "")
     return str(value)

@@ -163,6 +163,11 @@ class MethodHooks(Coordinator):
         """The last round that the job can come to, which people are told: ``rounds``, or where its stages end."""
         return int(self.args.rounds)
 
+    def phase(self, round: int) -> str:
+        """What the method does in a round, in a few words, which its line of progress tells; empty where all rounds are
+        alike."""
+        return ""
+
     def lineage(self) -> dict[str, Any]:
         """Where each model of the pool comes from, for the summary; JSON by model key."""
         return {}

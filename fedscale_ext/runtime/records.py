@@ -66,6 +66,7 @@ class JobRecords:
                 "event": "round",
                 "round": record.round,
                 "rounds": self._job.last_round(),
+                "phase": self._job.phase(record.round),
                 "participants": len(record.participants),
                 "models": record.models,
                 "assignments": record.assignments,
@@ -78,7 +79,10 @@ class JobRecords:
         )
 
     def finish(self, stopped: str | None) -> dict[str, Any]:
-        """Write summary.json, summary.md, the models and the plot; announce and return the summary."""
+        """Write the models, summary.md, summary.json and the plot; announce and return the summary.
+
+        A job whose summary.json is there is done: only pictures, which can be drawn again, come after it.
+        """
         job = self._job
         self.recorder.close()
         summary = summarise(
@@ -94,9 +98,9 @@ class JobRecords:
             resumed=job.resumed,
             restarts=count_restarts(job.log_dir),
         )
-        write_summary(job.log_dir, summary)
-        write_markdown(job.log_dir, summary)
         save_models(job.log_dir, job.pool)
+        write_markdown(job.log_dir, summary)
+        write_summary(job.log_dir, summary)
         plot = plot_job(job.log_dir)
         plot_growth(job.log_dir, summary, job.history)
         job.emit(

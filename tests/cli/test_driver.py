@@ -177,6 +177,18 @@ def test_interrupt_leaves_nothing(fedscale, state, write_conf, number, checkpoin
     assert record(state)["status"] == "stopped"
 
 
+def test_interrupt_of_a_job_whose_results_are_written_says_that_it_is_done(fedscale, state, write_conf):
+    process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="plotting", FAKE_EXECUTOR="wait")
+    wait_until(lambda: started(state))
+    results = Path(record(state)["log_path"], "logs", "fake", record(state)["time_stamp"])
+    wait_until((results / "summary.json").is_file)
+    process.send_signal(signal.SIGINT)
+    code, _, err = done(process)
+    assert code == 0
+    assert err.splitlines()[-1] == f"note: job fake is done, results are in {results}; `fedscale report fake` draws it"
+    assert record(state)["status"] == "finished" and not processes_of(state)
+
+
 def test_interrupt_ends_a_process_that_ignores_it(fedscale, state, write_conf):
     process = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="deaf", FAKE_EXECUTOR="wait")
     wait_until(lambda: started(state))

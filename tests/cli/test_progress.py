@@ -37,6 +37,21 @@ def test_one_line_per_tested_or_tenth_or_last_round(display):
     assert shown == ["round 7/40", "round 10/40", "round 20/40", "round 30/40", "round 40/40"]
 
 
+def test_a_rounds_line_names_its_phase_and_each_phase_has_a_line(display):
+    phases = ["supernet training", "supernet training", "fine-tuning of tier 1", "fine-tuning of tier 1"]
+    with display:
+        for number, phase in enumerate(phases, 1):
+            display.event(a_round(number, phase=phase))
+    shown = [line.split(", ")[:3] for line in display.out.file.getvalue().splitlines()]
+    assert shown == [
+        ["round 1/40", "supernet training", "20 clients"],
+        ["round 3/40", "fine-tuning of tier 1", "20 clients"],
+    ]
+    screen = Console(file=io.StringIO(), width=80)
+    screen.print(display.picture())
+    assert "\nfine-tuning of tier 1, 20 clients" in screen.file.getvalue()
+
+
 def test_a_narrow_terminal_breaks_a_rounds_line_between_facts():
     facts = ["round 100/100", "40 clients", "loss 1.732", "accuracy 45.0 %", "virtual clock 1 min 28 s"]
     assert folded(facts, 79) == ("round 100/100, 40 clients, loss 1.732, accuracy 45.0 %,\n  virtual clock 1 min 28 s")

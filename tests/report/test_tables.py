@@ -106,6 +106,18 @@ def test_percent():
     assert (percent(0.12345), percent(None)) == ("12.35 %", "–")
 
 
+def test_accuracies_in_a_methods_own_table_are_percentages_as_above_it():
+    rows = [
+        {"tier": 1, "accuracy": 0.1335, "twin_client_std": 0.05, "client_worst": None, "loss": 0.5, "mean": 0.25}
+    ]  # fmt: skip
+    fairness = [{"of": "random", "mean": 0.25, "worst": 0.0}]
+    told = told_tables({"rounds": 9, "results": {"tiers": rows, "fairness": fairness}})
+    titles, cells = told["Tiers"]
+    assert titles == ["tier", "accuracy", "twin client std", "client worst", "loss", "mean"]
+    assert cells == [["1", "13.35 %", "5.00 %", "–", "0.5", "0.25"]]
+    assert told["Fairness"][1] == [["random", "25.00 %", "0.00 %"]]
+
+
 def test_a_methods_own_figures_are_tables():
     rows = [{"tier": 1, "loss_of_it": 0.123456, "bytes": 1200, "path": ["a"], "twin": None}, {"tier": 2}]
     text = markdown({**summary(), "results": {"all_tiers": rows, "other": {"not": "rows"}, "none": []}})

@@ -1,5 +1,5 @@
-"""FedorAS (Dudziak, Laskaridis, Fernandez-Marques, 2022): a supernet is trained, searched for a model of each tier of
-devices, and these are fine-tuned.
+"""FedorAS (Dudziak, Laskaridis, Fernandez-Marques, FedorAS: Federated Architecture Search under system heterogeneity,
+TMLR 2023): a supernet is trained, searched for a model of each tier of devices, and these are fine-tuned.
 
 Stage 1 (section 3.1): participants are drawn from all clients, whatever their tier; each is sent a subspace of the
 supernet, trains a path within its tier's budget for every batch, and hands back its weights and how many examples
@@ -21,7 +21,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
 from fedscale_ext.methods.fedoras.executor import FedorASExecutor
-from fedscale_ext.methods.fedoras.figures import fairness_figures, stage_figures, tier_figures
+from fedscale_ext.methods.fedoras.figures import NAMES, fairness_figures, stage_figures, tier_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys, tier_key, twin_key
 from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -212,6 +212,12 @@ class FedorASAggregator(MultiModelAggregator):
         """That of the last stage, where ``rounds`` leaves room for more."""
         return min(super().last_round(), self.plan.rounds)
 
+    def phase(self, round: int) -> str:
+        """The stage, and the tier whose model is trained."""
+        stage = self.plan.at(round)
+        tier = f" of tier {stage.tier + 1}" if stage.name in ("finetune", "twin") else ""
+        return NAMES[stage.name] + tier
+
     def evaluation_plan(self) -> EvaluationPlan:
         """Each client on the model of its tier; each of these, and each twin, on all test samples."""
         keys = [tier_key(tier) for tier in range(len(self.brackets))]
@@ -248,7 +254,7 @@ class FedorASAggregator(MultiModelAggregator):
         return {
             "tiers": tier_figures(self),
             "fairness": fairness_figures(self),
-            "stages": stage_figures(self.plan, self.history),
+            "stages": stage_figures(self.plan, self.history, self.judges.generations),
             "judging": self.judges.generations,
         }
 

@@ -1,6 +1,6 @@
 """What a job of FedorAS has to show beside any job's figures (sections 4.1 to 4.5; Tables 5 to 7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,17 @@ _PATHS, _DEAREST = 64, 3  # random paths, and of these the dearest, of which the
 NAMES = {"supernet": "supernet training", "search": "search", "finetune": "fine-tuning", "twin": "twins"}
 
 
-def stage_figures(plan: Plan, history: Sequence[RoundRecord]) -> list[dict[str, Any]]:
-    """Of each stage that began: its rounds, and sums over its clients of participations, bytes and MACs."""
+def stage_figures(
+    plan: Plan, history: Sequence[RoundRecord], judging: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Of each stage that began: its rounds, and sums over its clients of participations, bytes and MACs. Nobody trains
+    in the search: clients whom a federated one sends something are ``judging_clients``, counted once for each
+    generation that they judge (``judging``: :attr:`Judges.generations`)."""
     found: dict[str, dict[str, Any]] = {}
     for record in history:
         own = found.setdefault(NAMES[plan.at(record.round).name], {
-            "rounds": 0, "participations": 0, "download_bytes": 0, "upload_bytes": 0, "training_macs": 0.0,
-            "virtual_s": 0.0, "wall_s": 0.0,
+            "rounds": 0, "participations": 0, "judging_clients": 0, "download_bytes": 0, "upload_bytes": 0,
+            "training_macs": 0.0, "virtual_s": 0.0, "wall_s": 0.0,
         })  # fmt: skip
         own["rounds"] += 1
         own["participations"] += len(record.participants)
@@ -35,6 +39,8 @@ def stage_figures(plan: Plan, history: Sequence[RoundRecord]) -> list[dict[str, 
                             ("training_macs", record.training_macs), ("virtual_s", record.round_duration_s),
                             ("wall_s", record.wall_s)):  # fmt: skip
             own[name] += value
+    if NAMES["search"] in found:
+        found[NAMES["search"]]["judging_clients"] = sum(generation["clients"] for generation in judging)
     return [{"stage": name, **own} for name, own in found.items()]
 
 

@@ -38,8 +38,13 @@ class FedorASParams:
     ``evaluation_rounds`` times ``num_participants`` clients on their own. ``recalibrate``: BatchNorm's statistics are
     measured for each path before. ``compare_rankings``: in a federated search, the server also judges each generation
     on all validation samples together, which decides nothing, and tells Kendall's tau after each round of clients
-    (Fig. 6). ``population``, ``parents``, ``mutation``, ``objectives``, ``target``: see
-    :class:`SearchSettings`.
+    (Fig. 6). ``population``: how many random paths NSGA-II begins with; ``parents``: how many of the best it keeps from
+    generation to generation, and how many new ones it makes of them (random search judges as many at a time);
+    ``mutation``: the probability with which an operator of a new path is drawn at random. ``objectives`` 2: good are
+    paths of a high score or of few MACs (NSGA-II's two aims; the model is the one with the best score); 1: the score
+    alone counts (the public code). ``target``: a score at which a tier's search ends before its ``evaluations`` are
+    used up (none: it does not). The defaults are the paper's for CIFAR-10; the configurations named ``_small`` have
+    smaller numbers, 32 paths to begin with, 16 parents and 48 or 64 evaluations.
 
     Fine-tuning (section 3.3): ``finetune_rounds`` for each tier in turn, of ``finetune_clients`` (none:
     ``num_participants``) of that tier and above, ``finetune_epochs`` in batches of ``finetune_batch``; the learning

@@ -69,6 +69,10 @@ say(event="trained")
 if "FAKE_MARKER" in os.environ:
     time.sleep(0.2)  # the word of it is heard before the executors end
     Path(os.environ["FAKE_MARKER"]).with_suffix(".trained").touch()
+if what == "plotting":  # the results are written, and the pictures take long
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "summary.json").write_text("{}")
+    time.sleep(600)
 if what != "no summary":
     say(event="summary", summary={"accuracy": 0.5}, table=[["accuracy", "50.0 %"], ["rounds", 12]],
         files={"plot": "/tmp/plot.png", "tensorboard": "/tmp/a b"})  # fmt: skip

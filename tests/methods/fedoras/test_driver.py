@@ -34,7 +34,7 @@ def test_the_driver_runs_all_stages_and_shows_them(job_file: Path, tmp_path: Pat
     done = start(job_file, tmp_path / "state", job_name="driven", worker_ips="localhost:[1]", **GOLDEN)
     assert done.returncode == 0, done.stderr
     assert "round 2: search of tier 1 of 2: 2 of 3 paths judged, best " in done.stdout
-    assert "round 2/4, 0 clients, 3 models, accuracy " in done.stdout
+    assert "round 2/4, search, 0 clients, 3 models, accuracy " in done.stdout
     run_in_process(with_values(load_config(job_file), job_name="alone", num_executors=2, **GOLDEN))
     driven, alone = (result(job_file.parent / "logs" / name / "logs") for name in ("driven", "alone"))
     assert_equal(driven, alone)

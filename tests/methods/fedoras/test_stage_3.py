@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from synthetic_job import records
 
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
-from fedscale_ext.methods.fedoras.figures import accuracies
+from fedscale_ext.methods.fedoras.figures import accuracies, stage_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys
 from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.judging import read_figures
 from fedscale_ext.methods.fedoras.params import FedorASParams
-from fedscale_ext.methods.fedoras.stages import Stage
+from fedscale_ext.methods.fedoras.stages import Plan, Stage
 from fedscale_ext.models.supernet import path_of
 from fedscale_ext.runtime import wire
 from fedscale_ext.runtime.evaluation import COLUMNS
@@ -214,6 +215,15 @@ def test_judgements_that_cannot_be_are_refused() -> None:
         read_figures({"figures": figures_section(good[:1])}, counts)
     with pytest.raises(wire.WireError, match="one section"):
         read_figures({}, counts)
+
+
+def test_clients_who_judge_count_beside_those_who_train() -> None:
+    history = records(3)
+    found = stage_figures(Plan(supernet=1, finetune=1, twin=0, tiers=1), history, [{"clients": 5}, {"clients": 7}])
+    assert [(each["stage"], each["judging_clients"]) for each in found] == [
+        ("supernet training", 0), ("search", 12), ("fine-tuning", 0)
+    ]  # fmt: skip
+    assert [each["participations"] for each in found] == [len(record.participants) for record in history]
 
 
 def test_accuracies_are_of_the_tiers_own_clients() -> None:

@@ -102,6 +102,10 @@ def test_stages_follow_one_another(run: Run) -> None:
     told = [event["what"] for event in seen if event["event"] == "progress"]
     assert told[0].startswith("search of tier 1 of 2: ") and told[-1].startswith("search of tier 2 of 2: 6 of 6")
     assert all("paths judged, best" in what for what in told)
+    assert [event["phase"] for event in seen if event["event"] == "round"] == [
+        "supernet training", "supernet training", "search", "fine-tuning of tier 1", "fine-tuning of tier 2",
+        "twins of tier 1", "twins of tier 2",
+    ]  # fmt: skip
     check_how_even_accuracy_is(summary)
     assert all(own["peak_mb"] > 0 and len(own["search"]["scores"]) == own["search"]["judged"] for own in tiers)
     assert summary["results"]["judging"] == []
@@ -170,6 +174,7 @@ def check_what_federated_evaluation_costs(found: dict[str, Any], summary: dict[s
     assert searched["download_bytes"] == stage["download_bytes"] and searched["upload_bytes"] > 0
     assert searched["round_duration_s"] > 0 and searched["forward_macs"] > 0
     judging = summary["results"]["judging"]
+    assert stage["judging_clients"] == sum(each["clients"] for each in judging) and stage["participations"] == 0
     assert len(judging) == generations and [each["tier"] for each in judging] == sorted(e["tier"] for e in judging)
     for each in judging:
         assert 1 <= len(each["tau"]) <= 2 and each["sent_mb"] == each["supernet_mb"] * each["clients"]
