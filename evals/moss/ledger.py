@@ -2,7 +2,7 @@
 
     python -m evals.moss.ledger [--results DIR] [--scale small]
 
-Accuracies are means over the evaluations in the last quarter of the rounds, on devices' own classes, or globally those
+Accuracies are means over the evaluations in the last quarter of the rounds, on devices' own samples, or globally those
 of the final models, or "personalised" those after five epochs more on a device's own samples, which alone compares
 systems that serve a type's model with those whose devices keep their own in like state. They decide nothing within
 three points. "Small models gain most" (M3) compares what Moss gains over the mean of those baselines whose devices of a
@@ -11,7 +11,7 @@ three. "Still works" (M10) is that Moss is above all baselines that can do witho
 (M5) are modelled, and the server's time of M8 was measured.
 
 What rounds, time, energy and transmission until accuracies settle say (M4 to M6, and of M11): systems are left out that
-are no more accurate than local training, on devices' own classes and globally alike, as what has collapsed settles at
+are no more accurate than local training, on devices' own samples and globally alike, as what has collapsed settles at
 once, and those of which a type settles at the last evaluation. Where that is Moss, nothing is decidable.
 """
 

@@ -73,16 +73,16 @@ EXPERIMENT = Experiment(
         COUNTED,
     ),
     plots.bars(*columns("%")),
-    note="Accuracy of a type is the mean over its devices, each on test samples with its own mix of classes, as a mean "
-    "over the evaluations in the last quarter of the rounds (accuracy %: the last evaluation). Of the final models: "
-    "global % is the mean over a type's devices of each one's model on all devices' test samples, personalised % that "
-    "after five epochs on a device's own samples, kept % the share of the large model that a device holds. Systems "
-    "whose clients keep models (FedMD, DS-FL, FedGEMS) or parts (pruning ones but HeteroFL and FjORD) are at home on a "
-    "device's own classes, those with a model for a type (Moss, FedDF, Fed-ET) globally: look at both, beside local "
-    "training. LotteryFL prunes the large model for everybody; its figures are those of the devices that have the "
-    "types in Moss's job. Gains leave out baselines whose devices of a type hold over one and a half times the share "
-    "that they are to. The paper's text has a momentum of 0.05, all rows but one have 0.9 (`momentum` has both for "
-    "all).",
+    note="Accuracy of a type is the mean over its devices, each on its own test samples, with its mix of classes, as a "
+    "mean over the evaluations in the last quarter of the rounds (accuracy %: the last evaluation). Of the final "
+    "models: global % is the mean over a type's devices of each one's model on all devices' test samples, "
+    "personalised % that after five epochs on a device's own samples, kept % the share of the large model that a "
+    "device holds. Systems whose clients keep models (FedMD, DS-FL, FedGEMS) or parts (pruning ones but HeteroFL and "
+    "FjORD) are at home on a device's own samples, those with a model for a type (Moss, FedDF, Fed-ET) globally: look "
+    "at both, beside local training. LotteryFL prunes the large model for everybody; its figures are those of the "
+    "devices that have the types in Moss's job. Gains leave out baselines whose devices of a type hold over one and a "
+    "half times the share that they are to. The paper's text has a momentum of 0.05, all rows but one have 0.9 "
+    "(`momentum` has both for all).",
     rows=with_gains,
     orders=[*most(ACCURACY), *most(GLOBAL), *most(PERSONALISED), *most("small %"), more_accurate(MOSS, LITERAL_MOSS)],
 )

@@ -90,7 +90,7 @@ class DeviceTypesAggregator(ByTypeAggregator):
 
     def type_specs(self) -> dict[str, ModelSpec]:
         """Each type's model, by key."""
-        return {type_key(name): self._configured(name) for name in self.params.types}
+        return {type_key(name): self.trained_spec(name) for name in self.params.types}
 
     def smallest_spec(self) -> ModelSpec:
         """That of the type of fewest MACs, unless ``capacity_model`` names another one."""

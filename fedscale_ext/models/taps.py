@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedscale_ext.errors import UserError, did_you_mean
-from fedscale_ext.models.registry import family, skeleton
+from fedscale_ext.models.registry import family, searched, skeleton
 from fedscale_ext.models.spec import ModelSpec
 
 
@@ -49,6 +49,9 @@ def features(
     """
     with _listening(module, names) as found:
         logits: Tensor = module(x) if state is None else functional_call(module, dict(state), (x,))
+    for name in names:
+        if name not in found:  # a list of modules, or an exit that is left out in this pass
+            raise UserError(f"module {name!r} cannot be tapped: the network does not run it as a whole; tap one within")
     return (logits[:, -1] if logits.dim() == 3 else logits), {name: found[name] for name in names}
 
 
@@ -89,7 +92,9 @@ def as_map(found: Tensor, aspect: float) -> Tensor:
 
 @lru_cache(maxsize=1024)
 def map_shapes(spec: ModelSpec, names: tuple[str, ...]) -> tuple[tuple[int, int, int], ...]:
-    """(C, H, W) of each tap as a map; UserError where there is no such module."""
+    """(C, H, W) of each tap as a map; UserError where there is no such module, or it gives nothing."""
+    if searched(spec):
+        raise UserError("a supernet has no features to tap; name a path of it, such as cnn_l_smallest")
     _, height, width = shape = spec["input_shape"]
     found = features(skeleton(spec).eval(), torch.empty(2, *shape, device="meta"), names)[1]
     return tuple(_shape(as_map(each, height / width)) for each in found.values())

@@ -184,15 +184,19 @@ class MethodHooks(Coordinator):
 
     def initial_spec(self) -> ModelSpec:
         """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
-        spec = self._configured(self._model())
+        return self.trained_spec(self._model())
+
+    def trained_spec(self, model: str) -> ModelSpec:
+        """The spec of a named model or a spec file that clients train; UserError for one that this method cannot."""
+        spec = self._configured(model)
         if models.searched(spec) and not self.chooses_paths:
             raise UserError(
-                f"the model {self.args.model} is a supernet, and {self.config.job.method} does not choose among its "
+                f"the model {model} is a supernet, and {self.config.job.method} does not choose among its "
                 "operators: name a path of it, such as cnn_l_smallest or a spec file with one operator per layer"
             )
         if dict(spec.fields).get("readout") == "all" and not self.chooses_paths:
             raise UserError(
-                f"the model {self.args.model} learns what follows each symbol of a text, and {self.config.job.method} "
+                f"the model {model} learns what follows each symbol of a text, and {self.config.job.method} "
                 "trains on what follows the last one: name one with readout last, such as rnn_largest"
             )
         return spec

@@ -341,6 +341,11 @@ def test_odd_sides_are_halved_by_every_reduction() -> None:
 def test_a_job_of_any_method_trains_a_path_and_refuses_the_supernet(job_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model cnn_tiny is a supernet, and fedavg does not choose.*cnn_l_smallest"):
         fedscale_ext.run(job_file, model="cnn_tiny", rounds=1)
+    types: dict[str, Any] = {"method": "moss", "moss.types": ["cnn_tiny", "lenet_6k"], "public_samples": 40}
+    with pytest.raises(UserError, match="model cnn_tiny is a supernet, and moss does not choose"):
+        fedscale_ext.run(job_file, model="lenet_6k", rounds=1, **types)
+    with pytest.raises(UserError, match=r"^moss\.taps for cnn_tiny: a supernet has no features to tap"):
+        fedscale_ext.run(job_file, model="lenet_6k", rounds=1, **types, **{"moss.taps": ["stem", "default"]})
     spec = models.named_spec("cnn_tiny", (1, 28, 28), 62)
     path = supernet.path_of(spec, ("conv1", "dsconv3", "identity", "mbconv3_half", "identity", "conv1"))
     (tmp_path / "path.json").write_text(json.dumps(path.to_json()))

@@ -69,6 +69,13 @@ def test_wrong_taps_are_one_sentence(names, message):
         map_shapes(spec, names)
 
 
+@pytest.mark.parametrize(("model", "name"), [("resnet18_speech", "cells"), ("multi_exit_resnet18", "exit1")])
+def test_a_module_that_the_network_does_not_run_is_one_sentence(model, name):
+    spec = models.named_spec(model, (1, 32, 32), 10)
+    with pytest.raises(UserError, match=f"module '{name}' cannot be tapped"):
+        map_shapes(spec, (name,))
+
+
 def test_a_family_without_taps_says_so():
     with pytest.raises(UserError, match="declare no feature taps"):
         models.taps(models.named_spec("torchvision_mobilenet_v2", (3, 32, 32), 5))

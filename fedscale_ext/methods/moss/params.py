@@ -106,9 +106,10 @@ class MossParams(DeviceTypesParams, WireParams):
 def _bare(name: str) -> bool:
     """Whether a named model's family declares no taps, whatever the task; a spec file tells when it is read."""
     try:
-        return not hasattr(models.family(models.named_spec(name, (3, 64, 64), 10)), "taps")
+        spec = models.named_spec(name, (3, 64, 64), 10)
     except UserError:  # no such name: told with the others that there are
         return False
+    return not (models.searched(spec) or hasattr(models.family(spec), "taps"))  # a supernet is refused for what it is
 
 
 def check_named_taps(key: str, name: str, spec: ModelSpec, taps: tuple[str, ...]) -> None:
