@@ -1,5 +1,6 @@
 """The report as one HTML page that needs nothing beside it: no network, no script."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -90,7 +91,7 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
         cells = "".join(f"<td>{escape(text)}</td>" for text in [row.seeds, *([row.data] if several else [])])
         cells += "".join(map(_cell, row.cells))
         kind = ' class="paper"' if row.place is None else ""
-        body.append(f"<tr{kind}><th scope=row>{mark}{escape(row.label)}{state}</th>{cells}</tr>")
+        body.append(f"<tr{kind}><th scope=row>{mark}{_name(row.label)}{state}</th>{cells}</tr>")
     notes = "; ".join(f"{figure.title}: {figure.note}" for figure in figures if figure.note)
     text = "Mean ± standard deviation over seeds; the best of each column is bold and green."
     if has_papers(rows):
@@ -100,6 +101,11 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
         f'<div class="scroll">{_plain_table(head, body)}</div><p class="quiet">{escape(text)}</p>'
         f'<details class="quiet"><summary>What the columns are</summary>{escape(notes)}</details>'
     )
+
+
+def _name(text: str) -> str:
+    """A name that a narrow column may break where its words end: browsers see one word in what has underscores."""
+    return re.sub(r"(?<=[_/])(?=\w)", "<wbr>", escape(text))
 
 
 def _colour(place: int) -> str:
@@ -142,9 +148,9 @@ def _settings(arms: Sequence[Arm]) -> str:
     found = settings_table(arms)
     if not found:
         return ""
-    head = "".join(f"<th scope=col>{escape(text)}</th>" for text in ["", *(arm.label for arm in arms)])
+    head = "".join(f"<th scope=col>{_name(text)}</th>" for text in ["", *(arm.label for arm in arms)])
     body = [
-        f"<tr><th scope=row>{escape(key)}</th>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
+        f"<tr><th scope=row>{_name(key)}</th>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
         for key, values in found.items()
     ]
     return f'<div class="scroll">{_plain_table(head, body)}</div>'
@@ -167,6 +173,6 @@ def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:
 def _table_of(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table with a row per thing, such as a model; nothing for none."""
     head = "".join(f"<th scope=col>{escape(title)}</th>" for title in titles)
-    body = [f"<tr><th scope=row>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
+    body = [f"<tr><th scope=row>{_name(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
             for row in rows]  # fmt: skip
     return f'<div class="scroll">{_plain_table(head, body)}</div>' if rows else ""

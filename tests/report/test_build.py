@@ -10,7 +10,7 @@ from fedscale_ext.errors import UserError
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import load_job
 
-VOID = {"meta", "br", "hr", "img", "input", "link"}
+VOID = {"meta", "br", "hr", "img", "input", "link", "wbr"}
 
 
 class Page(HTMLParser):

@@ -36,6 +36,12 @@ def test_the_page_has_a_methods_own_tables_and_the_curves_of_its_types(tmp_path:
     assert text.count(type_curves.TITLE) >= 1
 
 
+def test_long_names_break_where_their_words_end(tmp_path: Path) -> None:
+    job_with(tmp_path / "typed", {"server": [{"type": "resnet18_half<b>", "fidelity": 0.5}]})
+    text = build([tmp_path / "typed"], tmp_path / "out").page.read_text(encoding="utf-8")
+    assert "<th scope=row>resnet18_<wbr>half&lt;b&gt;</th>" in text
+
+
 def test_each_type_has_a_line_of_its_own(tmp_path: Path) -> None:
     job = job_with(tmp_path / "typed", {"types": TYPES})
     (axis,) = type_curves.drawn(type_curves.curves(job)).axes
