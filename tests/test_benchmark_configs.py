@@ -56,7 +56,7 @@ def test_the_files_are_those_of_the_table() -> None:
     committed = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.yml")}
     committed.pop("quickstart")
     assert committed == module.files()
-    assert (FOLDER / "README.md").read_text(encoding="utf-8") == module.readme()
+    assert (FOLDER / "README.md").read_text(encoding="utf-8") == module.readme(module.files())
 
 
 @pytest.mark.parametrize("data", ["cifar10", "cifar10_small", "cifar100_small", "speech", "speech_small"])
