@@ -2,8 +2,10 @@
 
 Three types (ResNet-18, MobileNetV2, LeNet of 80k parameters; 3x32x32, 10 classes), proxies of the ResNet-18,
 100 public samples in batches of 32, bilevel WIRE in both directions, FILE. Ours runs as a job's aggregator runs it:
-transfers in threads, one torch thread each; the plain loop (``moss_loop.py``) has as many torch threads. Each row is a
-process of its own: wall and processor time of the step, and the process's peak memory above what it held before.
+transfers in threads, one torch thread each. The plain loop (``moss_loop.py``) runs twice: with one torch thread, which
+is what an aggregator has, so that results do not depend on the number of cores, and with as many as ours has threads.
+Each row is a process of its own: wall and processor time of the step, and the process's peak memory above what it held
+before.
 """
 
 import argparse
@@ -24,12 +26,13 @@ from fedscale_ext.methods.moss.proxy_models import ProxyModels, Public, Type
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPE, CLASSES = (3, 32, 32), 10
+ROWS = {"ours": "ours", "loop": "loop, one torch thread", "threaded": "loop, as many torch threads"}
 TYPES = {"large": "resnet18", "medium": "mobilenetv2", "small": "lenet_80k"}
 
 
 def measure(row: str, args: argparse.Namespace) -> dict[str, float]:
-    """One step of ``row`` ("ours" or "loop")."""
-    torch.set_num_threads(args.threads)
+    """One step of ``row``, one of ROWS."""
+    torch.set_num_threads(args.threads if row == "threaded" else 1)
     types = {key: Type(models.named_spec(name, SHAPE, CLASSES)) for key, name in TYPES.items()}
     options = Options(epochs=args.epochs)
     server = ProxyModels(types, options, 1, same_arch_transfer=args.same, threads=args.threads)
@@ -57,20 +60,22 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--same", choices=("copy", "wire"), default="copy")
-    parser.add_argument("--row", choices=("ours", "loop"), help="measure this one here")
+    parser.add_argument("--row", choices=ROWS, help="measure this one here")
     args = parser.parse_args()
     if args.row:
         print(json.dumps(measure(args.row, args)))
         return
     print("| | wall, s | processor, s | peak memory, MB | norm of the models |\n|---|---|---|---|---|")
     rows = {}
-    for row in ("ours", "loop"):
+    for row, label in ROWS.items():
         command = [sys.executable, "-m", "evals.speed.moss_server_step", *sys.argv[1:], "--row", row]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         own = rows[row] = json.loads(done.stdout)
-        print(f"| {row} | {own['wall_s']:.1f} | {own['cpu_s']:.1f} | {own['peak_mb']:.0f} | {own['norm']:.6f} |")
-    ratios = [rows["loop"][name] / rows["ours"][name] for name in ("wall_s", "cpu_s", "peak_mb")]
-    print(f"| loop / ours | {ratios[0]:.2f} | {ratios[1]:.2f} | {ratios[2]:.2f} | |")
+        print(f"| {label} | {own['wall_s']:.1f} | {own['cpu_s']:.1f} | {own['peak_mb']:.0f} | {own['norm']:.6f} |",
+              flush=True)  # fmt: skip
+    for row in ("loop", "threaded"):
+        ratios = [rows[row][name] / rows["ours"][name] for name in ("wall_s", "cpu_s", "peak_mb")]
+        print(f"| {ROWS[row]} / ours | {ratios[0]:.2f} | {ratios[1]:.2f} | {ratios[2]:.2f} | |")
     print(f"\n{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
 
 
