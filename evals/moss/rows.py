@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from evals.moss.arms import ACCURACY, GLOBAL, LOCAL, MOSS, PRUNING
-from evals.paper.device_types import TYPES, UNSETTLED, columns, with_types
+from evals.moss.arms import ACCURACY, GLOBAL, LOCAL, PRUNING
+from evals.moss.settings import TYPED
+from evals.paper.device_types import TYPES, UNSETTLED, columns, types_of_clients, with_types
 from evals.paper.engine import Run
 from evals.paper.jobs import summary
 from evals.paper.orders import Row
@@ -19,10 +20,15 @@ def by_type(runs: Sequence[Run]) -> list[Run]:
     """The runs by type of device. As in the paper's Table 4, a system that prunes hands in, in each round, as much as
     Moss's device of the type does, whatever is left of its network (189.8 MB are 21 times the 9.036 MB of Medium, and
     so on); what really travels is in "traffic MB". Local training, which is a FedMD that nobody learns of, exchanges
-    nothing: it has no such figures."""
-    sizes = {(run.data, run.seed): model_sizes(run) for run in runs if run.arm.label == MOSS and run.log_dir}
+    nothing: it has no such figures. Moss deals the same types to the same devices as the systems that distil: a job of
+    these, or of local training, tells them too."""
+    typed: dict[tuple[str, int], Run] = {}
+    for run in runs:
+        if run.arm.keys.get("method") in TYPED:
+            typed.setdefault((run.data, run.seed), run)
+    sizes = {key: model_sizes(run) for key, run in typed.items()}
     shown = []
-    for run in with_types(runs, MOSS):
+    for run in with_types(runs, {key: dealt_types(run) for key, run in typed.items()}):
         if run.arm.keys.get("method") in _PRUNING:
             run = replace(run, figures=charged(run.figures, sizes.get((run.data, run.seed))))
         elif run.arm.label == LOCAL:
@@ -32,8 +38,14 @@ def by_type(runs: Sequence[Run]) -> list[Run]:
     return shown
 
 
+def dealt_types(run: Run) -> np.ndarray:
+    """int64 [clients], the place of each device's type in a job that is told the types' models."""
+    assert run.log_dir is not None
+    return types_of_clients(run.log_dir)
+
+
 def model_sizes(run: Run) -> list[float]:
-    """MB of each type's model in a job of Moss, largest type first."""
+    """MB of each type's model in such a job, largest type first."""
     assert run.log_dir is not None
     job = summary(run.log_dir)
     sizes = {model["key"]: model["cost"]["bytes"] / 1e6 for model in job["models"]}

@@ -34,12 +34,11 @@ def gain_label(kind: str) -> str:
     return f"Moss's gain, {kind}"
 
 
-def with_gains(runs: Sequence[Run]) -> list[Run]:
-    """The runs by type of device, and a row for each type: what Moss gains there over the baselines, where all of them
-    have finished. There a baseline counts whose devices of the type hold no more of the large model than they are to:
+def gains(shown: Sequence[Run]) -> list[Run]:
+    """Of runs by type of device, a row for each type: what Moss gains there over the baselines, where all of them have
+    finished. There a baseline counts whose devices of the type hold no more of the large model than they are to:
     LotteryFL and FedSkel have networks for small devices that these could not run, and Hermes until it has pruned."""
-    shown = by_type(runs)
-    gains = []
+    made = []
     for ours in (run for run in shown if run.arm.label == MOSS):
         others = [run for run in shown
                   if (run.data, run.seed) == (ours.data, ours.seed) and run.arm.label in BASELINES]  # fmt: skip
@@ -50,8 +49,8 @@ def with_gains(runs: Sequence[Run]) -> list[Run]:
             reached = [run.figures[column] for run in others if run.figures.get(f"{kind} {KEPT}", 0.0) <= most_kept]
             found = {GAIN: ours.figures[column] - float(np.mean(reached)),
                      ABOVE_BEST: ours.figures[column] - max(reached), COUNTED: float(len(reached))}  # fmt: skip
-            gains.append(replace(ours, arm=Arm(gain_label(kind)), figures=found))
-    return [*shown, *gains]
+            made.append(replace(ours, arm=Arm(gain_label(kind)), figures=found))
+    return made
 
 
 EXPERIMENT = Experiment(
@@ -83,7 +82,8 @@ EXPERIMENT = Experiment(
     "devices that have the types in Moss's job. Gains leave out baselines whose devices of a type hold over one and a "
     "half times the share that they are to. The paper's text has a momentum of 0.05, all rows but one have 0.9 "
     "(`momentum` has both for all).",
-    rows=with_gains,
+    rows=by_type,
+    derived=gains,
     orders=[*most(ACCURACY), *most(GLOBAL), *most(PERSONALISED), *most("small %"), more_accurate(MOSS, LITERAL_MOSS)],
 )
 

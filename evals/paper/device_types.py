@@ -34,12 +34,10 @@ def columns(what: str) -> tuple[str, ...]:
     return tuple(f"{kind} {what}" for kind in (*TYPES, MEAN))
 
 
-def with_types(runs: Sequence["Run"], reference: str) -> list["Run"]:
+def with_types(runs: Sequence["Run"], dealt: Mapping[tuple[str, int], np.ndarray]) -> list["Run"]:
     """Each run with these columns, "traffic MB" of all devices in both directions, and how many types settle at the
     last evaluation. Figures of the final models, and accuracies and rounds of a job that knows no types, are by the
-    types of the job ``reference`` on the same data with the same seed: all deal the same ones to the same devices."""
-    dealt = {(run.data, run.seed): types_of_clients(run.log_dir) for run in runs
-             if run.arm.label == reference and run.log_dir}  # fmt: skip
+    types that ``dealt`` has for its data and seed, int64 [clients]; the mean's alone where it has none."""
     shown = []
     for run in runs:
         assert run.log_dir is not None
@@ -48,10 +46,11 @@ def with_types(runs: Sequence["Run"], reference: str) -> list["Run"]:
 
 
 def types_of_clients(log_dir: Path) -> np.ndarray:
-    """int64 [clients], the place of each client's type in ``TYPES``, of a job that serves each type its own model."""
+    """int64 [clients], the place of each client's type in ``TYPES``, of a job that serves each type, or each client, a
+    model of that type."""
     job = summary(log_dir)
     names = [row["type"] for row in job["results"]["types"]]
-    return np.array([names.index(key) for key in job["accuracy"]["served"]], dtype=np.int64)
+    return np.array([names.index(key.partition("@")[0]) for key in job["accuracy"]["served"]], dtype=np.int64)
 
 
 def figures(log_dir: Path, own: np.ndarray | None = None) -> dict[str, float]:

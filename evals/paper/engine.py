@@ -47,8 +47,8 @@ class Arm:
 class Experiment:
     """A table or figure: ``columns`` are figures of :func:`jobs.figures`, ``plot`` draws the runs into a file,
     ``shares`` is what a figure says of the clients. ``rows`` makes what is shown of the finished jobs where that is
-    not one row an arm; ``orders`` are told seed by seed, as paired differences. ``not_run``: data sets that have no job
-    yet, for the picture."""
+    not one row an arm, ``derived`` further rows of all of these and of kept ones; ``orders`` are told seed by seed, as
+    paired differences. ``not_run``: data sets that have no job yet, for the picture."""
 
     name: str
     title: str
@@ -58,6 +58,7 @@ class Experiment:
     note: str = ""
     shares: Callable[[Sequence["Run"]], Mapping[str, float]] | None = None  # of clients, by arm
     rows: Callable[[Sequence["Run"]], list["Run"]] | None = None
+    derived: Callable[[Sequence["Run"]], list["Run"]] | None = None
     orders: Sequence[Order] = ()
     not_run: Sequence[str] = ()
 

@@ -29,8 +29,11 @@ def write(
     stem.parent.mkdir(parents=True, exist_ok=True)
     finished = [run for run in runs if run.log_dir is not None]
     shown = finished if experiment.rows is None else experiment.rows(finished)
+    shown = _instead(kept, shown)
+    if experiment.derived is not None:
+        shown = _instead(shown, experiment.derived(shown))
     if kept:
-        shown = sorted([*kept, *shown], key=lambda run: (_place(run.arm.label, run.data, order), run.seed))
+        shown = sorted(shown, key=lambda run: (_place(run.arm.label, run.data, order), run.seed))
     rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
     content = {"name": experiment.name, "scale": scale, "commands": list(commands), "rows": rows}
     if experiment.orders:
@@ -42,6 +45,12 @@ def write(
     _replace(_named(stem, ".md"), markdown(experiment, rows, commands, picture, content.get("shares")))
     if experiment.plot is not None and shown:
         experiment.plot(replace(experiment, not_run=_not_run(runs, kept)), shown, _named(stem, ".png"))
+
+
+def _instead(earlier: Sequence["Run"], new: Sequence["Run"]) -> list["Run"]:
+    """Both, without earlier rows that there is a new one of, with its label, data and seed."""
+    made = {(run.arm.label, run.data, run.seed) for run in new}
+    return [*(run for run in earlier if (run.arm.label, run.data, run.seed) not in made), *new]
 
 
 def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"], list[str]]:

@@ -2,6 +2,8 @@
 
 import importlib
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from evals.fedtrans import fig1b, fig13, regime, settings, table1, table3
 from evals.fedtrans.arms import LARGEST, MIDDLE, all_suites, anchors
 from evals.fedtrans.settings import PAPER, main
-from evals.paper import jobs, plots
+from evals.paper import jobs, output, plots
 from evals.paper.engine import Arm, Experiment, Run, filled, planned
 from evals.paper.output import aggregated, markdown
 from fedscale_ext.config import load_config
@@ -133,6 +135,30 @@ def test_seeds_of_an_earlier_machine_stay(done: dict[str, Any], places: dict[str
     assert rows[3]["failed"] == ["not run"]
     text = (tmp_path / "try_smoke.md").read_text()
     assert "| FedTrans | chars74k | 1, 2, 3 | 76.42 / " in text and f"`{first}`, then `{second}`" in text
+
+
+def test_rows_made_of_jobs_and_of_rows_are_there_once(places: dict[str, Path], tmp_path: Path) -> None:
+    def doubled(runs: Sequence[Run]) -> list[Run]:
+        return [replace(run, arm=Arm("twice"), figures={"x": 2 * run.figures["x"]}) for run in runs]
+
+    def total(runs: Sequence[Run]) -> list[Run]:
+        added = {seed: sum(run.figures["x"] for run in runs if run.seed == seed and run.arm.label != "total")
+                 for seed in {run.seed for run in runs}}  # fmt: skip
+        return [Run(Arm("total"), "x", seed, None, {"x": value}) for seed, value in sorted(added.items())]
+
+    table = Experiment("made", "Made", [], rows=doubled, derived=total)
+
+    def write(figures: dict[int, float], earlier: Sequence[Run]) -> dict[str, Any]:
+        runs = [Run(Arm("job"), "x", seed, tmp_path, {"x": value}) for seed, value in figures.items()]
+        output.write(table, runs, tmp_path / "made", ["c"], "smoke", earlier)
+        content = json.loads((tmp_path / "made.json").read_text())
+        return {row["label"]: (row["seeds"], row["figures"]["x"]["values"]) for row in content["rows"]}
+
+    assert write({1: 5.0, 2: 7.0}, []) == {"twice": ([1, 2], [10.0, 14.0]), "total": ([1, 2], [10.0, 14.0])}
+    earlier, _ = output.kept(tmp_path / "made", {("job", "x", 2), ("job", "x", 3)})
+    assert write({2: 8.0, 3: 9.0}, earlier) == {
+        "twice": ([1, 2, 3], [10.0, 16.0, 18.0]), "total": ([1, 2, 3], [10.0, 16.0, 18.0])
+    }  # fmt: skip
 
 
 def test_an_interrupted_job_is_continued(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, done: Any) -> None:

@@ -258,6 +258,10 @@ def test_methods_without_types_have_rows_by_moss_devices(ours: Run, trained: Cal
     assert shown["LotteryFL"]["mean J"] > 0 and shown["LotteryFL"]["small kept %"] > 40
     assert 4 < shown["FjORD"]["small kept %"] < 7 and "small kept %" not in shown[MOSS]
     assert all(f"{kind} global %" in shown["FjORD"] for kind in device_types.TYPES)
+    local = trained(LOCAL)  # deals the same types
+    by_local = {run.arm.label: run.figures for run in rows.by_type([local, lottery])}["LotteryFL"]
+    assert by_local == {name: value for name, value in shown["LotteryFL"].items() if name in by_local}
+    assert set(device_types.columns("%")) | set(device_types.columns("MB")) <= set(by_local)
     (alone,) = rows.by_type([lottery])
     assert "mean %" in alone.figures and "small %" not in alone.figures and "mean MB" not in alone.figures
 
@@ -272,18 +276,17 @@ def test_local_training_exchanges_nothing(trained: Callable[..., Run], ours: Run
     assert shown["mean global %"] == pytest.approx(100 * np.mean(by_client)) and len(set(by_client)) > 3
 
 
-def test_gains_are_told_where_all_baselines_have_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(table3, "by_type", list)
+def test_gains_are_told_where_all_baselines_have_finished(tmp_path: Path) -> None:
     figures = dict.fromkeys(("large %", "medium %", "small %"), 50.0)
     runs = [Run(Arm(label), "x", 1, tmp_path, figures) for label in BASELINES if label != "LotteryFL"]
     whole = {**figures, "small %": 65.0, "small kept %": 60.0, "medium kept %": 60.0}
     runs.append(Run(Arm("LotteryFL"), "x", 1, tmp_path, whole))
     runs.append(Run(Arm(MOSS), "x", 1, tmp_path, {**figures, "small %": 70.0}))
-    gains = {run.arm.label: run.figures for run in table3.with_gains(runs)}
+    gains = {run.arm.label: run.figures for run in table3.gains(runs)}
     # twelve times the 0.05 that small devices are to hold: it does not count there
     assert gains[table3.gain_label("small")] == {table3.GAIN: 20.0, table3.ABOVE_BEST: 20.0, table3.COUNTED: 11.0}
     assert gains[table3.gain_label("large")] == {table3.GAIN: 0.0, table3.ABOVE_BEST: 0.0, table3.COUNTED: 12.0}
-    assert len(table3.with_gains(runs[1:])) == len(runs) - 1
+    assert table3.gains(runs[1:]) == []
 
 
 def test_noise_is_told_beside_the_longest_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
