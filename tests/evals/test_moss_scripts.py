@@ -277,7 +277,7 @@ def test_local_training_exchanges_nothing(trained: Callable[..., Run], ours: Run
 
 
 def test_gains_are_told_where_all_baselines_have_finished(tmp_path: Path) -> None:
-    figures = dict.fromkeys(("large %", "medium %", "small %"), 50.0)
+    figures = dict.fromkeys(device_types.columns("%"), 50.0)
     runs = [Run(Arm(label), "x", 1, tmp_path, figures) for label in BASELINES if label != "LotteryFL"]
     whole = {**figures, "small %": 65.0, "small kept %": 60.0, "medium kept %": 60.0}
     runs.append(Run(Arm("LotteryFL"), "x", 1, tmp_path, whole))
@@ -287,6 +287,8 @@ def test_gains_are_told_where_all_baselines_have_finished(tmp_path: Path) -> Non
     assert gains[table3.gain_label("small")] == {table3.GAIN: 20.0, table3.ABOVE_BEST: 20.0, table3.COUNTED: 11.0}
     assert gains[table3.gain_label("large")] == {table3.GAIN: 0.0, table3.ABOVE_BEST: 0.0, table3.COUNTED: 12.0}
     assert table3.gains(runs[1:]) == []
+    untyped = [replace(run, figures={"mean %": 50.0}) if run.arm.label == "LotteryFL" else run for run in runs]
+    assert table3.gains(untyped) == []  # its devices' types are not known yet
 
 
 def test_noise_is_told_beside_the_longest_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
