@@ -36,8 +36,9 @@ def gain_label(kind: str) -> str:
 
 def gains(shown: Sequence[Run]) -> list[Run]:
     """Of runs by type of device, a row for each type: what Moss gains there over the baselines, where all of them have
-    finished and are told by type. There a baseline counts whose devices of the type hold no more of the large model than they are to:
-    LotteryFL and FedSkel have networks for small devices that these could not run, and Hermes until it has pruned."""
+    finished and are told by type. There a baseline counts whose devices of the type hold no more of the large model
+    than they are to: LotteryFL and FedSkel have networks for small devices that these could not run, and Hermes until
+    it has pruned."""
     made = []
     for ours in (run for run in shown if run.arm.label == MOSS):
         others = [run for run in shown
