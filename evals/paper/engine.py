@@ -111,10 +111,17 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
         return 2
     rest = {(arm.label, data): Run(arm, data, given.seeds[0], None, failed=NOT_RUN) for arm, data in plan}
     now = {(arm.label, data, seed) for arm, data in jobs_planned for seed in given.seeds}
-    kept, earlier = output.kept(given.results / name, now) if given.add else ([], [])
-    commands = [*(one for one in earlier if kept and one != command), command]
-    for run in kept:
-        rest.pop((run.arm.label, run.data), None)
+    order = [(arm.label, data) for arm, data in plan]
+    kept, commands = [], [command]
+    if given.add:
+        kept, earlier, before = output.kept(given.results / name, now)
+        commands = [*(one for one in earlier if kept and one != command), command]
+        for run in kept:
+            rest.pop((run.arm.label, run.data), None)
+        if experiment.rows is not None:  # their names are not arms': an arm that the file does not name did run
+            due = {(arm.label, data) for arm, data in jobs_planned}
+            rest = {one: run for one, run in rest.items() if one in before or one in due}
+            order = [*before, *(one for one in order if one not in before)]
     done: list[Run] = []
     for seed in given.seeds:
         for arm, data in jobs_planned:
@@ -125,7 +132,6 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
             done.append(run)
             rest.pop((arm.label, data), None)
             runs = sorted([*done, *rest.values()], key=lambda run: plan.index((run.arm, run.data)))
-            order = [(arm.label, data) for arm, data in plan]
             output.write(experiment, runs, given.results / name, commands, given.scale, kept, order)
     print((given.results / f"{name}.md").read_text(encoding="utf-8"))
     return 1 if any(run.failed for run in done) else 0

@@ -53,9 +53,10 @@ def _instead(earlier: Sequence["Run"], new: Sequence["Run"]) -> list["Run"]:
     return [*(run for run in earlier if (run.arm.label, run.data, run.seed) not in made), *new]
 
 
-def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"], list[str]]:
+def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"], list[str], list[tuple[str, str]]]:
     """The runs that ``stem``.json tells of, but for those (arm, data, seed) that are run ``now``, as figures without a
-    job, and the commands that gave them. SystemExit where there is no file."""
+    job, the commands that gave them, and label and data of all its rows, those not run too. SystemExit where there is
+    no file."""
     from evals.paper.engine import Arm, Run
 
     path = _named(stem, ".json")
@@ -68,7 +69,7 @@ def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"],
             figures = {name: figure["values"][place] for name, figure in row["figures"].items()}
             if (row["label"], row["data"], seed) not in now:
                 found.append(Run(arm, row["data"], seed, None, figures))
-    return found, content["commands"]
+    return found, content["commands"], [(row["label"], row["data"]) for row in content["rows"]]
 
 
 def _not_run(runs: Sequence["Run"], kept: Sequence["Run"]) -> list[str]:

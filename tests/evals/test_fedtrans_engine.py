@@ -155,10 +155,33 @@ def test_rows_made_of_jobs_and_of_rows_are_there_once(places: dict[str, Path], t
         return {row["label"]: (row["seeds"], row["figures"]["x"]["values"]) for row in content["rows"]}
 
     assert write({1: 5.0, 2: 7.0}, []) == {"twice": ([1, 2], [10.0, 14.0]), "total": ([1, 2], [10.0, 14.0])}
-    earlier, _ = output.kept(tmp_path / "made", {("job", "x", 2), ("job", "x", 3)})
+    earlier, _, _ = output.kept(tmp_path / "made", {("job", "x", 2), ("job", "x", 3)})
     assert write({2: 8.0, 3: 9.0}, earlier) == {
         "twice": ([1, 2, 3], [10.0, 16.0, 18.0]), "total": ([1, 2, 3], [10.0, 16.0, 18.0])
     }  # fmt: skip
+
+
+def test_what_is_added_is_no_longer_called_not_run(places: dict[str, Path], tmp_path: Path, done: Any) -> None:
+    """Where a job makes rows of other names, its arm is not called not run beside them."""
+
+    def halves(runs: Sequence[Run]) -> list[Run]:
+        return [replace(run, arm=Arm(f"{run.arm.label}, {half}")) for run in runs for half in ("a", "b")]
+
+    table = replace(EXPERIMENT, name="halves", rows=halves)
+    elsewhere = {**places, "results": tmp_path}
+
+    def labels(*more: str) -> list[tuple[str, list[int]]]:
+        call(table, elsewhere, *more)
+        content = json.loads((tmp_path / "halves_smoke.json").read_text())
+        return [(row["label"], row["seeds"]) for row in content["rows"]]
+
+    first = [("FedTrans, a", [1]), ("FedTrans, b", [1])]
+    rest: list[tuple[str, list[int]]] = [("middle", []), ("absent", [])]
+    assert labels("--seeds", "1", "--arms", "FedTrans") == [*first, ("largest", []), *rest]
+    both = labels("--seeds", "1", "--arms", "FedTrans", "largest", "--add")
+    assert both == [*first, ("largest, a", [1]), ("largest, b", [1]), *rest]
+    again = labels("--seeds", "1", "--arms", "FedTrans", "--add")
+    assert again == both
 
 
 def test_an_interrupted_job_is_continued(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, done: Any) -> None:
