@@ -8,7 +8,7 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -127,10 +127,14 @@ def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     except ValueError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):
-        raise UserError(f"{path} must hold keys such as ps_ip and job_conf, not {type(data).__name__}")
+        what = "it is empty" if data is None else "it holds none"
+        raise UserError(f"{path} must hold keys such as ps_ip and job_conf; {what}")
     if data.get("use_container"):
         raise UserError(f"{path}: use_container is served by FedScale's own driver only; remove it to run here")
-    flat = _flatten(data.pop("job_conf", None), path)
+    if "job_conf" not in data:
+        _check_known(data, lambda _: str(path))
+        raise UserError(f"{path} has no job_conf, the list of the job's keys, as in '- rounds: 100'")
+    flat = _flatten(data.pop("job_conf"), path)
     cluster, overridden = dict(data), set()
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -168,10 +172,7 @@ def make_config(
             raise UserError(
                 f"{where(key)}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"
             )
-    for key in cluster:
-        if key not in ClusterKeys.model_fields:
-            known = [*ClusterKeys.model_fields, "job_conf"]
-            raise UserError(f"{where(str(key))}: unknown key {key!r}{did_you_mean(str(key), known)}")
+    _check_known(cluster, where)
     clean = {key: value for key, value in cluster.items() if value is not None}
     policy = or_none(theirs.get("gradient_policy"))
     if policy is not None and "method" not in own:
@@ -290,9 +291,21 @@ def _find(conf: str | Path) -> Path:
     )
 
 
+def _check_known(keys: Iterable[Any], where: Callable[[str], str]) -> None:
+    for key in keys:
+        if key not in ClusterKeys.model_fields:
+            known = [*ClusterKeys.model_fields, "job_conf"]
+            raise UserError(f"{where(str(key))}: unknown key {key!r}{did_you_mean(str(key), known)}")
+
+
 def _flatten(job_conf: Any, path: Path) -> dict[str, Any]:
-    if not isinstance(job_conf, list) or not all(isinstance(entry, dict) for entry in job_conf):
-        raise UserError(f"{path}: job_conf must be a list of one-key maps, as in '- rounds: 100'")
+    shape = f"{path}: job_conf must be a list of one-key maps, as in '- rounds: 100'"
+    if not isinstance(job_conf, list):
+        raise UserError(shape)
+    for entry in job_conf:
+        if not isinstance(entry, dict):
+            colon = isinstance(entry, str) and re.match(r"[\w.]+:\S", entry)
+            raise UserError(f"{shape}; it has {entry!r:.60}{', without a space behind the colon' if colon else ''}")
     flat: dict[str, Any] = {}
     for entry in job_conf:
         for key, value in entry.items():

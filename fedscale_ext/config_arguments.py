@@ -10,6 +10,7 @@ from typing import Any
 from fedscale_ext import compat
 from fedscale_ext.errors import UserError, did_you_mean
 from fedscale_ext.ranges import Range, values
+from fedscale_ext.validation import KINDS
 
 _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
@@ -28,6 +29,7 @@ _RANGES = {"exploration_factor": (0, 1), "exploration_decay": (0, 1), "explorati
            "cut_off_util": (0, 1), "blacklist_max_len": (0, 1), "round_threshold": (0, 100), "pacer_delta": (0, 100),
            "round_penalty": (0, 100), "sample_window": (1, 10**9), "pacer_step": (1, math.inf),
            "blacklist_rounds": (-1, math.inf)}  # fmt: skip
+_COMMA = re.compile(r"-?\d+,\d+")  # a decimal comma
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 
 
@@ -51,8 +53,9 @@ def fedscale_arguments(
         try:
             values[actions[key].dest] = _typed(key, value, actions[key])
         except (TypeError, ValueError, OverflowError):
-            kind = _kind(key, actions[key])
-            raise UserError(f"{where(key)}: key {key!r} is {value!r:.100}, which is not of type {kind}") from None
+            said = f"{where(key)}: key {key!r} is {value!r:.100}; it must be {_kind(key, actions[key])}"
+            point = isinstance(value, str) and _COMMA.fullmatch(value)
+            raise UserError(said + (f", as in {value.replace(',', '.')}" if point else "")) from None
         choices = actions[key].choices
         if choices and values[actions[key].dest] not in choices:
             raise UserError(f"{where(key)}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")
@@ -128,10 +131,12 @@ def _typed(key: str, value: Any, action: argparse.Action) -> Any:
 
 
 def _kind(key: str, action: argparse.Action) -> str:
-    """The name of the type that a key's value must have."""
+    """What a key's value must be, in words."""
+    if key == "ps_port":
+        return "a whole number, or auto"
     if _is_boolean(key, action):
-        return "bool"
-    return str(getattr(action.type, "__name__", "str"))
+        return KINDS["bool"]
+    return KINDS.get(getattr(action.type, "__name__", ""), KINDS["string"])
 
 
 def _is_boolean(key: str, action: argparse.Action) -> bool:

@@ -74,7 +74,9 @@ def _array(file: Any, size: int) -> np.ndarray:
     """The array in an entry of ``size`` bytes."""
     shape, fortran, dtype = _header(file)
     if dtype.hasobject:
-        raise ValueError("it holds Python objects, where plain arrays are read")
+        raise ValueError(
+            "it holds Python objects, where plain arrays are read: save it as numbers or text, as by astype(str)"
+        )
     claimed = math.prod(shape) * dtype.itemsize
     if file.tell() + claimed != size:
         raise ValueError(f"its header claims {dtype}{list(shape)[:8]}, which is not what follows")

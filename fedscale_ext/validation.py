@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-# by the first word of pydantic's error types, such as int_parsing and int_from_float
-_KINDS = {
+# what a value must be, by the first word of pydantic's error types (int_parsing, int_from_float), or a type's name
+KINDS = {
     "bool": "True or False",
     "float": "a number",
     "int": "a whole number",
@@ -41,8 +41,8 @@ def _key(fault: ErrorDetails) -> str:
 def _requirement(fault: ErrorDetails) -> str:
     kind, message = fault["type"], fault["msg"]
     first = kind.split("_")[0]
-    if first in _KINDS:
-        return _MUST + _KINDS[first]
+    if first in KINDS:
+        return _MUST + KINDS[first]
     if kind == "extra_forbidden":
         return "there is no such key"
     if message.startswith(_EXPECTED):

@@ -58,7 +58,8 @@ class Tests(str, Enum):
 
 
 PartitionOption = Annotated[
-    Spread | None, typer.Option("--partition", help="Spread over clients, for data without clients.")
+    Spread | None,
+    typer.Option("--partition", metavar="KIND", help="For data without clients: dirichlet, classes, shard or iid."),
 ]
 Clients = Annotated[int | None, typer.Option(help="Clients of the partition.")]
 Alpha = Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")]
@@ -86,6 +87,7 @@ Name = Annotated[
 ]
 TestFraction = Annotated[float, typer.Option(help="Share of each client's samples kept for testing.")]
 Seed = Annotated[int, typer.Option(help="Seed of partition, split and generation.")]
+Generated = Annotated[bool, typer.Option("--generated", help="These data are made up: every result says so.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")]
 
 
@@ -157,9 +159,10 @@ def import_(
     test: Test = Tests.source,
     test_fraction: TestFraction = 0.2,
     seed: Seed = 1,
+    generated: Generated = False,
     force: Force = False,
 ) -> None:
-    """Import real data into FedScale's layout.
+    """Import data into FedScale's layout.
 
     Example: fedscale dataset import mnist.npz --data-set Mnist --partition dirichlet --clients 500
 
@@ -174,7 +177,7 @@ def import_(
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
     options: dict[str, Any] = {"name": name, "test_fraction": test_fraction, "seed": seed, "force": force}
-    options |= {"partition": spread, "local_test": test is Tests.local}
+    options |= {"partition": spread, "local_test": test is Tests.local, "generated": generated}
     if kind is Format.npz:
         options |= {"x": x, "y": y, "client": client, "split": split, "names": names}
         options["name"] = name or source.stem  # one's own samples in a known kind's layout are not that data set
@@ -268,7 +271,7 @@ def _format(source: Path) -> Format:
 
 @app.command()
 def synthesize(
-    what: Annotated[str, typer.Argument(metavar="femnist", help="What to generate; femnist is what there is.")],
+    what: Annotated[str, typer.Argument(metavar="NAME", help="What to generate; femnist is what there is.")],
     out: Out = None,
     writers: Annotated[int, typer.Option(help="Writers, each a client.")] = 200,
     samples_per_class: Annotated[int, typer.Option(help="Samples of each of the 62 characters per writer.")] = 2,

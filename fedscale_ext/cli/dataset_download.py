@@ -23,7 +23,7 @@ def download(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Data set to get; without it, all that there are.",
+            help="Data set to get; without it, a list of all.",
             autocompletion=complete.downloads,
         ),
     ] = None,
@@ -36,7 +36,7 @@ def download(
         typer.Option(help="The one mirror to ask, or the address of a folder with the files.", show_default="in turn"),
     ] = None,
     downloads: Annotated[Path, typer.Option(help="Folder of what comes over the network.")] = Path("data/downloads"),
-    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Keep that for other imports.")] = True,
+    drop: Annotated[bool, typer.Option("--no-keep", help="Remove that after the import.")] = False,
     partition: options.PartitionOption = None,
     clients: options.Clients = None,
     alpha: options.Alpha = 0.5,
@@ -94,11 +94,11 @@ def download(
             raise UserError(f"--client-map is for the wav files of Speech Commands, but {got.paths[0]} is none of them")
         with _unpacked(got, wanted) as source:
             import_and_tell(got.source.format, source, place, wanted.name, settings)
-        if keep:
-            print(f"the download stays in {folder}: remove it, or import it anew with other options")
-        else:
+        if drop:
             for path in got.paths:
                 path.unlink()
+        else:
+            print(f"the download stays in {folder}: remove it, or import it anew with other options")
 
 
 @contextlib.contextmanager

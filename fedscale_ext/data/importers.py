@@ -58,6 +58,7 @@ class Common(TypedDict, total=False):
     seed: int
     force: bool
     progress: Progress | None
+    generated: bool
 
 
 def fingerprint(source: Path, files: Sequence[Path] | None = None) -> str:
@@ -105,6 +106,7 @@ def _import(
         "test_fraction": test_fraction,
         "seed": seed,
         **({"local_test": True} if local_test else {}),
+        **({"generated": True} if generated else {}),
         **(options or {}),
     }
     done = already_written(out, how, settings, force)
@@ -117,7 +119,8 @@ def _import(
             for sample in samples:
                 if partition is None and not sample.client:
                     raise UserError(
-                        f"{source.path} does not say whose its samples are: name the client key or give a partition"
+                        f"{source.path} does not say whose its samples are: name the array that does with --client, or "
+                        "spread them with --partition dirichlet --clients 100, or another"
                     )
                 if partition is not None and source.outline is not None and not len(writer):
                     labels, split = source.outline  # refuses before minutes of writing what cannot be spread
@@ -304,4 +307,5 @@ def import_layout(
     source = LayoutSource(Path(path).expanduser(), data_set)
     about = describe(data_folder(source.path), data_set)
     common["name"] = common.get("name") or about.name
-    return _import(source, out_dir, data_set, generated=about.generated, **common)
+    common["generated"] = common.get("generated", False) or about.generated
+    return _import(source, out_dir, data_set, **common)

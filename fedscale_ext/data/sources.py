@@ -75,7 +75,9 @@ def as_bytes(x: np.ndarray, where: str) -> np.ndarray:
         return x
     if x.dtype.kind == "f":
         if not (np.isfinite(x).all() and x.size and x.min() >= 0 and x.max() <= 1):
-            raise UserError(f"{where} must be bytes or floats in 0..1, but it has floats outside of them")
+            raise UserError(
+                f"{where} must be bytes or floats in 0..1, but it has others: scale them, and mend what is not finite"
+            )
         return np.rint(x.astype(np.float32) * 255.0).astype(np.uint8)
     raise UserError(f"{where} must be bytes (uint8) or floats in 0..1, not {x.dtype}")
 
@@ -122,7 +124,7 @@ class NpzSource(Source):
         if not parts or parts[0][3]:
             raise UserError(
                 f"{self.path} has no arrays {self.x!r} and {self.y!r} (nor {self.x}_train and {self.y}_train): "
-                f"it has {', '.join(sorted(has))}"
+                f"it has {', '.join(sorted(has))}; name them with --x and --y"
             )
         return parts
 

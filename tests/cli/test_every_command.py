@@ -135,6 +135,7 @@ def test_help_has_an_example_and_fits_80_columns(call, monkeypatch, words):
     assert (code, err) == (0, "")
     assert f"Example: fedscale {words}".rstrip() in out or (words in ("", "methods") and "Example: fedscale" in out)
     assert max(map(len, out.splitlines())) <= 80
+    assert not re.search(r"--[\w-]*…", out)  # a name that is cut cannot be typed
     assert "\x1b" not in out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedscale_ext.data.importers import import_folder, import_leaf, import_npz, import_parquet
+from fedscale_ext.data.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
 from fedscale_ext.data.partition import Partition
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.errors import UserError
@@ -118,7 +118,7 @@ def test_orders_of_axes_and_floats(tmp_path, order):
         ({"x": X, "y": Y + 0.5, "client": CLIENT}, "integers"),
         ({"x": X, "y": Y + 60, "client": CLIENT}, "label 62, out of range"),
         ({"x": X[0], "y": Y, "client": CLIENT}, "must be images"),
-        ({"x": X, "y": Y}, "whose"),
+        ({"x": X, "y": Y}, "whose its samples are: name the array that does with --client, or spread them"),
         ({"x": np.array([{}] * 40), "y": Y, "client": CLIENT}, "cannot be read"),
         ({"x": X[:0], "y": Y[:0], "client": CLIENT[:0]}, "no samples"),
     ],
@@ -146,6 +146,18 @@ def test_second_time_is_done_and_other_settings_need_force(npz, tmp_path):
         import_npz(npz, out, "femnist", seed=2)
     assert not import_npz(npz, out, "femnist", seed=2, force=True).already_there
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "some.npz"]
+
+
+def test_data_that_are_called_generated_stay_so(npz, tmp_path):
+    made = import_npz(npz, tmp_path / "made", "femnist", generated=True)
+    assert made.generated and open_data_set(made.data_dir, "femnist").generated
+    with pytest.raises(UserError, match="--force"):
+        import_npz(npz, tmp_path / "made", "femnist")
+    anew = import_layout(made.data_dir, tmp_path / "anew", "femnist", partition=Partition("iid", 4))
+    assert anew.generated
+    assert not import_npz(npz, tmp_path / "real", "femnist").generated
+    spread = {"partition": Partition("iid", 4), "generated": True}
+    assert import_layout(tmp_path / "real", tmp_path / "called", "femnist", **spread).generated
 
 
 def test_a_strange_folder_is_not_replaced(npz, tmp_path, monkeypatch):

@@ -256,7 +256,7 @@ def test_sensor_windows_are_kept_as_they_are(tmp_path: Path) -> None:
     np.savez(tmp_path / "odd.npz", x=np.where(np.arange(40) == 7, np.inf, 0)[:, None, None] + x, y=y, client=who)
     with pytest.raises(UserError, match="not finite"):
         import_npz(tmp_path / "odd.npz", tmp_path / "no", "uci_har")
-    with pytest.raises(UserError, match="floats outside of them"):
+    with pytest.raises(UserError, match="scale them, and mend what is not finite"):
         import_npz(tmp_path / "har.npz", tmp_path / "no", "femnist")
 
 
