@@ -28,6 +28,7 @@ class FedRolexAggregator(HeteroFLAggregator):
     """HeteroFL whose submodels are windows that roll over the channels, so that all are trained (FedRolex)."""
 
     Params: ClassVar[type] = FedRolexParams
+    moves = True
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Rolling windows: they start at channel j mod C of each group and wrap; j = 0 in the first round."""

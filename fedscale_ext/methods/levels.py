@@ -196,6 +196,19 @@ class LevelsAggregator(ShrinkingAggregator):
 class RatesAggregator(ByTypeAggregator, LevelsAggregator):
     """Levels that differ in width alone: a rate of channels for each, in every channel group."""
 
+    moves: bool = False  # whether a level holds other channels in each round
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Tell where nobody trains the widest channels: they stay in what is called the whole model."""
+        super().init_state(population, task)
+        trained = self.widest if self.levels_by == "dynamic" else self.own
+        empty = self.keys[: int(trained.min())]
+        if empty and not self.moves:
+            self.notice(
+                f"no client is on level {' or '.join(empty)}: channels that no smaller level has keep their initial "
+                "values; a smaller model would be trained whole"
+            )
+
     def type_names(self) -> Sequence[str]:
         """The levels."""
         return self.keys

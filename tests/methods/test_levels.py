@@ -54,6 +54,15 @@ def test_a_crowd_of_small_clients_is_counted() -> None:
     assert [item.model for item in made.assign(1, np.array([1, 30]))] == ["e", "a"]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_channels_that_nobody_trains_are_told(name: str) -> None:
+    costs = macs(server(method_class(name), name))
+    made = server(method_class(name), name, capacity=[costs[2]] * 5 + [costs[4]])
+    told = [event["message"] for event in made.events]
+    assert [message[:33] for message in told] == ([] if name == "fedrolex" else ["no client is on level a or b: cha"])
+    assert not server(method_class(name), name, capacity=[costs[0]] + [costs[4]] * 5).events
+
+
 def test_without_a_level_of_rate_1_the_whole_is_a_model_that_nobody_trains() -> None:
     made = server(HeteroFLAggregator, "heterofl", rates=[0.5, 0.25])
     assert [model.key for model in made.pool] == ["global", "a", "b"]
