@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Told = tuple[list[str], list[list[str]]]
+_UNITS = {"mb": "MB", "j": "J"}
 # columns that are accuracies, or how these spread over clients, which is all that "fairness" tells
 _SPREAD = re.compile("mean|std|worst")
 _ACCURACY = re.compile(f"(.+_)?(accuracy(_.+)?|client_({_SPREAD.pattern}))")
@@ -32,8 +33,16 @@ def told_tables(summary: Mapping[str, Any]) -> dict[str, Told]:
 
 
 def _told(name: str, rows: Sequence[Mapping[str, Any]], last: int) -> Told:
-    head, accuracies = [key.replace("_", " ") for key in rows[0]], _SPREAD if name == "fairness" else _ACCURACY
-    return head, [[_cell(key, value, accuracies, last) for key, value in row.items()] for row in rows]
+    accuracies = _SPREAD if name == "fairness" else _ACCURACY
+    return [_title(key) for key in rows[0]], [
+        [_cell(key, value, accuracies, last) for key, value in row.items()] for row in rows
+    ]
+
+
+def _title(key: str) -> str:
+    """``one way MB`` for one_way_mb."""
+    *words, last = key.split("_")
+    return " ".join([*words, _UNITS.get(last, last) if words else last])
 
 
 def _cell(key: str, value: Any, accuracies: re.Pattern[str], last: int) -> str:
