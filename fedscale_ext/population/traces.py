@@ -185,6 +185,8 @@ def _refuse_other_opcodes(data: bytes, path: Path) -> None:
         name = op.name if op else f"0x{data[at]:02x}"
         if name == "STOP" or name in _GLOBALS:
             return
+        if op is None and at == 0:
+            raise UserError(f"{path} is no trace: it is neither a pickle nor named as csv or npz are; {_ADVICE}")
         if op is None or op.name not in _PLAIN:
             raise UserError(f"{path}: refused, opcode {name} at byte {at}; {_ADVICE}")
         at += 1

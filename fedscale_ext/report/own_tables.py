@@ -34,9 +34,8 @@ def told_tables(summary: Mapping[str, Any]) -> dict[str, Told]:
 
 def _told(name: str, rows: Sequence[Mapping[str, Any]], last: int) -> Told:
     accuracies = _SPREAD if name == "fairness" else _ACCURACY
-    return [_title(key) for key in rows[0]], [
-        [_cell(key, value, accuracies, last) for key, value in row.items()] for row in rows
-    ]
+    cells = [[_cell(key, value, accuracies, last) for key, value in row.items()] for row in rows]
+    return [_title(key) for key in rows[0]], cells
 
 
 def _title(key: str) -> str:

@@ -72,9 +72,10 @@ def _head(arms: Sequence[Arm], left_out: str) -> str:
     jobs = [job for arm in arms for job in arm.jobs]
     data = list(dict.fromkeys(data_row(job.header)[1] for job in jobs))
     lines = [f'<p class="quiet">Data: {escape("; ".join(data))}</p>']
-    if any(job.header["data"]["generated"] for job in jobs):
-        lines.append('<p class="warning">Some of these results are for GENERATED data: they say nothing of real '
-                     "ones.</p>")  # fmt: skip
+    generated = [bool(job.header["data"]["generated"]) for job in jobs]
+    if any(generated):
+        which = "These results are" if all(generated) else "Some of these results are"
+        lines.append(f'<p class="warning">{which} for GENERATED data: they say nothing of real ones.</p>')
     lines += [f'<p class="warning">{escape(sentence)}</p>' for sentence in (left_out, *cautions(arms)) if sentence]
     return "".join(lines)
 

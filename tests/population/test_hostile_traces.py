@@ -132,3 +132,9 @@ def test_an_archive_that_unpacks_to_much_more_than_it_is_stays_packed(
     assert path.stat().st_size < 10_000
     with pytest.raises(UserError, match=r"claims 8,388,\d+ bytes, of which 1,048,576"):
         read_capacity(path)
+
+
+def test_a_file_of_another_kind_is_called_none(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A page\n")
+    with pytest.raises(UserError, match=r"README\.md is no trace: it is neither a pickle nor named as csv or npz"):
+        read_capacity(tmp_path / "README.md")

@@ -113,6 +113,8 @@ def test_generated_data_and_different_data_are_said(undrawn, tmp_path: Path):
     two = write_job(tmp_path / "two", data={"name": "x", "generated": False, "digest": "0"})
     text = Page(build([one, two], tmp_path / "out")[0].read_text(encoding="utf-8")).text
     assert "Some of these results are for GENERATED data" in text and "jobs are on different data" in text
+    alone = Page(build([one], tmp_path / "alone")[0].read_text(encoding="utf-8")).text
+    assert "These results are for GENERATED data" in alone
 
 
 def test_runs_of_one_name_are_told_apart_and_equal_folders_count_once(undrawn, tmp_path: Path):
