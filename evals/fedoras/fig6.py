@@ -70,6 +70,7 @@ def costs(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     for axis, across, up in ((left, "rounds of clients", TAU), (middle, "generation", "sent so far, MB"),
                              (right, "generation", "supernet that is sent, MB")):  # fmt: skip
         axis.set_xlabel(across)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set_ylabel(up)
     legend(figure, [left, middle])
     save(figure, path)
