@@ -17,6 +17,7 @@ from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_strata
 from fedscale_ext.privacy.job import JobPrivacy
 from fedscale_ext.runtime import full_disk, resume
+from fedscale_ext.runtime.answers import check_items
 from fedscale_ext.runtime.everybody import test_on_all
 from fedscale_ext.runtime.hooks import NOTHING, MethodHooks
 from fedscale_ext.runtime.ledger import told
@@ -134,6 +135,7 @@ class MultiModelAggregator(MethodHooks):
             selected, offline = self._select(number, able, most)
         with self.watch("assign"):
             items = self.assign(number, selected)
+            check_items(items, self.config.job.method, self.pool, self.task.num_clients)
         with self.watch("schedule"):
             schedule = schedule_round(
                 items,

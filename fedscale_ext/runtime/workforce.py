@@ -13,6 +13,7 @@ from fedscale.cloud import commons
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import calibration, static_statistics, wire
+from fedscale_ext.runtime.answers import check_plan
 from fedscale_ext.runtime.calibration import CohortSizes, candidates
 from fedscale_ext.runtime.checks import Rejected, checked_tensors
 from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
@@ -234,10 +235,12 @@ class Workforce:
 
     def evaluate(self, number: int) -> Evaluation:
         """Have the method's models tested on the clients that they serve."""
-        plan = self.job.evaluation_plan()
+        plan, task = self.job.evaluation_plan(), self.job.task
+        own_versions = OwnTensors.kind in self.job.handed
+        check_plan(plan, self.job.config.job.method, self.job.pool, task.num_clients, own_versions)
         if self.job.static_statistics:
             self._measure_statistics(number, plan)
-        wanted = pairs_to_test(plan, self.job.task)
+        wanted = pairs_to_test(plan, task)
         wanted = [
             (key, list(part))
             for key, clients in wanted
@@ -255,7 +258,7 @@ class Workforce:
             )
             for key, clients in wanted
         ]
-        gathered = Gathered(plan, self.job.task)
+        gathered = Gathered(plan, task)
         for (key, clients), result in zip(wanted, self.job.run_units(units), strict=True):
             if isinstance(result, Dropped):
                 self.job.notice(f"round {number}: {len(clients)} clients are not tested on {key}: {result.reason}")
