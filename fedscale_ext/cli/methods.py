@@ -129,14 +129,15 @@ def new(
 def list_methods() -> None:
     """Print every installed method, a line each."""
     from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.errors import UserError
     from fedscale_ext.methods import method_class, method_names
 
     rows = []
     for name in method_names():
         try:
             method: Any = method_class(name)
-        except (ImportError, AttributeError) as error:  # a broken package must not hide the other methods
-            print(f"note: method {name} cannot be loaded: {error}", file=sys.stderr)
+        except UserError as error:  # a broken package must not hide the other methods
+            print(f"note: {error}", file=sys.stderr)
             continue
         rows.append([name, (inspect.getdoc(method) or "").split("\n")[0]])
     out = console()

@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from importlib.metadata import entry_points
+from traceback import walk_tb
 
 from fedscale_ext.errors import UserError, did_you_mean
 
@@ -52,9 +53,28 @@ def check_name(name: str) -> None:
 
 
 def method_class(name: str) -> type:
-    """The aggregator class of a method; UserError with a suggestion for a name that nobody registered."""
-    module, _, attribute = _place(name).partition(":")
-    return getattr(import_module(module), attribute)
+    """The aggregator class of a method; UserError with a suggestion for a name that nobody registered, and with file
+    and line where its modules cannot be imported."""
+    place = _place(name)
+    module, _, attribute = place.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except Exception as error:  # whatever a module's own lines raise
+        what = error.msg if isinstance(error, SyntaxError) else error
+        where = _line(error, module.partition(".")[0]) or f"entry point {place}"
+        raise UserError(f"method {name} cannot be loaded: {where}: {type(error).__name__}: {what}") from error
+
+
+def _line(error: Exception, package: str) -> str:
+    """File and line of a package at which an import failed, the innermost; empty where none of it was run."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}"
+    found = ""
+    called = error.__traceback__ and error.__traceback__.tb_next  # the first frame is that of method_class itself
+    for frame, line in walk_tb(called):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+            found = f"{frame.f_code.co_filename}, line {line}"
+    return found
 
 
 def _place(name: str) -> str:

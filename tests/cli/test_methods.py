@@ -1,13 +1,20 @@
 """The list of methods."""
 
+import os
 import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
 import fedscale_ext
 from fedscale_ext import methods as registry
 from fedscale_ext.cli import methods
+from fedscale_ext.errors import UserError
+
+from .conftest import done
 
 
 class Good:
@@ -29,7 +36,7 @@ class Good:
 def test_methods_with_their_first_line(monkeypatch, capsys):
     def find(name: str) -> type:
         if name == "broken":
-            raise ImportError("no module named gone")
+            raise UserError("method broken cannot be loaded: no module named gone")
         return Good
 
     monkeypatch.setattr(registry, "method_names", lambda: ["broken", "good"])
@@ -39,6 +46,32 @@ def test_methods_with_their_first_line(monkeypatch, capsys):
     assert said.err == "note: method broken cannot be loaded: no module named gone\n"
     lines = [line.split(maxsplit=1) for line in said.out.splitlines() if line]
     assert ["good", "A method that is good."] in lines
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """The sentence about the method ``damped``, which is installed and imports a module that there is not."""
+    package = tmp_path / "site" / "damped"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "aggregator.py").write_text("import torhc\n")
+    about = package.parent / "damped-0.1.dist-info"
+    about.mkdir()
+    (about / "entry_points.txt").write_text("[fedscale_ext.methods]\ndamped = damped.aggregator:DampedAggregator\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: damped\nVersion: 0.1\n")
+    monkeypatch.syspath_prepend(package.parent)
+    places = [str(package.parent), str(Path(fedscale_ext.__file__).parents[1])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    yield f"method damped cannot be loaded: {package}/aggregator.py, line 1: ModuleNotFoundError: No module named 'torhc'"
+    sys.modules.pop("damped", None)
+
+
+def test_a_method_that_cannot_be_imported_is_a_sentence(call, fedscale, job_file, broken):
+    assert call("methods", "options", "damped") == (2, "", f"fedscale: {broken}\n")
+    code, out, err = call("methods")
+    assert code == 0 and "FedAvg" in out and err == f"note: {broken}\n"
+    code, _, err = done(fedscale("driver", "start", job_file, "--set", "method=damped"))
+    assert code == 2 and err == f"fedscale: {broken}\n"
 
 
 def test_options_with_defaults_values_and_meaning(monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """Methods are found by name, in other packages too, each with the executor it asks for."""
 
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -60,3 +61,51 @@ def test_a_misspelt_method_gets_a_suggestion_and_a_strange_one_the_list():
         method_class("fedtran")
     with pytest.raises(UserError, match=r"no method 'xyz'; there are .*fedavg, .*fedtrans"):
         method_class("xyz")
+
+
+def write_method(folder: Path, **files: str) -> Path:
+    """The package ``damped``, whose modules hold ``files``."""
+    package = folder / "damped"
+    package.mkdir()
+    for name, text in {"__init__": "", **files}.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    return package
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "client", "where", "what"),
+    [
+        ("import torch\nimport torhc\n", "", "aggregator.py, line 2", "ModuleNotFoundError: No module named 'torhc'"),
+        ("from .client import Own\n", "\n\nOwn = torch.nn\n", "client.py, line 3",
+         "NameError: name 'torch' is not defined"),
+        ("\nfrom fedscale_ext.runtime.work import WorkItm\n", "", "aggregator.py, line 2",
+         "ImportError: cannot import name 'WorkItm' from 'fedscale_ext.runtime.work'"),
+        ("import json\njson.loads('{')\n", "", "aggregator.py, line 2", "JSONDecodeError: Expecting property name"),
+        ("from . import client\n", "def f(:\n    pass\n", "client.py, line 1", "SyntaxError: invalid syntax"),
+    ],
+    ids=["module", "neighbour", "name", "library", "syntax"],
+)  # fmt: skip
+def test_a_method_that_cannot_be_imported_is_told_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, aggregator: str, client: str, where: str, what: str
+) -> None:
+    package = write_method(tmp_path, aggregator=aggregator, client=client)
+    monkeypatch.syspath_prepend(tmp_path)
+    registered(monkeypatch, damped="damped.aggregator:DampedAggregator")
+    with pytest.raises(UserError) as error:
+        method_class("damped")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "damped"]:
+        del sys.modules[name]
+    assert str(error.value).startswith(f"method damped cannot be loaded: {package}/{where}: {what}")
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        ("nowhere_at_all.aggregator:Own", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("fedscale_ext.methods.fedavg:Own", "AttributeError: module 'fedscale_ext.methods.fedavg' has no attribute 'Own'"),
+    ],
+)  # fmt: skip
+def test_an_entry_point_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch, place: str, what: str) -> None:
+    registered(monkeypatch, damped=place)
+    with pytest.raises(UserError, match=f"^method damped cannot be loaded: entry point {place}: {what}$"):
+        method_class("damped")
