@@ -14,6 +14,8 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 def test_adding_a_method(reader: Reader) -> None:
     reader.follow(ROOT / "docs" / "adding-a-method.md")
     assert "half: " in reader.said and "global: " in reader.said
+    options = reader.said.rpartition("halves.momentum")[2]  # of `fedscale methods options halves`
+    assert "halves.smoothing" in options and "demo." not in options
 
 
 def test_adding_a_model(reader: Reader) -> None:

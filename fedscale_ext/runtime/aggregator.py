@@ -134,7 +134,7 @@ class MultiModelAggregator(MethodHooks):
         with self.watch("select"):
             selected, offline = self._select(number, able, most)
         with self.watch("assign"):
-            items = self.assign(number, selected)
+            items = list(self.assign(number, selected))
             check_items(items, self.config.job.method, self.pool, self.task.num_clients)
         with self.watch("schedule"):
             schedule = schedule_round(

@@ -62,7 +62,8 @@ def broken(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(package.parent)
     places = [str(package.parent), str(Path(fedscale_ext.__file__).parents[1])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
-    yield f"method damped cannot be loaded: {package}/aggregator.py, line 1: ModuleNotFoundError: No module named 'torhc'"
+    fault = "line 1: ModuleNotFoundError: No module named 'torhc'"
+    yield f"method damped cannot be loaded: {package}/aggregator.py, {fault}"
     sys.modules.pop("damped", None)
 
 

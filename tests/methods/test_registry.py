@@ -102,7 +102,8 @@ def test_a_method_that_cannot_be_imported_is_told_with_its_place(
     ("place", "what"),
     [
         ("nowhere_at_all.aggregator:Own", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("fedscale_ext.methods.fedavg:Own", "AttributeError: module 'fedscale_ext.methods.fedavg' has no attribute 'Own'"),
+        ("fedscale_ext.methods.fedavg:Own",
+         "AttributeError: module 'fedscale_ext.methods.fedavg' has no attribute 'Own'"),
     ],
 )  # fmt: skip
 def test_an_entry_point_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch, place: str, what: str) -> None:

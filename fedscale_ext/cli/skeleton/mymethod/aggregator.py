@@ -23,7 +23,7 @@ from .client import MyMethodExecutor
 class MyMethodParams:
     """``momentum`` of the server; ``smoothing``: share of a label that goes to all classes.
 
-    A configuration sets them by ``mymethod.momentum`` and ``mymethod.smoothing``.
+    A configuration puts the method's name before them, as in ``NAME.momentum``.
     """
 
     momentum: Decay = 0.5
