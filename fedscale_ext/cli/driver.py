@@ -55,7 +55,7 @@ def start(
         again = resume or resume_from is not None
         if resume and has_finished(config, last, display):
             return 0
-        log_path, time_stamp = preparation.place(config, last, again)
+        log_path, time_stamp = preparation.place(config, last, again, overrides)
         if last:
             jobs.kill_children(last)
         keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
@@ -68,13 +68,14 @@ def start(
         ranks = preparation.commands(config, **keys)
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
-        if not again:
-            drop_restarts(job.log_dir)
-        if shell:
-            display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
-        if idle := preparation.idle_keys(config):
-            display.notice(idle)
         try:
+            preparation.make_log_dir(job)
+            if not again:
+                drop_restarts(job.log_dir)
+            if shell:
+                display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
+            if idle := preparation.idle_keys(config):
+                display.notice(idle)
             with jobs.open_log(name, "a" if again else "w") as log:
                 code = Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
             jobs.settle(job, last, code)

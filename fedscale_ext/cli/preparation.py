@@ -7,7 +7,7 @@ import signal
 import site
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.util import find_spec
@@ -134,14 +134,39 @@ def port(config: JobConfig) -> int:
         raise UserError(f"ps_ip {host} with ps_port {wanted} cannot be listened on: {error.strerror}") from None
 
 
-def place(config: JobConfig, last: Job | None, resume: bool) -> tuple[str, str]:
-    """``log_path`` and ``time_stamp`` of the job: its own or new; for ``resume`` its newest checkpoint's."""
-    if resume:
-        if last is None:
-            raise UserError(f"job {config.fedscale.job_name} has no earlier run to resume; start it without --resume")
-        # its own last start may have failed at once, without a checkpoint
-        return last.log_path, newest_checkpoint(last.log_dir.parent) or last.time_stamp
-    return str(Path(config.fedscale.log_path).absolute()), new_stamp(config)
+def place(config: JobConfig, last: Job | None, resume: bool, overrides: Sequence[str] = ()) -> tuple[str, str]:
+    """``log_path`` and ``time_stamp`` of the job: its own or new; for ``resume`` its newest checkpoint's.
+
+    Checkpoints below the configuration's ``log_path`` count where its last run has none, and first where one of the
+    command's ``overrides`` names it.
+    """
+    log_path, name = str(Path(config.fedscale.log_path).absolute()), config.fedscale.job_name
+    if not resume:
+        return log_path, new_stamp(config)
+    if last is None:
+        raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
+    # its own last start may have failed at once, without a checkpoint
+    before, here = newest_checkpoint(last.log_dir.parent), newest_checkpoint(Path(log_path, "logs", name))
+    named = any(override.partition("=")[0].strip() == "log_path" for override in overrides)
+    if here is not None and (named or before is None):
+        return log_path, here
+    return last.log_path, before or last.time_stamp
+
+
+def make_log_dir(job: Job) -> None:
+    """Make the folder that a job writes into; UserError where its ``log_path`` does not let it."""
+    try:
+        job.log_dir.mkdir(parents=True, exist_ok=True)
+        if not os.access(job.log_dir, os.W_OK | os.X_OK):  # one that was there before
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(job.log_dir))
+    except OSError as error:
+        if os.path.isdir(job.log_path):
+            fault = f"cannot be written ({error.filename}: {error.strerror})"
+        elif os.path.exists(job.log_path):
+            fault = "is no folder"
+        else:
+            fault = f"cannot be created ({error.strerror})"
+        raise UserError(f"log_path {job.log_path} {fault}; set it to a folder that you can write to") from None
 
 
 def new_stamp(config: JobConfig) -> str:

@@ -53,7 +53,7 @@ def submit(
         last = jobs.read(name)
         if resume and has_finished(config, last, display):
             return 0
-        log_path, stamp = preparation.place(config, last, resume or resume_from is not None)
+        log_path, stamp = preparation.place(config, last, resume or resume_from is not None, overrides)
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(name, source, log_path, stamp, [], Proc.of("driver", os.getpid()), status="queued")
         folder = job.log_dir / "slurm"

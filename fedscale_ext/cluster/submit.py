@@ -55,6 +55,7 @@ def submit(
             name, source, log_path, stamp, [], Proc.of("driver", os.getpid()),
             cluster={"access": way.to_json(), "places": places, "there": _before(last, places) if again else None},
         )  # fmt: skip
+        preparation.make_log_dir(job)
         if not again:
             drop_restarts(job.log_dir)
         if idle := preparation.idle_keys(config):

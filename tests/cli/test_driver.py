@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscale_ext.cli import processes
+from fedscale_ext.cli import jobs, processes
 
 from .conftest import done, heard, processes_of, wait_until
 
@@ -313,6 +313,26 @@ def test_resume_uses_the_last_runs_folder(fedscale, state, write_conf, tmp_path)
     assert (second["time_stamp"], second["log_path"]) == (first["time_stamp"], first["log_path"])
     assert {f"--time_stamp={first['time_stamp']}", f"--log_path={tmp_path}/out", "--resume=True"} <= set(second["argv"])
     assert (state / "jobs/fake/output.log").read_text().count("plain words") == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        ("file", "is no folder"),
+        ("file/below", "cannot be created (Not a directory)"),
+        ("taken", "cannot be written ({}/taken/logs/fake/now: Not a directory)"),
+    ],
+)
+def test_a_log_path_that_cannot_be_used_is_one_sentence(call, write_conf, tmp_path, place, sentence):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "logs").touch()
+    (tmp_path / "file").touch()
+    code, out, err = call("driver", "start", write_conf({"log_path": str(tmp_path / place), "time_stamp": "now"}))
+    told = (
+        f"fedscale: log_path {tmp_path}/{place} {sentence.format(tmp_path)}; set it to a folder that you can write to"
+    )
+    assert (code, out, err) == (2, "", f"{told}\n")
+    assert jobs.names() == [] and not jobs.folder("fake").joinpath("token").exists()
 
 
 def test_keys_of_another_method_do_nothing_and_are_told(fedscale, write_conf):
