@@ -15,7 +15,7 @@ def run(conf: str | Path, *, processes: bool = False, progress: bool = True, **o
     ``conf`` is a YAML file or the name of a shipped configuration; ``overrides`` are keys of it, such as
     ``rounds=20`` (a dotted one goes in as ``**{"fedtrans.beta": 0.01}``); paths are relative to the working directory.
     The job trains in this process; with ``processes`` in those that ``worker_ips`` asks for, one per core for
-    ``localhost``, which is faster, and ``fedscale driver status`` shows it. ``progress`` is shown on standard error,
+    ``localhost``, which is faster, and ``fedscale driver stop`` ends it. ``progress`` is shown on standard error,
     in a notebook below the cell. An interrupt (Ctrl-C, or a notebook's stop) ends the job, and KeyboardInterrupt is
     raised; ``resume=True`` continues its last run. Raises ``fedscale_ext.errors.UserError`` with one sentence for bad
     input and for a job that failed.

@@ -1,21 +1,27 @@
 """``fedscale_ext.run``: a job from Python, within this process or as `fedscale driver start` does it."""
 
 import json
+import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from fedscale_ext.cli import driver, jobs, preparation
+from fedscale_ext.cli.processes import Proc
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.screen import in_notebook
 from fedscale_ext.cli.supervision import has_results
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
 from fedscale_ext.result import Result, load
+
+if TYPE_CHECKING:
+    from fedscale_ext.runtime.events import Emit
 
 
 class _Progress(Display):
@@ -60,19 +66,65 @@ def _in_process(config: JobConfig, display: _Progress) -> Result:
         display.notice(idle)
     if "time_stamp" not in config.given:
         config = with_values(config, time_stamp=_run_to_resume(config) or preparation.new_stamp(config))
-    name, stamp, began = config.fedscale.job_name, config.fedscale.time_stamp, time.time()
+    name, stamp = config.fedscale.job_name, config.fedscale.time_stamp
+    log_path, source = str(Path(config.fedscale.log_path).absolute()), config.source.absolute() if config.source else ""
+    job = jobs.Job(name, str(source), log_path, stamp, [], Proc.of("driver", os.getpid()), in_process=True)
+    preparation.make_log_dir(job)
     try:
-        with display:
-            summary = run_in_process(config, display.event)
+        with _remembered(job, display) as emit, display:
+            summary = run_in_process(config, emit)
     except KeyboardInterrupt:
-        log_dir = Path(config.fedscale.log_path, "logs", name, stamp)
-        if has_results(log_dir, began):
-            display.notice(f"job {name} is done, results are in {log_dir}; `fedscale report {log_dir}` draws it")
+        if has_results(job.log_dir, job.started):
+            display.notice(
+                f"job {name} is done, results are in {job.log_dir}; `fedscale report {job.log_dir}` draws it"
+            )
         else:
             again = f"resume=True, time_stamp={stamp!r} among its arguments"
             display.notice(f"job {name} was stopped; {again} continues it from its last checkpoint")
         raise
     return load(summary["log_dir"])
+
+
+@contextmanager
+def _remembered(job: jobs.Job, display: Display) -> Iterator["Emit"]:
+    """Keep the record of a run in this process, as the driver does of its own, so that its name finds it; what takes
+    the run's events. A run that cannot be remembered trains all the same."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(jobs.claim(job.name))
+            last = jobs.read(job.name)
+            jobs.write(job)
+        except (UserError, OSError) as error:
+            display.notice(f"this run cannot be found by its name: {error}")
+            held.close()
+            yield display.event
+            return
+
+        def hear(event: dict[str, Any]) -> None:
+            if event["event"] == "round":
+                job.note_round(event)
+                with suppress(OSError):  # as in the driver: a full disk is told by the job itself
+                    jobs.write(job)
+            display.event(event)
+
+        code = 1
+        try:
+            yield hear
+            job.status = "finished"
+        except KeyboardInterrupt:
+            job.status = "finished" if has_results(job.log_dir, job.started) else "stopped"
+            raise
+        except UserError as error:
+            job.status, job.reason, code = "failed", str(error), 2
+            raise
+        except BaseException as error:
+            job.status, job.reason = "failed", f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            job.ended = time.time()
+            with suppress(OSError):
+                jobs.write(job)
+                jobs.settle(job, last, code)
 
 
 def _run_to_resume(config: JobConfig) -> str | None:

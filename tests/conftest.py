@@ -1,6 +1,7 @@
 """What several tests need: the place of the real data, one torch thread, and examples that no clock decides on."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ from tiny_job import tiny_data, write_job_file
 torch.set_num_threads(1)
 settings.register_profile("still", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("still")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Jobs of tests are not remembered among the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDSCALE_EXT_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(scope="session")

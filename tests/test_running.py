@@ -1,6 +1,7 @@
 """``fedscale_ext.run``: what a script or a notebook gets, sees and is told."""
 
 import json
+import os
 import signal
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import fedscale_ext
+from fedscale_ext.cli import jobs, main
 from fedscale_ext.errors import UserError
 from fedscale_ext.runtime import records
 from fedscale_ext.runtime.unit_work import UnitWork
@@ -44,6 +46,7 @@ def test_progress_can_be_silent(job_file: Path, capfd: pytest.CaptureFixture[str
         (None, {"worker_ips": ["localhost:[0]"]}, "asks for no executor"),
         (None, {"resume": True}, "has no checkpoint below"),
         (None, {"data_dir": "nowhere"}, "nowhere"),
+        (None, {"log_path": "/dev/null"}, "log_path /dev/null is no folder; set it to"),
         (None, {"processes": True, "data_dir": "nowhere"}, "nowhere"),
     ],
 )
@@ -113,3 +116,64 @@ def test_processes_give_the_same_result(job_file: Path, tmp_path: Path, monkeypa
     apart = fedscale_ext.run(job_file, rounds=1, progress=False, processes=True, worker_ips="localhost:[1]")
     assert apart["accuracy"] == here["accuracy"] and apart["loss"] == here["loss"]
     assert fedscale_ext.load("tiny")["accuracy"] == here["accuracy"]
+
+
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """The exit code of ``fedscale``, within this process, and what it says."""
+    monkeypatch.setattr("sys.argv", ["fedscale", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capfd.readouterr()
+    return int(end.value.code or 0), out + err
+
+
+def test_a_job_in_this_process_is_found_by_its_name(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    for stamp in ("older", "newer"):
+        assert fedscale_ext.load(fedscale_ext.run(job_file, rounds=1, time_stamp=stamp, progress=False).name).path == (
+            job_file.parent / "logs" / "tiny" / stamp
+        )
+    assert (jobs.find("tiny").status, jobs.find("tiny").complete(1)) == ("finished", True)
+    code, said = command(monkeypatch, capfd, "driver", "status", "tiny")
+    assert code == 0 and "finished" in said and "output.log" not in said
+    assert command(monkeypatch, capfd, "driver", "stop", "tiny")[1].startswith("job tiny is not running; it finished")
+    code, said = command(monkeypatch, capfd, "driver", "logs", "tiny")
+    assert code == 2 and said.startswith("fedscale: job tiny ran in a Python process, not in processes of its own")
+    # bad input that is found late leaves the name with what it stood for
+    with pytest.raises(UserError):
+        fedscale_ext.run(job_file, model="resnet18", num_participants=99, time_stamp="bad", progress=False)
+    assert fedscale_ext.load("tiny").path.name == "newer"
+
+
+def test_a_job_in_this_process_is_running_but_no_command_ends_it(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    seen: list[Any] = []
+
+    def look(folder: Path) -> Path:
+        seen.extend([jobs.find("tiny").state(), fedscale_ext.load("tiny").path, jobs.find("tiny").round])
+        seen.append(command(monkeypatch, capfd, "driver", "stop", "tiny"))
+        raise RuntimeError("no paper")
+
+    monkeypatch.setattr(records, "plot_job", look)
+    with pytest.raises(RuntimeError):
+        fedscale_ext.run(job_file, rounds=1)
+    state, path, done, (code, said) = seen
+    assert (state, path, done["round"]) == ("running", job_file.parent / "logs" / "tiny" / "logs", 1)
+    assert code == 2 and f"job tiny runs in the Python process {os.getpid()}; interrupt it there" in said
+    assert (jobs.find("tiny").status, jobs.find("tiny").reason) == ("failed", "RuntimeError: no paper")
+
+
+def test_a_job_whose_name_is_taken_or_has_no_place_trains_all_the_same(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    with jobs.claim("tiny"):
+        assert fedscale_ext.run(job_file, rounds=1).finished
+    assert "note: this run cannot be found by its name: job tiny is running" in capfd.readouterr().err
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", "/dev/null")
+    assert fedscale_ext.run(job_file, rounds=1).finished
+    assert "note: this run cannot be found by its name: the state directory" in capfd.readouterr().err

@@ -254,9 +254,7 @@ class Run:
                 self.restarts.cancel()
         else:
             if kind == "round":
-                self.job.round = said.event
-                if said.event.get("accuracy") is not None:
-                    self.job.accuracy = said.event["accuracy"]
+                self.job.note_round(said.event)
                 self._remember()
                 if self.restarts:
                     self.restarts.round_finished()

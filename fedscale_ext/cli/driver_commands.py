@@ -247,6 +247,8 @@ def status(job: OptionalJobName = None) -> None:
         from fedscale_ext.cluster import slurm
 
         facts |= {"status": slurm.state(record), "slurm": record.cluster["slurm"], "output": record.cluster["folder"]}
+    elif record.in_process:
+        facts |= {"output": "", "processes": f"Python {record.driver.pid}" if record.state() == "running" else ""}
     elif record.cluster is not None:
         from fedscale_ext.cluster.submit import leftovers
 
@@ -289,13 +291,16 @@ def logs(job: JobName, follow: Follow = False) -> None:
     Example: fedscale driver logs quickstart -f
     """
     from fedscale_ext.cli import jobs
+    from fedscale_ext.errors import UserError
 
     record = jobs.find(job)
     if record.cluster is not None and "slurm" in record.cluster:
-        from fedscale_ext.errors import UserError
-
         raise UserError(
             f"job {job} runs under Slurm: its processes write to {record.cluster['folder']}/*_log.out and .err"
+        )
+    if record.in_process:
+        raise UserError(
+            f"job {job} ran in a Python process, not in processes of its own; what it wrote is in {record.log_dir}"
         )
     with jobs.output_log(job).open(encoding="utf-8", errors="replace") as log:
         while True:

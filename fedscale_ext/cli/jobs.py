@@ -44,11 +44,18 @@ class Job:
     accuracy: float | None = None  # of the last round that was tested
     reason: str | None = None  # why it failed
     cluster: dict[str, Any] | None = None  # cluster.job.Places of a job that was submitted to other machines
+    in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
 
     @property
     def log_dir(self) -> Path:
         """Where FedScale's logs and this package's results of the job lie."""
         return Path(self.log_path) / "logs" / self.name / self.time_stamp
+
+    def note_round(self, event: dict[str, Any]) -> None:
+        """Take over what the aggregator says of a round that is done."""
+        self.round = event
+        if event.get("accuracy") is not None:
+            self.accuracy = event["accuracy"]
 
     def complete(self, rounds: int) -> bool:
         """Whether it finished with as many rounds."""
@@ -207,6 +214,10 @@ def stop(job: Job) -> bool:
     """
     if job.host != platform.node():
         raise UserError(f"job {job.name} was started on {job.host}; stop it there")
+    if job.in_process:
+        if job.state() == "running":
+            raise UserError(f"job {job.name} runs in the Python process {job.driver.pid}; interrupt it there")
+        return False
     driver = job.driver.running()
     if driver:
         driver.terminate()

@@ -1,5 +1,6 @@
 """Whole jobs of mymethod, of a second each, on drawn data: what must hold whatever it computes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Runs mymethod.yml with other keys; losses and accuracies of its summary."""
     folder = tmp_path_factory.mktemp("jobs")
 
@@ -44,7 +45,9 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         assert summary["clients"]["failed_total"] == 0
         return {**summary["loss"], **summary["accuracy"]}
 
-    return run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDSCALE_EXT_STATE", str(folder / "state"))  # these are not among your own jobs
+        yield run
 
 
 @pytest.fixture(scope="module")
