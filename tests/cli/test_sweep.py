@@ -78,7 +78,7 @@ def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
 def header(name, **config):
     """What the fake aggregator does not write of a job that has finished."""
     folder = job(name).log_dir
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "header.json").write_text(json.dumps({"config": config}))
 
 

@@ -95,7 +95,7 @@ def test_broken_cifar_is_one_sentence(tmp_path: Path, break_it, said: str) -> No
 
 
 def test_cifar_needs_a_partition(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="give a partition"):
+    with pytest.raises(UserError, match="or spread them with --partition dirichlet"):
         import_cifar(cifar10(tmp_path / "downloads"), tmp_path / "out", "cifar10")
 
 

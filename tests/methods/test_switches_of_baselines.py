@@ -49,9 +49,10 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("qfedavg", "q", 0.2, {}, (1, "weights"), {"weights"}),
     ("qfedavg", "L", 3.0, {}, (1, "weights"), {"weights"}),
     ("heterofl", "rates", (1.0, 0.5), {}, (0, "specs"), SPECS),
-    ("heterofl", "levels", "fix", {}, (1, "models"), {"models", "weights", "serve"}),
+    # the widest level, which nobody draws, is told of
+    ("heterofl", "levels", "fix", {}, (0, "notices"), {"notices", "models", "weights", "serve"}),
     ("heterofl", "levels", "dynamic", {}, (1, "models"), {"models", "weights"}),
-    ("heterofl", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (1, "models"), {"models", "weights", "serve"}),
+    ("heterofl", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (0, "notices"), {"notices", "models", "weights", "serve"}),
     *((method, "groups", sizes, {}, first, {"models", "weights", "serve"} | more)
       for method in ("heterofl", "fedrolex")
       for sizes, first, more in (
@@ -64,9 +65,9 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("heterofl", "weighted", True, {}, (1, "weight"), {"weight", "weights"}),
     ("fedrolex", "serve", "server", {}, (1, "serve"), {"serve"}),
     ("fjord", "p", (0.5, 1.0), {}, (0, "specs"), SPECS),
-    ("fjord", "levels", "fix", {}, (1, "models"), {"models", "objective", "effort", "weights", "serve"}),
-    ("fjord", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (1, "models"),
-     {"models", "objective", "effort", "weights", "serve"}),
+    ("fjord", "levels", "fix", {}, (0, "notices"), {"notices", "models", "objective", "effort", "weights", "serve"}),
+    ("fjord", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (0, "notices"),
+     {"notices", "models", "objective", "effort", "weights", "serve"}),
     ("fjord", "groups", (0, 0, 0, 0, 6), {}, (0, "notices"),
      {"notices", "models", "objective", "effort", "weights", "serve"}),
     ("fjord", "distil", True, {}, (1, "objective"), {"objective", "effort"}),

@@ -1,0 +1,80 @@
+"""FedTrans's tables and figures: what they run, and at which sizes."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from evals.fedtrans import fig1b, settings, table3
+from evals.fedtrans.arms import all_suites
+from evals.fedtrans.settings import PAPER
+from evals.paper import plots
+from evals.paper.engine import Arm, Run, filled, planned
+from evals.paper.output import aggregated, markdown
+from fedscale_ext.config import load_config
+from fedscale_ext.methods import method_class
+from fedscale_ext.methods.params import make_params
+
+SCRIPTS = (
+    "table1 table2 table3 table4 table5 table6 fig1b fig2 fig6 fig7 fig8 fig9 fig10a fig10b fig11a fig11b fig12 fig13 "
+    "regime base_size eta dilution readings"
+).split()
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -> None:
+    arms = planned(PAPER, importlib.import_module(f"evals.fedtrans.{name}").EXPERIMENT, scale, None)
+    assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
+    trained = {(data, json.dumps(dict(arm.keys), sort_keys=True)) for arm, data in arms}
+    twice = {"fig11a", "fig11b", "fig12", "eta"}  # whose default stands beside too
+    assert len(arms) - len(trained) == (name in twice)
+    labels = {arm.label for arm, _ in arms}
+    for arm, data in arms:
+        keys = filled({**PAPER.keys_of(data, scale), **arm.keys})
+        reference = str(keys.get("model", "")).partition(":")
+        if reference[0].startswith("@"):
+            assert reference[2] in labels
+            del keys["model"]
+            assert keys.pop("initial_weights", "@") == "@"
+        method = str(keys["method"])
+        settings = [
+            f"{key}={json.dumps(value)}" for key, value in keys.items() if key.partition(".")[0] in (key, method)
+        ]
+        make_params(method_class(method).Params, load_config(str(PAPER.folder / "job.yml"), settings))
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("name", settings.DATA)
+def test_sizes_at_which_claims_are_decided(name: str, scale: str) -> None:
+    keys = PAPER.keys_of(name, scale)
+    window = keys["fedtrans.gamma"] + keys["fedtrans.delta"]
+    if scale == "small":
+        assert window >= keys["rounds"] / 5
+        assert keys["num_participants"] >= 10 * (1 + (keys["rounds"] - 1) // window)  # ten for each model
+    else:
+        assert keys["fedtrans.beta"] == 0.003
+
+
+def test_the_ablations_are_the_papers_rows() -> None:
+    rows = {arm.label: dict(arm.keys) for arm in table3.ARMS}
+    assert rows["FedTrans-lsw"] == {"method": "fedtrans", "fedtrans.cell_selection": "random",
+                                    "fedtrans.sharing": "none", "fedtrans.warmup": "reinit"}  # fmt: skip
+    assert rows["FedTrans-lswd"]["fedtrans.sharing"] == "soft"
+    assert {arm.label for arm in all_suites()} >= {"FedTrans", "HeteroFL", "SplitMix", "FLuID"}
+
+
+def test_ties_for_the_best_model_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    accuracies = {"a": [1.0, 0.5, np.nan, 0.2], "b": [1.0, 0.6, 0.1, 0.1]}
+    monkeypatch.setattr(plots, "client_accuracies", lambda log_dir: np.array(accuracies[str(log_dir)]))
+    runs = [Run(Arm(name), "har", 1, Path(name)) for name in accuracies]
+    assert plots.best_shares(runs) == {"a": pytest.approx(0.5), "b": pytest.approx(0.5)}
+    assert fig1b.EXPERIMENT.shares is plots.best_shares
+    rows = aggregated([*runs, Run(Arm("c"), "har", 1, None, failed="not run")])
+    table = markdown(fig1b.EXPERIMENT, rows, [""], "", plots.best_shares(runs))
+    assert "| share of clients % |" in table and "| a | har | 1 | – | – | – | 50 |" in table
+    assert "| c | har | not run | – | – | – | – |" in table
+    assert aggregated(runs)[0]["seeds"] == [1]
