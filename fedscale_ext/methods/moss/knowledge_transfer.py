@@ -177,8 +177,8 @@ class Wire:
         """The gradient of (d)'s CE by phi, through (c) and (b) backwards.
 
         A step m' = mu m + grad L(theta, w) + lambda theta, theta' = theta - eta m' is gone back through by one product
-        with the second derivatives of L, from which also comes what w = Loc * Deg contributes. Steps of (b) are
-        computed a second time rather than kept, or memory would grow with them. The first needs the latter alone.
+        with the second derivatives of L, from which also comes what w = Loc * Deg contributes. The first step needs
+        the latter alone. What steps keep for the way back is freed as it is gone.
         """
         options = self.options
         weights, to_phi = _vjp(lambda phi: self._weights(phi, batch), self.phi)
@@ -189,10 +189,13 @@ class Wire:
         def right(theta: State) -> Tensor:
             return problem.losses(theta, None, batch)[0]
 
-        passed = [theta]
-        for _ in range(options.inner_steps):
-            theta, velocity = self._sgd(theta, velocity, grad(matched)(theta, weights))
-            passed.append(theta)
+        backs: list[Callable[[State], tuple[Any, ...]]] = []
+        for place in range(options.inner_steps):
+            with TwiceDifferentiable():
+                by, at = (grad(matched), (theta, weights)) if place else (partial(grad(matched), theta), (weights,))
+                gradient, back = _vjp(by, *at)
+            backs.append(back)
+            theta, velocity = self._sgd(theta, velocity, gradient)
         network = {name: theta[name] for name in problem.parameters}  # CE does not depend on r
         with TwiceDifferentiable():
             slope, back = _vjp(grad(right), network)
@@ -203,18 +206,14 @@ class Wire:
         zeros = {name: torch.zeros_like(each) for name, each in theta.items()}
         along, by_theta = {**zeros, **along}, {**zeros, **by_theta}
         total = torch.zeros_like(weights)
-        for place in reversed(range(options.inner_steps)):
+        while backs:
             along = {name: options.momentum * along[name] - options.lr * each for name, each in by_theta.items()}
-            if place > 0:
-                with TwiceDifferentiable():
-                    curved, by_weights = _vjp(grad(matched), passed[place], weights)[1](along)
-                by_theta = self._back(by_theta, along, curved)
-            else:
-                with TwiceDifferentiable():
-                    (by_weights,) = _vjp(partial(grad(matched), passed[0]), weights)[1](along)
+            *curved, by_weights = backs.pop()(along)
             total += by_weights
-        gradient: State = to_phi(total)[0]
-        return gradient
+            if curved:
+                by_theta = self._back(by_theta, along, curved[0])
+        by_phi: State = to_phi(total)[0]
+        return by_phi
 
     def _back(self, by_theta: State, along: State, curved: State) -> State:
         decay = self.options.weight_decay
