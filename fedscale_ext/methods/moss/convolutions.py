@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 
 class _Settings(NamedTuple):
@@ -85,13 +83,7 @@ class _W(_Bilinear):
         return by_x, _F.apply(x, u, ctx.settings) if ctx.needs_input_grad[1] else None, None, None
 
 
-class TwiceDifferentiable(TorchFunctionMode):
-    """Within it, networks' grouped convolutions are these. Of the current thread only."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Any call of torch; others than ``conv2d`` with groups, as modules make it, stay what they are."""
-        if func is not functional.conv2d or len(args) < 7 or args[6] == 1 or isinstance(args[4], str):
-            return func(*args, **(kwargs or {}))
-        x, w, bias, *settings = args
-        found = _F.apply(x, w, _Settings(*settings))
-        return found if bias is None else found + bias[:, None, None]
+def grouped_conv2d(x: Tensor, w: Tensor, bias: Tensor | None, *settings: Any) -> Tensor:
+    """As :func:`torch.nn.functional.conv2d`; ``settings``: stride, padding, dilation, each of two numbers, groups."""
+    found = _F.apply(x, w, _Settings(*settings))
+    return found if bias is None else found + bias[:, None, None]
