@@ -23,6 +23,12 @@ def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
     assert [target for target in links(page) if not leads(page, target)] == ["#four", "gone.png", "gone.md"]
 
 
+def test_no_page_has_two_versions_of_a_passage() -> None:
+    """What a merge leaves behind where it could not decide."""
+    marks = re.compile(r"^(<{7}|>{7}) ", re.M)
+    assert not [str(page) for page in pages() if marks.search(page.read_text(encoding="utf-8"))]
+
+
 def pages() -> list[Path]:
     folders = ("docs", "evals", "device_traces", "benchmark_configs", "fedscale_ext", "tests")
     return [*ROOT.glob("*.md"), *(page for folder in folders for page in ROOT.glob(f"{folder}/**/*.md"))]

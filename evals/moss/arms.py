@@ -16,7 +16,7 @@ GLOBAL, PERSONALISED = f"{MEAN} global %", f"{MEAN} personalised %"
 ALL_COLUMNS = (*columns("%"), *columns("global %"), *columns("rounds"), TRANSMISSION, SECONDS, ENERGY)
 NOISE = 3.0  # points within which accuracies decide nothing, as in FedTrans's ledger: some hundred test samples
 
-SHARES, _RATES = [1.0, 0.4, 0.05], [1.0, 0.63, 0.22]  # of parameters, and the channels that make them
+SHARES, _RATES = [1.0, 0.4, 0.05], [1.0, 0.63, 0.22]  # of a ResNet-18's parameters, and the channels that make them
 PRUNING: Mapping[str, Mapping[str, Any]] = {
     "Hermes": {"method": "hermes", "hermes.param_ratio": SHARES},
     "TailorFL": {"method": "tailorfl", "tailorfl.param_ratio": SHARES},

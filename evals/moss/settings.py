@@ -55,12 +55,14 @@ DATA = {
     # of other tasks, for figure 10
     "cifar100_few": DataSet("cifar100", "cifar100_3k600.npz", clients=1),
     "fsdd": DataSet("fsdd", "fsdd_600.npz", ("--x", "audio", "--y", "label")),
+    "fsdd_mfcc32": DataSet("fsdd_mfcc32", "fsdd_600.npz", ("--x", "audio", "--y", "label")),
     "chars74k": DataSet("femnist", "chars74k_55writers.npz"),
     # the paper's, imported beforehand into folders of these names with their partition, such as cifar10_full-h0.1
     "cifar10_full": DataSet("cifar10", clients=300, dirichlet=_HUNDRED,
                             keys={**_CIFAR, **_MANY, **_types("resnet18", "mobilenetv2", "lenet_80k")}),
-    "speech12_full": DataSet("google_speech12", clients=300, dirichlet=("--samples-per-client", "200"),
-                             keys={**_SPEECH, **_MANY, **_types("resnet18", "mobilenetv2", "lenet_6k")}),
+    "speech12_full": DataSet("speech12_mfcc32", clients=300, dirichlet=("--samples-per-client", "200"),
+                             keys={**_SPEECH, "$unrelated": "fsdd_mfcc32", **_MANY,
+                                   **_types("resnet18", "mobilenetv2", "lenet_6k")}),
 }  # fmt: skip
 STANDS_FOR = {
     "cifar10": {"smoke": "cifar10_30-h0.1", "small": "cifar10_30-h0.1", "paper": "cifar10_full-h0.1"},

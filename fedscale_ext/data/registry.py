@@ -129,6 +129,10 @@ KNOWN: tuple[KnownDataSet, ...] = (
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
     ),
     KnownDataSet(
+        "fsdd_mfcc32", "fsdd with the same cepstra", 10, (1, 32, 32), _SQUARE_MEAN, _SQUARE_STD,
+        label_names=_DIGITS, natural_clients=True, values=True, by_name=True, rate=8_000,
+    ),
+    KnownDataSet(
         "depth_har", "depth images of gestures by device, in three surroundings", 5, (1, 36, 36), (0.5,), (0.5,),
         label_names=("good", "ok", "victory", "stop", "fist"), natural_clients=True,
     ),

@@ -68,6 +68,9 @@ def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> No
     for part, given in (("groups", dealt.groups), ("ranges", dealt.ranges)):
         if given and len(given) != len(types):
             raise UserError(f"{method}.{part} has {len(given)} entries for {len(types)} types")
+    for name, count in zip(types, dealt.groups, strict=False):
+        if count < 1:
+            raise UserError(f"{method}.groups gives {name} {count} devices; leave the type out, or give it one or more")
 
 
 def type_key(name: str) -> str:
@@ -108,6 +111,8 @@ class DeviceTypesAggregator(ByTypeAggregator):
         """Who has which type, and tell people."""
         self.costs = [models.cost(spec) for spec in self.type_specs().values()]
         self.own = self._types_of_clients()
+        if self.params.groups or self.params.ranges:
+            self._tell_unaffordable()
         counts = np.bincount(self.own, minlength=len(self.keys))
         self.notice(", ".join(f"{n} clients have {key}" for n, key in zip(counts.tolist(), self.keys, strict=True)))
 
@@ -143,8 +148,18 @@ class DeviceTypesAggregator(ByTypeAggregator):
                 )
         return own
 
+    def _tell_unaffordable(self) -> None:
+        """Groups and ranges deal types as they say, whatever devices afford."""
+        strongest = self.capacity.max()
+        dear = [key for key, cost in zip(self.keys, self.costs, strict=True) if cost.forward_macs > strongest]
+        if dear:
+            self.notice(
+                f"no device affords {' or '.join(dear)} (the strongest has {strongest:,.0f} MACs per sample): "
+                f"{self.params.method}.{'groups' if self.params.groups else 'ranges'} says who has it all the same"
+            )
+
     def _check_groups(self, groups: Sequence[int]) -> None:
-        if min(groups) < 0 or sum(groups) != self.task.num_clients:
+        if sum(groups) != self.task.num_clients:
             raise UserError(
                 f"{self.params.method}.groups is {list(groups)}, which adds up to {sum(groups)}; it must hold a number "
                 f"of clients for each type that add up to the {self.task.num_clients} clients with training data"

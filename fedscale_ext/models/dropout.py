@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 
 def mask(shape: Sequence[int], p: float, generator: torch.Generator, like: Tensor) -> Tensor:
@@ -42,3 +44,26 @@ def drawing(module: nn.Module, generator: torch.Generator) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.generator = None
+
+
+class Drawing(TorchFunctionMode):
+    """Within it, dropout and dropped paths of any network draw from ``generator``, in the order of their calls.
+
+    Of the current thread only, whose networks then depend on no other's: torch's own draw from one generator of the
+    whole process. What draws by other means than ``functional.dropout`` and ``bernoulli_`` is not seen.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Any call of torch; all others stay what they are."""
+        if func is functional.dropout:
+            return self._dropped(*args, **(kwargs or {}))
+        if func is Tensor.bernoulli_:
+            return func(*args, **{"generator": self._generator, **(kwargs or {})})
+        return func(*args, **(kwargs or {}))
+
+    def _dropped(self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        return x * mask(x.shape, p, self._generator, x) if training and p > 0 else x

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscale_ext.data.audio import CLIP, log_mel, write_wav
+from fedscale_ext.data.audio import CLIP, log_mel, square_mfcc, write_wav
 from fedscale_ext.data.importers import import_layout, import_npz, import_speech
 from fedscale_ext.data.partition import Partition
 from fedscale_ext.data.registry import SPEECH_WORDS, known
@@ -240,6 +240,15 @@ def test_clips_of_half_the_rate_get_the_features_of_the_whole_one(tmp_path: Path
     assert data.input_shape == (1, 49, 40) and data.num_classes == 10 and data.y.tolist() == [0, 3, 9]
     for row, each in enumerate(hertz):
         assert np.abs(data.x[row].astype(np.float64) - log_mel(tone(each))).max() < 0.2
+
+
+def test_digits_as_mosss_squares_are_resampled_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "digits.npz", audio=tone(400)[None, ::2], label=np.array([3]), client=np.array([0]))
+    import_npz(tmp_path / "digits.npz", tmp_path / "digits", "fsdd_mfcc32", x="audio", y="label", test_fraction=0.0)
+    data = open_data_set(tmp_path / "digits", "fsdd_mfcc32", test_split=0.0)
+    assert data.input_shape == (1, 32, 32) and data.num_classes == 10
+    difference = np.abs(data.x[0].astype(np.float64) - square_mfcc(tone(400)))
+    assert difference.max() < 0.05 * np.abs(square_mfcc(tone(400))).max()
 
 
 # ---- FedorAS's features and silence ----

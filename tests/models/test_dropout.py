@@ -1,9 +1,9 @@
 """Dropout by streams that it is given."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fedscale_ext.models.dropout import Dropout, drawing
+from fedscale_ext.models.dropout import Drawing, Dropout, drawing
 
 
 def generator(seed: int = 1) -> torch.Generator:
@@ -43,3 +43,25 @@ def test_evaluation_and_the_time_after_training_draw_nothing_from_it() -> None:
     torch.manual_seed(3)
     assert torch.equal(layer(x), first) and (first == 0).any()  # torch's own stream
     assert torch.equal(own.get_state(), before)
+
+
+class Path(nn.Module):
+    """As torchvision's stochastic depth draws."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * x.new_empty(len(x), 1).bernoulli_(0.5) / 0.5 if self.training else x
+
+
+def test_within_drawing_every_network_draws_from_the_stream_alone() -> None:
+    x, found = torch.ones(6, 50), []
+    network = nn.Sequential(nn.Dropout(0.5), Dropout(0.5), Path())
+    for seed in (1, 1, 2):
+        torch.manual_seed(len(found))
+        held = torch.get_rng_state()
+        with Drawing(generator(seed)):
+            found.append(network(x))
+            assert not torch.equal(network(x), found[-1])
+            assert torch.equal(network.eval()(x), x) and network.train()
+        assert torch.equal(torch.get_rng_state(), held)
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+    assert set(found[0].unique().tolist()) == {0.0, 8.0}  # each doubles what it keeps

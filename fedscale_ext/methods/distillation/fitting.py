@@ -14,6 +14,7 @@ from fedscale_ext.methods.distillation.batching import batches
 from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models import parameter_names
+from fedscale_ext.models.dropout import Drawing
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime.adam import Adam, AdamSteps
@@ -86,7 +87,7 @@ def fit(
 
     FloatingPointError where its loss, what it has become, or what that answers is not finite.
     """
-    student = _Student(spec, state, how)
+    student = _Student(spec, state, how, generator)
     learnt = torch.arange(len(x)) if held_out is None else _others(len(x), held_out)
     judged = held_out if how.patience is not None else None
     best, best_loss, best_step = student.copied(), math.inf, 0
@@ -115,10 +116,12 @@ def fit(
 
 
 class _Student:
-    """A model's tensors, which a skeleton runs with; buffers change as training changes them."""
+    """A model's tensors, which a skeleton runs with; buffers change as training changes them. Its dropout draws from
+    ``generator``."""
 
-    def __init__(self, spec: ModelSpec, state: State, how: Fit) -> None:
+    def __init__(self, spec: ModelSpec, state: State, how: Fit, generator: torch.Generator) -> None:
         self._module: nn.Module = skeleton(spec)
+        self._generator = generator
         self._state = {name: tensor.detach().clone() for name, tensor in state.items()}
         self._learnt = [self._state[name].requires_grad_() for name in parameter_names(spec)]
         self._how = how
@@ -126,7 +129,8 @@ class _Student:
 
     def step(self, x: Tensor, rows: Tensor, loss: LossOf, lr: float) -> float:
         """One step on a batch; its mean loss before."""
-        logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
+        with Drawing(self._generator):
+            logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
         value = loss(logits, rows).mean()
         found = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)
         if self._running is None:  # the first step tells which parameters the network uses

@@ -120,7 +120,8 @@ class Wire:
     ) -> tuple[State, Report]:
         """The student's new state after ``epochs`` over the samples x [N, C, H, W] with labels [N].
 
-        ``labels`` may be None where the teacher's probabilities are the target. The generator orders the samples.
+        ``labels`` may be None where the teacher's probabilities are the target. The generator orders the samples,
+        and dropout draws from it.
         FloatingPointError where it diverges, after which :meth:`begin` is due: its networks may hold anything.
         """
         options = self.options
@@ -130,7 +131,7 @@ class Wire:
         wanted = Wanted.of(teacher.maps, self._shapes[1])
         means = [each.mean((2, 3)) for each in teacher.maps]
         self._to(x.dtype)
-        problem = Student(self.student, self.student_taps, state, x.dtype)
+        problem = Student(self.student, self.student_taps, state, x.dtype, generator)
         theta = {**problem.parameters, **self.projections}
         velocity = {name: torch.zeros_like(each) for name, each in theta.items()}
         figures: list[tuple[Tensor, Tensor, Tensor]] = []

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.matching import Wanted
+from fedscale_ext.models.dropout import Drawing
 from fedscale_ext.models.registry import parameter_names, skeleton
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import as_map, features
@@ -55,10 +56,13 @@ class Batch:
 
 
 class Student:
-    """The student's losses as functions of its parameters."""
+    """The student's losses as functions of its parameters; its dropout draws from ``generator``."""
 
-    def __init__(self, spec: ModelSpec, names: tuple[str, ...], state: State, dtype: torch.dtype) -> None:
+    def __init__(
+        self, spec: ModelSpec, names: tuple[str, ...], state: State, dtype: torch.dtype, generator: torch.Generator
+    ) -> None:
         self.module, self.names, own = skeleton(spec).train(), names, _cast(state, dtype)
+        self._generator = generator
         self.parameters = {name: own[name] for name in parameter_names(spec)}
         self.buffers = {name: each.clone() for name, each in own.items() if name not in self.parameters}
 
@@ -66,7 +70,8 @@ class Student:
         """CE, L_loc without beta (Eq. 5; zero without weights), and the buffers as they have become."""
         buffers = {name: each.clone() for name, each in self.buffers.items()}
         state = {**{name: theta[name] for name in self.parameters}, **buffers}
-        logits, found = _outputs(self.module, batch.x, () if weights is None else self.names, state)
+        with Drawing(self._generator):
+            logits, found = _outputs(self.module, batch.x, () if weights is None else self.names, state)
         ce = functional.cross_entropy(logits, batch.target)
         if weights is None:
             return ce, torch.zeros_like(ce), buffers

@@ -29,12 +29,13 @@ class MossParams(DeviceTypesParams, WireParams):
     their fidelity (FILE), fedavg by their devices' samples. ``same_arch_transfer``: a type that has the proxies'
     architecture is copied, or transferred as the others are.
 
-    WIRE: ``wire`` is the loss, ``meta_update`` how its meta-networks learn (joint: Algorithm 2 taken literally; see
-    ``methods/moss/knowledge_transfer.py``), ``meta_layers`` their depth, ``ce_target`` labels or the teacher's
-    outputs (auto: labels where the public data have the clients' classes), ``persistent`` whether they are kept
-    from round to round. ``epochs`` over the public data in batches of ``batch_size``, SGD with ``lr``, ``momentum``
-    (the paper's text says 0.05) and ``weight_decay``; ``beta`` weighs the matching, ``inner_steps`` precede the step by
-    which the meta-networks are judged, which learn by Adam with ``meta_lr`` and ``meta_weight_decay``.
+    WIRE: ``wire`` is the loss, ``meta_update`` how its meta-networks learn (bilevel judges them by cross-entropy, of
+    the loss loc too; joint: Algorithm 2 taken literally; see ``methods/moss/knowledge_transfer.py``), ``meta_layers``
+    their depth, ``ce_target`` labels or the teacher's outputs (auto: labels where the public data have the clients'
+    classes), ``persistent`` whether they are kept from round to round. ``epochs`` over the public data in batches of
+    ``batch_size``, SGD with ``lr``, ``momentum`` (the paper's text says 0.05) and ``weight_decay``; ``beta`` weighs the
+    matching, ``inner_steps`` precede the step by which the meta-networks are judged, which learn by Adam with
+    ``meta_lr`` and ``meta_weight_decay``.
     """
 
     taps: tuple[str, ...] = ()
@@ -52,8 +53,11 @@ class MossParams(DeviceTypesParams, WireParams):
             raise UserError(
                 f"moss.taps has {len(self.taps)} entries for {len(self.types)} types; write default for one"
             )
-        if self.ce_target == "teacher" and self.wire == "loc":
-            raise UserError("moss.ce_target is given, but moss.wire loc has no cross-entropy; remove one of them")
+        if self.ce_target == "teacher" and self.wire == "loc" and self.meta_update != "bilevel":
+            raise UserError(
+                f"moss.ce_target is given, but moss.wire loc with moss.meta_update {self.meta_update} has no "
+                "cross-entropy; remove one of them"
+            )
 
     def lacks(self, config: JobConfig) -> list[str]:
         """Taps, too, where WIRE matches layers of models whose family declares none. UserError for a named tap that is

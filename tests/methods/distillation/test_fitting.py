@@ -56,6 +56,14 @@ def test_it_is_torchs_training(how: Fit) -> None:
     torch.testing.assert_close(logits_of(spec, found.state, X), module.eval()(X).detach().float(), atol=1e-5, rtol=1e-5)
 
 
+def test_dropout_depends_on_the_stream_alone() -> None:
+    spec, found = models.named_spec("single_exit_mlp", SHAPE, CLASSES).replace(dropout=0.4), []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        found.append(fit(spec, start(spec), X, loss, HOW, generator()).state)
+    assert all(torch.equal(each, found[1][name]) for name, each in found[0].items())
+
+
 def test_the_start_is_left_as_it_was_and_equal_streams_give_equal_states() -> None:
     begin = start()
     one, other = (fit(SPEC, begin, X, loss, HOW, generator()) for _ in range(2))

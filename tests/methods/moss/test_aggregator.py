@@ -28,7 +28,16 @@ def test_groups_give_the_weakest_devices_the_type_of_fewest_macs() -> None:
     sizes = dict(zip(TYPES, [3, 1, 2], strict=True))
     weakest_first = [name for name in by_macs for _ in range(sizes[name])]
     assert assigned(made) == weakest_first[::-1]
-    assert "3 clients have cnn_small, 1 clients have single_exit_mlp" in made.events[0]["message"]
+    assert any("3 clients have cnn_small, 1 clients have single_exit_mlp" in message for message in notices(made))
+
+
+def test_groups_and_ranges_tell_which_types_no_device_affords() -> None:
+    dear = [name for name, macs in MACS.items() if macs > LOW]
+    for dealt in ({}, {"groups": None, "ranges": ["1-2", "3-4", "5-6"]}):
+        (told,) = [message for message in notices(moss(capacity=[LOW] * 6, **dealt)) if "affords" in message]
+        assert f"no device affords {' or '.join(dear)} (the strongest has {LOW:,.0f} MACs per sample)" in told
+        assert f"moss.{'ranges' if dealt else 'groups'} says who has it all the same" in told
+    assert not [message for message in notices(moss(capacity=[HIGH] * 6)) if "affords" in message]
 
 
 def test_ranges_name_the_clients_of_each_type() -> None:
@@ -53,6 +62,7 @@ HIGH, MIDDLE, LOW = (sorted(MACS.values())[place] for place in (2, 1, 0))
     ({"groups": None, "capacity": [LOW] * 3 + [HIGH - 1] * 3}, "no device affords type cnn_small: it takes"),
     ({"groups": None, "capacity": [LOW] * 3 + [HIGH] * 3}, "has no device: whoever affords it affords a larger type"),
     ({"groups": [2, 2]}, "moss.groups has 2 entries for 3 types"),
+    ({"groups": [0, 3, 3]}, f"moss.groups gives {TYPES[0]} 0 devices; leave the type out"),
     ({"groups": [2, 2, 1]}, "adds up to 5; .* the 6 clients"),
     ({"groups": None, "ranges": ["1-2", "2-4", "5-6"]}, "gives a client two types: 2-4 overlaps"),
     ({"groups": None, "ranges": ["1-2", "3-4", "6-6"]}, "leaves out client 5"),
@@ -70,7 +80,7 @@ HIGH, MIDDLE, LOW = (sorted(MACS.values())[place] for place in (2, 1, 0))
     ({"lr": 0.0}, "moss.lr is 0.0; it must be above 0"),
     ({"beta": -1.0}, "moss.beta is -1.0; it must be at least 0"),
     ({"momentum": 1.0}, "moss.momentum is 1.0"),
-    ({"wire": "loc", "ce_target": "teacher"}, "moss.wire loc has no cross-entropy"),
+    ({"wire": "loc", "ce_target": "teacher", "meta_update": "joint"}, "moss.meta_update joint has no cross-entropy"),
     ({"cls": WithOtherData, "ce_target": "labels"}, "moss.ce_target is labels and the public data are 6 samples"),
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(keys: dict[str, Any], sentence: str) -> None:

@@ -29,13 +29,15 @@ def in_process(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
     return result(job_file.parent / "logs" / name / "logs")
 
 
-def test_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
-    unbroken = in_process(job_file, "unbroken", eval_interval=1)
-    in_process(job_file, "broken", eval_interval=1, rounds=1)
-    assert_equal(unbroken, in_process(job_file, "broken", eval_interval=1, resume=True))
+@pytest.mark.parametrize("other", ["single_exit_mlp", "vit_small"])
+def test_a_resumed_job_equals_an_unbroken_one(job_file: Path, other: str) -> None:
+    keys: dict[str, Any] = {"moss.types": [other, "lenet_6k"], "eval_interval": 1}
+    unbroken = in_process(job_file, "unbroken", **keys)
+    in_process(job_file, "broken", rounds=1, **keys)
+    assert_equal(unbroken, in_process(job_file, "broken", resume=True, **keys))
     lines = (job_file.parent / "logs" / "unbroken" / "logs" / "internals.jsonl").read_text().splitlines()
     fidelities = [json.loads(line)["fidelity"] for line in lines]
-    assert len(fidelities) == 2 and all(set(each) == {"single_exit_mlp", "lenet_6k"} for each in fidelities)
+    assert len(fidelities) == 2 and all(set(each) == {other, "lenet_6k"} for each in fidelities)
 
 
 @pytest.mark.parametrize(("keys", "sentence"), [

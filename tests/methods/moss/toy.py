@@ -30,6 +30,7 @@ SPECS = {
     "vit": vit.make(SHAPE, CLASSES, [("c0", 1), ("c1", 2)], patch=4, width=6, head_dim=2, mlp=3),
     "mlp": models.ModelSpec.make("multi_exit", **dict(models.named_spec("single_exit_mlp", SHAPE, CLASSES).fields)),
 }
+SPECS["dropped"] = SPECS["mlp"].replace(dropout=0.4)
 
 
 def double(state):
