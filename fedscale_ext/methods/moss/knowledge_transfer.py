@@ -121,8 +121,8 @@ class Wire:
         """The student's new state after ``epochs`` over the samples x [N, C, H, W] with labels [N].
 
         ``labels`` may be None where the teacher's probabilities are the target. The generator orders the samples,
-        and dropout draws from it.
-        FloatingPointError where it diverges, after which :meth:`begin` is due: its networks may hold anything.
+        and dropout draws from it. FloatingPointError where it diverges, after which :meth:`begin` is due: its networks
+        may hold anything.
         """
         options = self.options
         if not options.persistent:
