@@ -263,10 +263,14 @@ class JobKeys(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _noise_of_a_round(cls, keys: Any) -> Any:
-        epsilon, delta = keys.get("dp_round_epsilon"), keys.get("dp_delta", 1e-5)
-        numbers = isinstance(epsilon, int | float) and isinstance(delta, int | float)
-        if not numbers or not (0 < epsilon <= 1 and 0 < delta < 1):
+        if keys.get("dp_round_epsilon") is None:
+            return keys
+        try:  # words, where a command line has them
+            epsilon, delta = float(keys["dp_round_epsilon"]), float(keys.get("dp_delta", 1e-5))
+        except (TypeError, ValueError):
             return keys  # their own checks tell
+        if not (0 < epsilon <= 1 and 0 < delta < 1):
+            return keys
         if keys.get("dp_noise_multiplier") is not None:
             raise PydanticCustomError("noise", "it sets dp_noise_multiplier, which is given too")
         return {**keys, "dp_noise_multiplier": math.sqrt(2 * math.log(1.25 / delta)) / epsilon}

@@ -11,6 +11,8 @@ from fedscale_ext.errors import UserError
 def test_it_sets_the_noise_of_the_gaussian_mechanism() -> None:
     job = make_config({}, {"dp_round_epsilon": 0.5}).job
     assert job.dp_noise_multiplier == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 0.5)
+    # command lines, as an aggregator gets them, have words
+    assert make_config({}, {"dp_round_epsilon": "0.5", "dp_delta": "1e-5"}).job == job
     larger = make_config({}, {"dp_round_epsilon": 0.5, "dp_delta": 1e-3}).job
     assert larger.dp_noise_multiplier == pytest.approx(math.sqrt(2 * math.log(1250)) / 0.5)
     assert make_config({}, {}).job.dp_noise_multiplier is None
