@@ -62,13 +62,14 @@ _MOSS = """\
 
 Moss, distillation systems and pruning baselines on the paper's applications (section 4.1), or what stands for them,
 with its values (4.2): full participation (fewer: `num_participants`), five local epochs, and on Moss's server five
-epochs of WIRE. Files say how to take public data of another task (not for FedGEMS, which needs labels). FedMD, DS-FL
-and FedGEMS keep a model of each client on disk, as a device would: of the larger files, some gigabytes. Values of
-their own papers are the defaults, but that batches are everybody's 32, and the servers of DS-FL, FedGEMS and Fed-ET
-learn at the clients' rate (FedDF's by Adam); FedDF's and Fed-ET's take fewer steps in small files, which have the sizes
-and the devices of [the evaluation](../evals/moss/README.md): by `reference_macs`, a sample takes them as long as one of
-the paper's networks. The pruning baselines have files named `METHOD_moss_DATA`: types keep 1, 0.4 and 0.05 of the
-parameters, as the paper has it, or, by a key that stands on top, as many as Moss's types.
+epochs of WIRE. Files of CIFAR-10 and Speech Commands say how to take public data of another task (not for FedGEMS,
+which needs labels). FedMD, DS-FL and FedGEMS keep a model of each client on disk, as a device would: of the larger
+files, some gigabytes. Values of their own papers are the defaults, but that batches are everybody's 32, and the
+servers of DS-FL, FedGEMS and Fed-ET learn at the clients' rate (FedDF's by Adam); FedDF's and Fed-ET's take fewer
+steps in small files, which have the sizes and the devices of [the evaluation](../evals/moss/README.md): by
+`reference_macs`, a sample takes them as long as one of the paper's networks. The pruning baselines have files named
+`METHOD_moss_DATA`: types keep 1, 0.4 and 0.05 of the parameters, as the paper has it, or, by a key that stands on
+top, as many as Moss's types.
 """
 
 

@@ -161,7 +161,7 @@ def import_npz(
     ``x_train``, ``x_test``, ``y_train``, … are taken as such a split (``c_train`` also for the clients).
     ``names`` [classes] names the labels: a data set that knows them gives them its own numbers. With ``partition``
     the clients of the file are set aside. A data set of values takes numbers of any kind, one of speech also
-    clips [N, n] (int16, 16 kHz; of `fsdd` 8 kHz).
+    clips [N, n] (int16, 16 kHz; of `fsdd` and `fsdd_mfcc32` 8 kHz).
     """
     keys = {"x": x, "y": y, "client": client, "split": split, "names": names}
     return _import(

@@ -130,7 +130,11 @@ class LayoutWriter:
         it is ("" where a partition will tell), and whether its source calls it a test sample (None: the source
         has no split)."""
         if not 0 <= label < (self.entry.classes if self.entry else 1 << 31):
-            raise UserError(f"sample {len(self)} has label {label}, out of range for {self.data_set}")
+            hint = "; where labels are places in an array of words, name it by --names"
+            raise UserError(
+                f"sample {len(self)} has label {label}, out of range for {self.data_set}"
+                + (hint if self.entry and self.entry.by_name else "")
+            )
         self._ending = ending(x)
         path = self._folder / self._path(len(self))
         if len(self) % _PER_FOLDER == 0:

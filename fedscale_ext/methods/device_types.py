@@ -64,7 +64,9 @@ def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> No
         if types.count(name) > 1:
             raise UserError(f"{method}.{key} has {name!r} twice; types are told apart by their models' names")
     if dealt.groups and dealt.ranges:
-        raise UserError(f"{method}.groups and {method}.ranges are both given; remove one of them")
+        raise UserError(
+            f"{method}.groups and {method}.ranges are both given; remove one of them, as --set {method}.groups=[] does"
+        )
     for part, given in (("groups", dealt.groups), ("ranges", dealt.ranges)):
         if given and len(given) != len(types):
             raise UserError(f"{method}.{part} has {len(given)} entries for {len(types)} types")

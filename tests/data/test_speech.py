@@ -242,6 +242,12 @@ def test_clips_of_half_the_rate_get_the_features_of_the_whole_one(tmp_path: Path
         assert np.abs(data.x[row].astype(np.float64) - log_mel(tone(each))).max() < 0.2
 
 
+def test_places_in_an_array_of_words_need_its_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", audio=tone(400)[None], label=np.array([24]), client=np.array([0]), words=SPEECH_WORDS)
+    with pytest.raises(UserError, match=r"label 24, out of range for speech12_mfcc32; .* name it by --names"):
+        import_npz(tmp_path / "a.npz", tmp_path / "out", "speech12_mfcc32", x="audio", y="label")
+
+
 def test_digits_as_mosss_squares_are_resampled_too(tmp_path: Path) -> None:
     np.savez(tmp_path / "digits.npz", audio=tone(400)[None, ::2], label=np.array([3]), client=np.array([0]))
     import_npz(tmp_path / "digits.npz", tmp_path / "digits", "fsdd_mfcc32", x="audio", y="label", test_fraction=0.0)
