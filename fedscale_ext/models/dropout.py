@@ -46,11 +46,12 @@ def drawing(module: nn.Module, generator: torch.Generator) -> Iterator[None]:
             layer.generator = None
 
 
-class Drawing(TorchFunctionMode):
+class DrawnFrom(TorchFunctionMode):
     """Within it, dropout and dropped paths of any network draw from ``generator``, in the order of their calls.
 
-    Of the current thread only, whose networks then depend on no other's: torch's own draw from one generator of the
-    whole process. What draws by other means than ``functional.dropout`` and ``bernoulli_`` is not seen.
+    For the server, whose networks learn in threads and may be torchvision's, with layers that draw from torch's one
+    generator of the process; :func:`drawing`, for clients, catches no calls but knows our own layers only. Of the
+    current thread only. What draws by other means than ``functional.dropout`` and ``bernoulli_`` is not seen.
     """
 
     def __init__(self, generator: torch.Generator) -> None:

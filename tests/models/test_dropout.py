@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.models.dropout import Drawing, Dropout, drawing
+from fedscale_ext.models.dropout import DrawnFrom, Dropout, drawing
 
 
 def generator(seed: int = 1) -> torch.Generator:
@@ -58,7 +58,7 @@ def test_within_drawing_every_network_draws_from_the_stream_alone() -> None:
     for seed in (1, 1, 2):
         torch.manual_seed(len(found))
         held = torch.get_rng_state()
-        with Drawing(generator(seed)):
+        with DrawnFrom(generator(seed)):
             found.append(network(x))
             assert not torch.equal(network(x), found[-1])
             assert torch.equal(network.eval()(x), x) and network.train()

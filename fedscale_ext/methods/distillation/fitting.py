@@ -14,7 +14,7 @@ from fedscale_ext.methods.distillation.batching import batches
 from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models import parameter_names
-from fedscale_ext.models.dropout import Drawing
+from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime.adam import Adam, AdamSteps
@@ -129,7 +129,7 @@ class _Student:
 
     def step(self, x: Tensor, rows: Tensor, loss: LossOf, lr: float) -> float:
         """One step on a batch; its mean loss before."""
-        with Drawing(self._generator):
+        with DrawnFrom(self._generator):
             logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
         value = loss(logits, rows).mean()
         found = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)

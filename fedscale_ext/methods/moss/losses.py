@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.matching import Wanted
-from fedscale_ext.models.dropout import Drawing
+from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.registry import parameter_names, skeleton
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import as_map, features
@@ -70,7 +70,7 @@ class Student:
         """CE, L_loc without beta (Eq. 5; zero without weights), and the buffers as they have become."""
         buffers = {name: each.clone() for name, each in self.buffers.items()}
         state = {**{name: theta[name] for name in self.parameters}, **buffers}
-        with Drawing(self._generator):
+        with DrawnFrom(self._generator):
             logits, found = _outputs(self.module, batch.x, () if weights is None else self.names, state)
         ce = functional.cross_entropy(logits, batch.target)
         if weights is None:
