@@ -35,8 +35,9 @@ COMMON: Keys = {
 _IMPORT, _DIRICHLET = "fedscale dataset import path/to/", "--partition dirichlet --alpha 0.1 --clients"
 _IMAGE: Keys = {"sample_shape": "1x32x36"}  # UCI HAR's 9 x 128 as networks for pictures take it
 _HAR = f"{_IMPORT}uci_har.npz --data-set uci_har --client c --test local -o data/har_local"
-_FSDD = f"{_IMPORT}fsdd_600.npz --data-set fsdd --x audio --y label -o data/fsdd"
-_FSDD32 = _FSDD.replace("-set fsdd", "-set fsdd_mfcc32").replace("data/fsdd", "data/fsdd_mfcc32")
+_FSDD, _FSDD32 = (
+    f"{_IMPORT}fsdd_600.npz --data-set {kind} --x audio --y label -o data/{kind}" for kind in ("fsdd", "fsdd_mfcc32")
+)
 _SMALL_TYPES = ("resnet18_speech", "mobilenetv2_thin", "lenet_6k")
 
 
