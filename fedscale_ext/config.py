@@ -114,6 +114,11 @@ def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(settings, sort_keys=True, default=str))
 
 
+def set_aside(echo: Mapping[str, Any]) -> int:
+    """How many training samples a job takes away from its clients as public data, by its settings as above."""
+    return 0 if echo.get("public_dir") else int(echo.get("public_samples") or 0)
+
+
 def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     """Read a YAML (a path, or the name of a shipped configuration) and apply ``key=value`` overrides.
 

@@ -39,7 +39,14 @@ class JobKeys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     method: str = Field("fedavg", description="method that trains: `fedscale methods` lists them")
-    seed: int = Field(1, ge=0, lt=2**63, description="seed of every random draw of the job")
+    seed: int = Field(1, ge=0, lt=2**63, description="seed of every random draw of the job but those of `data_seed`")
+    data_seed: int = Field(
+        1,
+        ge=0,
+        lt=2**63,
+        description="seed that decides which samples are held out for tests where the data have no test.csv, and which "
+        "are public: jobs of several `seed`s have the same data",
+    )
     capacity_rule: Literal["deadline", "computation"] = Field(
         "deadline",
         description="how a device's speed bounds the MACs of its model: `deadline`, what it trains and sends within "
@@ -77,7 +84,7 @@ class JobKeys(BaseModel):
         0,
         ge=0,
         description="samples that the server alone holds, for methods that distil: taken from the clients' training "
-        "samples by `seed`, at most half of a client's, or from `public_dir`",
+        "samples by `data_seed`, at most half of a client's, or from `public_dir`",
     )
     public_dir: str | None = Field(
         None,

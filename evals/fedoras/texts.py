@@ -22,10 +22,11 @@ from evals.fedoras.settings import main
 from evals.fedoras.table6 import PUBLISHED
 from evals.fedoras.tiers import RANDOM, SUPERNET, has_twins, results, row, tier_label
 from evals.paper import plots
+from evals.paper.data import data_set
 from evals.paper.engine import Experiment, Run
 from evals.paper.orders import Order
 from fedscale_ext import models
-from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.data.store import DataSet
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.reading import load_json
 
@@ -53,8 +54,7 @@ def perplexities(losses: np.ndarray, owner: np.ndarray, batch: int) -> dict[str,
 @cache
 def _data(log_dir: Path) -> tuple[DataSet, int]:
     config = load_json((log_dir / "header.json").read_text(encoding="utf-8"))["config"]
-    data = open_data_set(config["data_dir"], config["data_set"], test_split=config["test_split"], seed=config["seed"])
-    return data, int(config["batch_size"])
+    return data_set(log_dir), int(config["batch_size"])
 
 
 def losses_of(log_dir: Path, key: str) -> tuple[np.ndarray, np.ndarray]:

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from evals.paper.data import data_set
 from evals.paper.jobs import summary
 from evals.paper.orders import number
 from fedscale_ext import models
-from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.reading import load_json
 
 _AT_ONCE = 500  # samples
 
@@ -47,8 +47,7 @@ def correct(file: Path, data: DataSet) -> np.ndarray:
 
 def table(log_dir: Path) -> str:
     """Markdown."""
-    config = load_json((log_dir / "header.json").read_text(encoding="utf-8"))["config"]
-    data = open_data_set(config["data_dir"], config["data_set"], test_split=config["test_split"], seed=config["seed"])
+    data = data_set(log_dir)
     last = [record.evaluation for record in read_records(log_dir / "metrics.jsonl") if record.evaluation][-1]
     served = np.array(last.serve)
     found = sorted(summary(log_dir)["models"], key=lambda model: model["cost"]["forward_macs"])

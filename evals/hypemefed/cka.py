@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from evals.hypemefed.networks import data_set
+from evals.paper.data import data_set
 from fedscale_ext import models
 from fedscale_ext.metrics.models import load_model
 

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from evals.hypemefed.networks import State, data_set, up_to, whole_model
+from evals.hypemefed.networks import State, up_to, whole_model
+from evals.paper.data import data_set
 from evals.paper.engine import Run
 from fedscale_ext import models
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import weight_error
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
@@ -17,16 +16,6 @@ from fedscale_ext.models.spec import ModelSpec
 
 State = dict[str, torch.Tensor]
 _JSON, _METHOD = "checkpoint.json", "tensor.method/"
-
-
-def data_set(log_dir: Path) -> DataSet:
-    """What the job's clients hold, as the job read it."""
-    config = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["config"]
-    return open_data_set(
-        config["data_dir"], config["data_set"], data_map_file=config["data_map_file"],
-        test_split=config["test_split"], seed=config["seed"],
-        input_shape=None if config["sample_shape"] is None else tuple(config["sample_shape"]),
-    )  # fmt: skip
 
 
 def whole_model(log_dir: Path) -> tuple[ModelSpec, State, int]:

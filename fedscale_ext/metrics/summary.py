@@ -15,6 +15,7 @@ import torch
 
 import fedscale_ext
 from fedscale_ext.commit import commit
+from fedscale_ext.config import set_aside
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
 from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
@@ -56,18 +57,24 @@ def job_header(
     data_digest: str,
     population: str,
     num_clients: int,
+    public_data_used: bool = False,
 ) -> dict[str, Any]:
     """What a job is, for header.json and the head of summary.json.
 
     ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
     configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
+    Where the configuration names public data, ``data`` says how many samples they took from the clients, and whether
+    the method uses them (``public_data_used``).
     """
+    data = {"name": data_name, "generated": data_generated, "digest": data_digest}
+    if (samples := set_aside(config)) or config.get("public_dir"):
+        data |= {"public_samples": samples, "public_data_used": public_data_used}
     return {
         "job_name": job_name,
         "method": method,
         "params": plain(params),
         "seed": seed,
-        "data": {"name": data_name, "generated": data_generated, "digest": data_digest},
+        "data": data,
         "population": population,
         "num_clients": num_clients,
         "versions": versions(),

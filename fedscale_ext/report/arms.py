@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.config import set_aside
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.tables import data_row, quantity, seconds
+from fedscale_ext.report.tables import quantity, seconds
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 _NAME = 44  # letters of a name in a plot
@@ -149,10 +150,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     jobs = [job for arm in arms for job in arm.jobs]
     found = []
     if len({job.header["data"]["digest"] for job in jobs}) > 1:
-        same = len({data_row(job.header)[1] for job in jobs}) == 1
-        why = " The names are the same, the samples are not: public samples were set aside, or files differ."
         found.append("These jobs are on different data: their accuracies do not compare, and the best are marked "
-                     f"within the same data only.{why if same else ''}")  # fmt: skip
+                     f"within the same data only.{_why_data_differ(arms)}")  # fmt: skip
     if len(lengths := sorted({job.rounds_asked for job in jobs})) > 1:
         found.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
                      "and what it cost compare in the curves, not in the table, which marks the best within the same "
@@ -166,6 +165,17 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if early:
         found.append(f"Not finished: {', '.join(early)}.")
     return found
+
+
+def _why_data_differ(arms: Sequence[Arm]) -> str:
+    """A sentence on what arms with different samples set aside for the server, or on data of one name; or nothing."""
+    samples = {arm.label: set_aside(arm.jobs[0].header["config"]) for arm in arms}
+    if len(set(samples.values())) > 1:
+        counts = ", ".join(f"{label} {count:,}" if count else f"{label} none" for label, count in samples.items())
+        return f" They set aside different numbers of training samples as public data: {counts}."
+    if len({(arm.data, arm.jobs[0].header["data"]["generated"]) for arm in arms}) == 1:
+        return " The names are the same, the samples are not: data_seed, test_split or files differ."
+    return ""
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:

@@ -23,6 +23,8 @@ class _Data(_Part):
     name: _Name
     generated: bool
     digest: str
+    public_samples: _Count = 0
+    public_data_used: bool = False
 
 
 class Header(_Part):

@@ -32,10 +32,20 @@ def summary_table(summary: Mapping[str, Any]) -> Rows:
 def data_row(header: Mapping[str, Any]) -> tuple[str, str]:
     """The row that names the data, as GENERATED or real."""
     data = header["data"]
-    return (
-        "data",
-        f"{data['name']} (GENERATED data, not real)" if data["generated"] else f"{data['name']} (real)",
-    )
+    kind = "GENERATED data, not real" if data["generated"] else "real"
+    return "data", f"{data['name']} ({kind}){_public_words(header)}"
+
+
+def _public_words(header: Mapping[str, Any]) -> str:
+    """What public data took from the clients, and whether the method uses them; empty where the job has none, or an
+    earlier version ran it."""
+    data = header["data"]
+    if "public_samples" not in data:
+        return ""
+    unused = "" if data["public_data_used"] else f", which {header['method']} does not use"
+    if data["public_samples"]:
+        return f", {data['public_samples']:,} training samples set aside as public data{unused}"
+    return unused and f", public_dir{unused}"
 
 
 def model_table(summary: Mapping[str, Any]) -> list[dict[str, str]]:

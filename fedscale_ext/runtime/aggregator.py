@@ -20,6 +20,7 @@ from fedscale_ext.runtime import full_disk, resume
 from fedscale_ext.runtime.answers import check_items
 from fedscale_ext.runtime.everybody import test_on_all
 from fedscale_ext.runtime.hooks import NOTHING, MethodHooks
+from fedscale_ext.runtime.job_data import public_notice
 from fedscale_ext.runtime.ledger import told
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
@@ -123,6 +124,8 @@ class MultiModelAggregator(MethodHooks):
                 f"initial_weights are of one model, and {job.method} does not start from the weights of one; leave the "
                 "key out"
             )
+        if (public := public_notice(self.config, self.public_data_used)) is not None:
+            self.notice(public)
         self.handed = {kept.kind: kept for kept in self.client_tensors()}
         self.selection = guided(self)
 

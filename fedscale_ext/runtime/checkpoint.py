@@ -7,7 +7,7 @@ to 100 MB. Nothing in it is executable.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ _FORMAT = "3"
 _STEP = 4096  # lengths of the JSON: safetensors keeps some kB per length of a tensor that it ever saw
 _ABSENT = object()  # unlike every setting
 _NAMED = 5  # settings that a refusal names at most
+
+Complete = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,11 @@ def save(
 
 
 def load(
-    directory: Path, settings: Mapping[str, Any], round: int | None = None, defaults: Mapping[str, Any] | None = None
+    directory: Path, settings: Mapping[str, Any], round: int | None = None, complete: Complete = dict
 ) -> Checkpoint | None:
     """The checkpoint of ``round``, by default the newest, of ``directory``; None where it is empty.
 
-    A setting that it does not state, since the release that wrote it had none of that name, is that of ``defaults``.
+    ``complete`` adds to the settings that it states what the release that wrote it had no names for yet.
     UserError where it is absent, damaged, of another format, or of a job with another configuration; the
     sentence offers the checkpoint before it, which is never taken silently.
     """
@@ -91,10 +93,10 @@ def load(
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
     content = json.loads(tensors.pop(_JSON).numpy().tobytes())
-    stated = {**(defaults or {}), **content["settings"]}
+    stated = complete(content["settings"])
     if stated != settings:
         earlier = [other for other in rounds if other < wanted]
-        same = {other: rounds[other] for other in earlier if _settings(rounds[other], defaults) == settings}
+        same = {other: rounds[other] for other in earlier if _settings(rounds[other], complete) == settings}
         raise UserError(
             f"{path} was written by a job with another configuration: {_differences(stated, settings)}; "
             "resume with the configuration that it was started with, or "
@@ -103,10 +105,10 @@ def load(
     return Checkpoint(wanted, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
 
 
-def _settings(path: Path, defaults: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _settings(path: Path, complete: Complete) -> Mapping[str, Any] | None:
     """The configuration that a checkpoint states; None where it is damaged."""
     try:
-        return {**(defaults or {}), **json.loads(read_tensors(path)[0][_JSON].numpy().tobytes())["settings"]}
+        return complete(json.loads(read_tensors(path)[0][_JSON].numpy().tobytes())["settings"])
     except (UserError, KeyError, TypeError, ValueError):
         return None
 

@@ -70,6 +70,7 @@ class MethodHooks(Coordinator):
 
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
     weights_given = False  # whether the key ``initial_weights`` was heard
+    public_data_used = False  # whether the method has asked for public data
     selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
@@ -229,6 +230,7 @@ class MethodHooks(Coordinator):
 
     def public_data(self) -> PublicData:
         """The samples that the server alone holds; UserError where the configuration asks for none."""
+        self.public_data_used = True
         return public_data(self.config, self.data_info["digest"])
 
     @property

@@ -1,6 +1,6 @@
 """A job's data set, as executors and aggregator open it alike, and the server's public data."""
 
-from fedscale_ext.config import JobConfig
+from fedscale_ext.config import JobConfig, set_aside
 from fedscale_ext.data.held_back import HeldBack
 from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
 from fedscale_ext.data.store import DataSet, open_data_set
@@ -8,21 +8,37 @@ from fedscale_ext.errors import UserError
 
 
 def open_job_data(config: JobConfig) -> DataSet:
-    """The clients' data set; public samples of the same task are nobody's."""
+    """The clients' data set; public samples of the same task are nobody's. The job's ``seed`` changes nothing in it."""
     args, job = config.fedscale, config.job
     return open_data_set(
         args.data_dir,
         args.data_set,
         data_map_file=args.data_map_file,
         test_split=job.test_split,
-        seed=job.seed,
+        seed=job.data_seed,
         input_shape=job.sample_shape,
-        held_back=None if job.public_dir or not job.public_samples else _how(config),
+        held_back=_how(config) if set_aside(config.echo()) else None,
     )
 
 
 def _how(config: JobConfig) -> HeldBack:
     return HeldBack(config.job.public_samples, config.job.public_classes, config.job.public_alpha)
+
+
+def public_notice(config: JobConfig, used: bool) -> str | None:
+    """What a job says of its public data when it starts; None where it has none. ``used``: whether its method asks for
+    them."""
+    job, samples = config.job, set_aside(config.echo())
+    if samples and used:
+        return f"{samples:,} training samples are set aside from the clients as public data"
+    if samples:
+        return (
+            f"{samples:,} training samples are set aside as public data, as for every method of this configuration; "
+            f"{job.method} does not use them"
+        )
+    if job.public_dir and not used:
+        return f"{job.method} does not use public data: it leaves public_dir {job.public_dir} unread"
+    return None
 
 
 def public_data(config: JobConfig, digest: str) -> PublicData:
@@ -40,4 +56,4 @@ def public_data(config: JobConfig, digest: str) -> PublicData:
         )
     if job.public_dir is None:
         return of_the_same_task(data, job.public_fraction)
-    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.seed, data)
+    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.data_seed, data)

@@ -41,6 +41,7 @@ class JobRecords:
             data_digest=data["digest"],
             population=job.population.source,
             num_clients=job.task.num_clients,
+            public_data_used=job.public_data_used,
         )
         self.recorder = Recorder(
             job.log_dir, header=self.header, internals=config.job.record_internals, capacity=job.capacity

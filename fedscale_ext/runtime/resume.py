@@ -4,6 +4,7 @@ Random streams have no state to keep: each is keyed by what it is for (streams.p
 from such a stream, the virtual clock, and what is known of clients where they are chosen by that.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +40,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "cohort_sizes": job.workforce.cohort_sizes.chosen,
         "records": job.records.recorder.reached(),
         "code": job.code,
+        "data_digest": job.data_info["digest"],
         "resumed": job.resumed,
     }
     if job.privacy is not None:
@@ -65,10 +67,16 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
     no such checkpoint, or it is damaged or of another configuration.
     """
     folder = job.log_dir / FOLDER
-    found = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from, make_config({}, {}).decisive())
+    found = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from, completed)
     if found is None:
         raise UserError(f"nothing to resume: {folder} holds no checkpoint; start without --resume")
     data = found.data
+    digest = job.data_info["digest"]
+    if data.get("data_digest", digest) != digest:  # an earlier release did not write it
+        raise UserError(
+            f"data_dir {job.args.data_dir} holds other samples than when the checkpoint of round {found.round} was "
+            "written: put these back, or start anew without --resume"
+        )
     job.pool.clear()
     for entry in data["pool"]:
         key, spec = entry["key"], ModelSpec.from_json(entry["spec"])
@@ -96,6 +104,12 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
             "that of an undisturbed job"
         )
     return found.round, data["records"]
+
+
+def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint's settings, and those that the release that wrote it had no names for, as it behaved: the default
+    but for ``data_seed``, since ``seed`` decided whose samples are whose."""
+    return {**make_config({}, {}).decisive(), "data_seed": settings["seed"], **settings}
 
 
 def _part_to_json(part: Part | None) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """What each of a job's models is worth agrees with the job's own test."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,10 @@ import pytest
 
 import fedscale_ext
 from evals.fedtrans import each_model
+from evals.paper import data as data_of_jobs
+from evals.paper.data import data_set
 from evals.paper.jobs import client_accuracies
-from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.reading import load_json
 
 
 def test_models_are_worth_to_those_served_what_the_job_says(
@@ -21,8 +22,7 @@ def test_models_are_worth_to_those_served_what_the_job_says(
     log_dir = Path(done["log_dir"])
     last = read_records(log_dir / "metrics.jsonl")[-1].evaluation
     assert last is not None and len(set(last.serve)) > 1
-    config = load_json((log_dir / "header.json").read_text())["config"]
-    data = open_data_set(config["data_dir"], config["data_set"], test_split=config["test_split"], seed=config["seed"])
+    data = data_set(log_dir)
     own = {key: each_model.correct(log_dir / "models" / f"{key}.safetensors", data) for key in set(last.serve)}
     found = [own[key][client] for client, key in enumerate(last.serve)]
     np.testing.assert_array_equal(found, client_accuracies(log_dir))
@@ -31,6 +31,17 @@ def test_models_are_worth_to_those_served_what_the_job_says(
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith(f"| model | MMACs | all ({len(last.serve)}) | served m0 (")
     assert [line.split("|")[1].strip() for line in lines[4:6]] == ["m0", "m1"]
+
+
+def test_a_jobs_data_are_split_by_its_data_seed_and_before_there_was_one_by_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"data_dir": "x", "data_set": "femnist", "data_map_file": None, "test_split": 0.2, "seed": 3}
+    monkeypatch.setattr(data_of_jobs, "open_data_set", lambda *_, seed, **__: seed)
+    for more, seed in (({"data_seed": 1}, 1), ({}, 3)):
+        content = {"config": {**settings, "sample_shape": None, **more}}
+        (tmp_path / "header.json").write_text(json.dumps(content))
+        assert data_set(tmp_path) == seed
 
 
 def test_what_is_no_finished_job_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -40,6 +40,25 @@ def test_mean_and_unbiased_deviation_over_seeds(arms):
     assert arms[2].mean("suite") is None and arms[2].state == "round 20 of 40"
 
 
+def test_the_caution_names_which_arm_sets_aside_how_many_samples(tmp_path: Path):
+    first = {"name": "x", "generated": False, "digest": "1"}
+    other = {**first, "digest": "0"}
+    cases = [
+        ("moss", first, {"public_samples": 1200}),
+        ("fedavg", other, {"public_samples": 0}),
+        ("feddf", other, {"public_samples": 50, "public_dir": "elsewhere"}),  # takes nothing from clients
+    ]
+    jobs = [load_job(write_job(tmp_path / name, method=name, data=data, settings=keys)) for name, data, keys in cases]
+    (caution,) = cautions(arms_of(jobs))
+    assert caution.endswith(
+        "They set aside different numbers of training samples as public data: moss 1,200, fedavg none, feddf none."
+    )
+    (caution,) = cautions(arms_of([jobs[1], load_job(write_job(tmp_path / "plain", method="heterofl", data=first))]))
+    assert caution.endswith("The names are the same, the samples are not: data_seed, test_split or files differ.")
+    named = load_job(write_job(tmp_path / "named", method="heterofl", data={**first, "name": "y"}))
+    assert cautions(arms_of([jobs[1], named]))[0].endswith("within the same data only.")
+
+
 def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
     short, long, again = (load_job(write_job(tmp_path / name, job_name=name, seed=1, rounds=rounds))
                           for name, rounds in (("a", 3), ("b", 10), ("c", 10)))  # fmt: skip

@@ -1,5 +1,7 @@
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,11 +128,14 @@ def test_another_configuration_is_refused_by_the_settings_that_differ(tmp_path: 
 
 def test_a_setting_that_an_older_release_had_not_is_its_default(tmp_path: Path):
     checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG, keep=2)
-    defaults = {**dict.fromkeys(CONFIG), "test_on_all": False}
-    found = checkpoint.load(tmp_path, {**CONFIG, "test_on_all": False}, defaults=defaults)
+
+    def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {"test_on_all": False, **settings}
+
+    found = checkpoint.load(tmp_path, {**CONFIG, "test_on_all": False}, complete=complete)
     assert found is not None and found.round == 10
     with pytest.raises(UserError, match="configuration: test_on_all was false and is true;"):
-        checkpoint.load(tmp_path, {**CONFIG, "test_on_all": True}, defaults=defaults)
+        checkpoint.load(tmp_path, {**CONFIG, "test_on_all": True}, complete=complete)
 
 
 def test_a_damaged_file_is_refused_and_the_one_before_offered(tmp_path: Path):

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from job_results import assert_equal, result
+from tiny_job import tiny_data, write_job_file
 
 import fedscale_ext
-from fedscale_ext.config import load_config, with_values
+from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics import files, lines
 from fedscale_ext.runtime import hooks
@@ -99,6 +100,31 @@ def test_the_code_digest_covers_a_method_of_another_package(tmp_path: Path, monk
     assert before == code_digest(elsewhere.Method) != code_digest(object)
     source.write_text("class Method:\n    pass  # changed\n")
     assert code_digest(elsewhere.Method) != before
+
+
+def test_a_job_of_a_release_without_data_seed_keeps_its_samples(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = JobConfig.decisive
+    with monkeypatch.context() as earlier:  # whose seed decided whose samples are whose
+        earlier.setattr(JobConfig, "decisive", lambda config: _without(settings(config), "data_seed"))
+        run(job_file, rounds=1, seed=2, data_seed=2)
+    with pytest.raises(UserError, match="another configuration: data_seed was 2 and is 1; resume with the config"):
+        run(job_file, rounds=2, seed=2, resume=True)
+    assert "resumed after round 1" in run(job_file, rounds=2, seed=2, data_seed=2, resume=True)
+
+
+def _without(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def test_a_checkpoint_is_not_continued_on_other_samples(tmp_path: Path) -> None:
+    job_file = write_job_file(tiny_data(tmp_path), tmp_path)
+    run(job_file, rounds=1)
+    csv = tmp_path / "tiny" / "client_data_mapping" / "train.csv"
+    csv.write_text("".join(csv.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(UserError, match="tiny holds other samples than when the checkpoint of round 1 was written"):
+        run(job_file, rounds=2, resume=True)
 
 
 @pytest.mark.parametrize("file", ["checkpoint-000003", "round-000003", "metrics.jsonl"])
