@@ -1,7 +1,7 @@
 """The one error that a user sees."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
@@ -19,6 +19,12 @@ def one_line(text: str, longest: int) -> str:
     """``text`` as one line of printable characters, cut where it is longer than ``longest``."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * longest]).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def listed(names: Sequence[str], shown: int = 5) -> str:
+    """``"a, b, c and 3 more"``: the first ``shown`` of them by name, cut where one is long."""
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return ", ".join(one_line(name, 60) for name in names[:shown]) + more
 
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:

@@ -62,8 +62,9 @@ def peak_mb() -> float:
 
 def measure(devices: int, capacity: str, availability: str | None) -> dict[str, float | str]:
     before = peak_mb()
+    names = list(map(str, range(1, devices + 1)))
     begin = time.perf_counter()
-    population = load_population(devices, capacity, availability, 1)
+    population = load_population(names, capacity, availability, 1)
     loaded = time.perf_counter() - begin
     times = []
     for hour in range(SELECTIONS):

@@ -18,9 +18,9 @@ _SHORTEST_S, _LONGEST_S = 1e-6, 1e12
 class CapacityTrace:
     """FedScale's ``client_device_capacity``: row i describes one device.
 
-    ``client_id`` int64[n]; ``computation_ms`` float64[n], latency of one sample through MobileNet in
-    ms; ``communication_kbps`` float64[n], bandwidth in kbit/s. ``resampled``: drawn from published marginals, not
-    observed; files keep this.
+    ``client_id`` int64[n], or text[n] that names clients; ``computation_ms`` float64[n], latency of one sample through
+    MobileNet in ms; ``communication_kbps`` float64[n], bandwidth in kbit/s. ``resampled``: drawn from published
+    marginals, not observed; files keep this.
     """
 
     client_id: np.ndarray
@@ -51,6 +51,20 @@ class AvailabilityTrace:
 
     def __len__(self) -> int:
         return len(self.client_id)
+
+    def take(self, rows: np.ndarray) -> "AvailabilityTrace":
+        """The devices ``rows`` int64[m], in that order."""
+        sizes = np.diff(self.offsets)[rows]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        intervals = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], sizes)
+        return AvailabilityTrace(
+            self.client_id[rows],
+            offsets,
+            self.active[intervals],
+            self.inactive[intervals],
+            self.finish_time[rows],
+            self.resampled,
+        )
 
 
 def check_capacity(trace: CapacityTrace, source: str, where: Where, given: Given | None = None) -> CapacityTrace:
@@ -99,14 +113,19 @@ def check_availability(
 
 
 def _check_ids(ids: np.ndarray, source: str, where: Where) -> None:
-    if (ids < 0).any():
+    if ids.dtype.kind == "i" and (ids < 0).any():
         row = int(np.argmax(ids < 0))
         raise UserError(f"{source}: {where(row)} has client id {ids[row]}; ids are 0 or above")
     order = np.argsort(ids, kind="stable")
-    again = np.flatnonzero(np.diff(ids[order]) == 0)
+    again = np.flatnonzero(ids[order][1:] == ids[order][:-1])
     if len(again):
         row = int(order[again + 1].min())
-        raise UserError(f"{source}: {where(row)} repeats client id {ids[row]}; list each client once")
+        raise UserError(repeated(source, where(row), ids[row]))
+
+
+def repeated(source: str, where: str, client: object) -> str:
+    """The sentence about a row of a client that has one already."""
+    return f"{source}: {where} repeats client id {client}; list each client once"
 
 
 def _check_positive(

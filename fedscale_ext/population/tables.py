@@ -10,12 +10,14 @@ import numpy as np
 
 from fedscale_ext.errors import UserError
 from fedscale_ext.npz import Npz
+from fedscale_ext.population.client_ids import IdColumn, ids_of_array, ids_of_texts, whole
 from fedscale_ext.population.columns import (
     AvailabilityTrace,
     CapacityTrace,
     Where,
     check_availability,
     check_capacity,
+    repeated,
 )
 from fedscale_ext.reading import MEGA, read_plain
 
@@ -43,56 +45,63 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 def capacity_csv(path: Path) -> CapacityTrace:
     """One device a line: ``client_id,computation,communication`` (ms per sample, kbit/s)."""
-    (ids, computation, communication), lines, resampled = _csv_columns(path, _CAPACITY_CSV)
-    where = _line(lines)
-    trace = CapacityTrace(_whole(ids, "client_id", path, where), computation, communication, resampled)
+    column, (computation, communication), lines, resampled = _csv_columns(path, _CAPACITY_CSV)
+    texts, places, where = column.texts, column.places, _line(lines)
+    again = np.flatnonzero(places != np.arange(len(places)))
+    if len(again):
+        row = int(again[0])
+        raise UserError(repeated(str(path), where(row), texts[places[row]]))
+    trace = CapacityTrace(ids_of_texts(texts, path, where), computation, communication, resampled)
     return check_capacity(trace, str(path), where)
 
 
 def capacity_npz(path: Path) -> CapacityTrace:
     """Arrays ``client_id``, ``computation_ms_per_sample`` and ``communication_kbps`` of one length."""
-    (ids, computation, communication), resampled = _npz_columns(path, _CAPACITY_NPZ)
+    ids, (computation, communication), resampled = _npz_columns(path, _CAPACITY_NPZ)
     _same_length(path, _CAPACITY_NPZ, (ids, computation, communication))
-    trace = CapacityTrace(_whole(ids, "client_id", path, _row), computation, communication, resampled)
+    trace = CapacityTrace(ids, computation, communication, resampled)
     return check_capacity(trace, str(path), _row)
 
 
 def availability_csv(path: Path) -> AvailabilityTrace:
     """One interval a line: ``client_id,active,inactive,finish_time`` (seconds), in any order of lines."""
-    (ids, active, inactive, finish), lines, resampled = _csv_columns(path, _AVAILABILITY_CSV)
-    ids = _whole(ids, "client_id", path, _line(lines))
-    if not len(ids):
+    column, (active, inactive, finish), lines, resampled = _csv_columns(path, _AVAILABILITY_CSV)
+    places = column.places
+    if not len(places):
         raise UserError(f"{path} holds no client; an availability trace needs at least one")
-    clients, first, client_of = np.unique(ids, return_index=True, return_inverse=True)
+    line_of_text = np.unique(places, return_index=True)[1]
+    ids = ids_of_texts(column.texts, path, lambda place: _line(lines)(line_of_text[place]))
+    clients, first_place, client_of = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.empty(len(clients), np.int64)
-    rank[np.argsort(first)] = np.arange(len(clients))  # keep the order of first appearance
-    row_of = rank[client_of]
-    first = np.sort(first)
+    rank[np.argsort(first_place)] = np.arange(len(clients))  # keep the order of first appearance
+    row_of = rank[client_of][places]
+    first = np.unique(row_of, return_index=True)[1]
+    ids = ids[np.sort(first_place)]
     differs = ~((finish == finish[first][row_of]) | np.isnan(finish))
     if differs.any():
         line = int(np.argmax(differs))
         raise UserError(
-            f"{path}: line {lines[line]} gives client {ids[line]} finish_time {finish[line]:g}, "
+            f"{path}: line {lines[line]} gives client {ids[row_of[line]]} finish_time {finish[line]:g}, "
             f"line {lines[first[row_of[line]]]} gives {finish[first][row_of][line]:g}"
         )
     order = np.argsort(row_of, kind="stable")
     offsets = np.concatenate(([0], np.cumsum(np.bincount(row_of, minlength=len(clients)))))
-    trace = AvailabilityTrace(ids[first], offsets, active[order], inactive[order], finish[first], resampled)
-    return check_availability(trace, str(path), lambda row: f"client {ids[first][row]}")
+    trace = AvailabilityTrace(ids, offsets, active[order], inactive[order], finish[first], resampled)
+    return check_availability(trace, str(path), lambda row: f"client {ids[row]}")
 
 
 def availability_npz(path: Path) -> AvailabilityTrace:
     """Arrays of :class:`AvailabilityTrace` under their own names."""
-    (ids, offsets, active, inactive, finish), resampled = _npz_columns(path, _AVAILABILITY_NPZ)
+    ids, (offsets, active, inactive, finish), resampled = _npz_columns(path, _AVAILABILITY_NPZ)
     _same_length(path, ("client_id", "finish_time"), (ids, finish))
     _same_length(path, ("active", "inactive"), (active, inactive))
-    offsets = _whole(offsets, "offsets", path, _row)
+    offsets = whole(offsets, "offsets", path, _row)
     if len(offsets) != len(ids) + 1 or offsets[0] or offsets[-1] != len(active) or (np.diff(offsets) < 0).any():
         raise UserError(
             f"{path}: offsets must rise from 0 to the number of intervals ({len(active)}) "
             f"in {len(ids) + 1} steps, one more than there are clients"
         )
-    trace = AvailabilityTrace(_whole(ids, "client_id", path, _row), offsets, active, inactive, finish, resampled)
+    trace = AvailabilityTrace(ids, offsets, active, inactive, finish, resampled)
     return check_availability(trace, str(path), lambda row: f"row {row}")
 
 
@@ -109,15 +118,15 @@ def names_in(path: Path) -> list[str]:
         raise UserError(f"{path}: not a whole .npz of plain arrays ({error})") from None
 
 
-def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Sequence[int], bool]:
-    """Float columns of a csv by name, the line number of each row, and whether it says that it was resampled; other
-    columns are ignored."""
+def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.ndarray], Sequence[int], bool]:
+    """Client ids and float columns of a csv, whose columns ``names`` begin with client_id; the line number of each row,
+    and whether it says that it was resampled. Other columns are ignored."""
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(f"{path} is no text file (UTF-8); a .csv trace is") from None
     reader = csv.reader(io.StringIO(text, newline=""))
-    values = [array("d") for _ in names]
+    ids, values = IdColumn(), [array("d") for _ in names[1:]]
     lines = array("q")
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -127,12 +136,13 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Se
         if RESAMPLED in header:
             names = (*names, RESAMPLED)
             values.append(array("d"))
-        places = [header.index(name) for name in names]
+        id_place, *places = [header.index(name) for name in names]
         for row in reader:
             if not row:
                 continue
             if len(row) != len(header):
                 raise UserError(f"{path}: line {reader.line_num} has {len(row)} values for {len(header)} columns")
+            ids.append(row[id_place])
             for column, place in zip(values, places, strict=True):
                 column.append(float(row[place]))
             lines.append(reader.line_num)
@@ -142,12 +152,12 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], Se
         raise UserError(f"{path}: line {reader.line_num} is no csv ({error})") from None
     columns = [np.array(column, np.float64) for column in values]
     resampled = bool(columns.pop().any()) if RESAMPLED in names else False
-    return columns, lines, resampled
+    return ids, columns, lines, resampled
 
 
-def _npz_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], bool]:
-    """One-dimensional numeric arrays of an npz as float64, and whether it says that it was resampled; object arrays
-    (pickles) are refused."""
+def _npz_columns(path: Path, names: Sequence[str]) -> tuple[np.ndarray, list[np.ndarray], bool]:
+    """Client ids and one-dimensional numeric arrays of an npz as float64, whose ``names`` begin with client_id, and
+    whether it says that it was resampled; object arrays (pickles) are refused."""
     data = read_bytes(path)
     columns = []
     try:
@@ -156,6 +166,9 @@ def _npz_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], bo
                 if name not in arrays:
                     raise UserError(f"{path} has no array {name!r}; it must hold {', '.join(names)}")
                 column = arrays[name]
+                if name == names[0]:
+                    ids = ids_of_array(column, path, _row)
+                    continue
                 if column.ndim != 1 or column.dtype.kind not in "iuf":
                     what = f"{column.dtype}{list(column.shape)}"
                     raise UserError(f"{path}: {name} is {what}; it must be one row of numbers")
@@ -163,21 +176,13 @@ def _npz_columns(path: Path, names: Sequence[str]) -> tuple[list[np.ndarray], bo
             resampled = RESAMPLED in arrays and bool(np.any(arrays[RESAMPLED]))
     except ValueError as error:
         raise UserError(f"{path}: not a whole .npz of plain arrays ({error})") from None
-    return columns, resampled
+    return ids, columns, resampled
 
 
 def _same_length(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
     for name, column in zip(names, columns, strict=True):
         if len(column) != len(columns[0]):
             raise UserError(f"{path}: {name} has {len(column)} rows, {names[0]} has {len(columns[0])}")
-
-
-def _whole(column: np.ndarray, name: str, path: Path, where: Where) -> np.ndarray:
-    bad = ~((column == np.floor(column)) & (np.abs(column) < 2**53))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise UserError(f"{path}: {where(row)} has {name} {column[row]:g}; it must be a whole number")
-    return column.astype(np.int64)
 
 
 def _line(lines: Sequence[int]) -> Where:

@@ -62,15 +62,15 @@ def _csv(path: Path, trace: Trace) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*names, RESAMPLED] if mark else names)
         for row in _devices(trace) if isinstance(trace, CapacityTrace) else _intervals(trace):
-            writer.writerow([*map(_number, row), *mark])
+            writer.writerow([*map(_cell, row), *mark])
 
 
-def _devices(trace: CapacityTrace) -> Iterator[Sequence[float]]:
+def _devices(trace: CapacityTrace) -> Iterator[Sequence[float | str]]:
     columns = (trace.client_id, trace.computation_ms, trace.communication_kbps)
     yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _intervals(trace: AvailabilityTrace) -> Iterator[Sequence[float]]:
+def _intervals(trace: AvailabilityTrace) -> Iterator[Sequence[float | str]]:
     """One line an interval; a client without any has one that ends before it begins, in which nobody is found."""
     active, inactive, offsets = trace.active.tolist(), trace.inactive.tolist(), trace.offsets.tolist()
     for row, (client, finish) in enumerate(zip(trace.client_id.tolist(), trace.finish_time.tolist(), strict=True)):
@@ -80,6 +80,8 @@ def _intervals(trace: AvailabilityTrace) -> Iterator[Sequence[float]]:
             yield client, 1, 0, finish
 
 
-def _number(value: float) -> str:
-    """A number so that reading it gives the same one; whole ones without a point."""
+def _cell(value: float | str) -> str:
+    """Text as it is, a number so that reading it gives the same one; whole ones without a point."""
+    if isinstance(value, str):
+        return value
     return str(int(value)) if abs(value) < 2**53 and value == int(value) else repr(value)

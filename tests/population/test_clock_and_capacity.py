@@ -68,7 +68,7 @@ def test_deadline_rule_on_the_extremes_of_the_trace() -> None:
 
 @pytest.mark.parametrize("deadline", [None, 60.0])
 def test_a_model_of_a_clients_capacity_takes_exactly_the_deadline(deadline: float | None) -> None:
-    population = load_population(500, "resampled", None, 1)
+    population = load_population(list(map(str, range(500))), "resampled", None, 1)
     capacity = capacities(population, "deadline", BASE, **FEDTRANS, deadline_s=deadline)
     times = needed(population, capacity, BASE.bytes * capacity / BASE.forward_macs)
     assert times == pytest.approx(np.full(500, deadline or needed(population, BASE.forward_macs, BASE.bytes).max()))

@@ -14,6 +14,11 @@ from fedscale_ext.population.selection import select
 from fedscale_ext.population.traces import read_capacity
 
 
+def clients(number: int) -> list[str]:
+    """Names as `fedscale dataset import` gives them."""
+    return [f"c{client}" for client in range(1, number + 1)]
+
+
 @pytest.fixture
 def trace(tmp_path: Path) -> str:
     path = tmp_path / "client_device_capacity"
@@ -24,28 +29,28 @@ def trace(tmp_path: Path) -> str:
 
 def test_every_client_has_a_device_of_the_trace(trace: str) -> None:
     """FedScale's (n + 1) % len gives the last client id 0, which no trace has: 1 ms, 1 kbit/s (defect 6)."""
-    population = load_population(7, trace, None, 1)
+    population = load_population(clients(7), trace, None, 1)
     assert population.computation_ms.tolist() == [10, 20, 30, 10, 20, 30, 10]
     assert population.communication_kbps.tolist() == [100, 200, 300, 100, 200, 300, 100]
     assert population.availability is None
-    assert population.source == f"traced: {trace} (3 devices, repeated)"
-    assert load_population(2, trace, None, 1).source == f"traced: {trace}"
+    assert population.source == f"traced: {trace} by order (3 devices, repeated)"
+    assert load_population(clients(2), trace, None, 1).source == f"traced: {trace} by order"
 
 
 def test_resampled_devices_and_availability_say_so(trace: str) -> None:
-    population = load_population(4, "resampled", "resampled", 1)
+    population = load_population(clients(4), "resampled", "resampled", 1)
     assert population.source.startswith("resampled from")
     assert "resampling" in population.source
     assert population.availability is not None
     assert population.availability.size == population.size == 4
-    assert load_population(3, trace, "resampled", 1).source.startswith("traced: ")
+    assert load_population(clients(3), trace, "resampled", 1).source.startswith("traced: ")
 
 
 @pytest.mark.parametrize("key", ["device_conf_file", "device_avail_file"])
 def test_a_missing_file_is_named_with_its_key(key: str) -> None:
     files = {"device_conf_file": None, "device_avail_file": None, key: "/nowhere/trace"}
     with pytest.raises(UserError, match=f"{key} /nowhere/trace is missing"):
-        load_population(4, seed=1, **files)
+        load_population(clients(4), seed=1, **files)
 
 
 def test_marginals_are_the_published_ones() -> None:
@@ -120,8 +125,9 @@ def test_half_a_million_devices_are_quick(tmp_path: Path) -> None:
         computation_ms_per_sample=devices.computation_ms,
         communication_kbps=devices.communication_kbps,
     )
+    names = clients(500_000)
     begin = time.process_time()
-    population = load_population(500_000, str(path), None, 1)
+    population = load_population(names, str(path), None, 1)
     assert time.process_time() - begin < 3
     begin = time.process_time()
     assert len(select(population.computation_ms < 100, 100, np.random.default_rng(1))) == 100

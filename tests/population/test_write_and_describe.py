@@ -94,10 +94,10 @@ def test_a_job_says_that_devices_in_a_file_were_resampled(tmp_path: Path, ending
     capacity, behaviour = tmp_path / f"c{ending}", tmp_path / f"a{ending}"
     write_trace(capacity, resample_capacity(4, 1))
     write_trace(behaviour, resample_availability(4, 1))
-    source = load_population(4, str(capacity), str(behaviour), 1).source
-    assert source == f"resampled, in {capacity}, online by resampling, in {behaviour}"
+    source = load_population(list("abcd"), str(capacity), str(behaviour), 1).source
+    assert source == f"resampled, in {capacity} by order, online by resampling, in {behaviour} by order"
     write_trace(capacity, CAPACITY, force=True)
-    assert load_population(2, str(capacity), None, 1).source == f"traced: {capacity}"
+    assert load_population(["a", "b"], str(capacity), None, 1).source == f"traced: {capacity} by order"
 
 
 def test_kinds_are_told_apart(tmp_path: Path) -> None:

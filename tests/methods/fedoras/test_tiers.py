@@ -142,7 +142,7 @@ def test_a_job_of_a_named_space_starts_with_fedscales_devices(name: str, clients
     """By default. The devices' speeds differ less than the budgets, of which the literal rule makes empty tiers."""
     spec = models.named_spec(name, *INPUTS[name])
     smallest = models.cost(models.named_spec(f"{name}_smallest", *INPUTS[name]))
-    devices = load_population(clients, RESAMPLED, None, 1)
+    devices = load_population(list(map(str, range(clients))), RESAMPLED, None, 1)
     capacity = capacities(devices, "computation", smallest, local_steps=20, batch_size=10, reference_macs=3e8)
     params, everybody = FedorASParams(), np.ones(clients, dtype=bool)
     brackets = brackets_of(name, spec, params, 1)

@@ -1,0 +1,100 @@
+"""Client ids of a trace's table: whole numbers, or text that names clients."""
+
+import re
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedscale_ext.errors import UserError
+from fedscale_ext.population.columns import Where
+
+_MOST_BYTES = 512 << 20  # of an array of text, each as long as the longest
+_EXACT = 15  # digits that a float has for certain
+_PLAIN = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)  # a whole number below 2^63 as str() writes it
+_OTHER_NAME = re.compile(r"0\d+|.*_.*", re.DOTALL)  # what float() reads as a number that is written otherwise
+
+
+class IdColumn:
+    """The column client_id as it is read: ``texts``, each once in order of first appearance, and by row its place
+    among them."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._rows = array("q")
+
+    def append(self, text: str) -> None:
+        """Add a row."""
+        self._rows.append(self._places.setdefault(text, len(self._places)))
+
+    @property
+    def texts(self) -> list[str]:
+        """Each id once."""
+        return list(self._places)
+
+    @property
+    def places(self) -> np.ndarray:
+        """int64 [rows]."""
+        return np.array(self._rows, np.int64)
+
+
+def ids_of_texts(texts: Sequence[str], path: Path, where: Where) -> np.ndarray:
+    """int64 [n] where all are whole numbers, else text [n]; UserError where one is empty, or a fraction among numbers.
+
+    A number that would be written otherwise than the text, as 007, makes all of them names. ``where`` words the index
+    of a text.
+    """
+    if all(map(_PLAIN.fullmatch, texts)):
+        return np.array(list(map(int, texts)), np.int64)
+    numbers = _numbers(texts)
+    if numbers is not None:
+        return whole(numbers, "client_id", path, where)
+    if "" in texts:
+        raise UserError(f"{path}: {where(list(texts).index(''))} has no client_id")
+    longest = max(map(len, texts))
+    if 4 * longest * len(texts) > _MOST_BYTES:
+        raise UserError(
+            f"{path}: client ids of up to {longest:,} characters in {len(texts):,} rows are too much; shorten them"
+        )
+    return np.array(texts)
+
+
+def ids_of_array(column: np.ndarray, path: Path, where: Where) -> np.ndarray:
+    """As :func:`ids_of_texts`, of an array of an npz; UserError for one of anything else."""
+    if column.ndim != 1 or column.dtype.kind not in "iufU":
+        what = f"{column.dtype}{list(column.shape)}"
+        raise UserError(f"{path}: client_id is {what}; it must be one row of whole numbers or of text")
+    if column.dtype.kind == "f":
+        return whole(column.astype(np.float64), "client_id", path, where)
+    if column.dtype.kind != "U":
+        return column.astype(np.int64)
+    codes = np.ascontiguousarray(column).view(column.dtype.byteorder.replace("=", "<").replace("|", "<") + "u4")
+    surrogate = (codes >= 0xD800) & (codes < 0xE000)
+    bad = (surrogate | (codes > 0x10FFFF)).reshape(len(column), -1).any(axis=1)
+    if bad.any():
+        raise UserError(f"{path}: {where(int(np.argmax(bad)))} has a client_id that is no text")
+    return ids_of_texts(column.tolist(), path, where)
+
+
+def whole(column: np.ndarray, name: str, path: Path, where: Where) -> np.ndarray:
+    """A column float64 [n] of whole numbers as int64; UserError where one is none."""
+    bad = ~((column == np.floor(column)) & (np.abs(column) < 2**53))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise UserError(f"{path}: {where(row)} has {name} {column[row]:g}; it must be a whole number")
+    return column.astype(np.int64)
+
+
+def _numbers(texts: Sequence[str]) -> np.ndarray | None:
+    """float64 [n], None where one of the texts is no number, or has digits that would be lost."""
+    if any(not text.isascii() or _OTHER_NAME.fullmatch(text) or _is_long(text) for text in texts):
+        return None
+    try:
+        return np.array([float(text) for text in texts], np.float64)
+    except ValueError:
+        return None
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > _EXACT and text.isdigit()

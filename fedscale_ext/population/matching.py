@@ -1,0 +1,63 @@
+"""Which row of a trace of devices is which client's: by name, or by order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.errors import UserError, listed
+
+
+@dataclass(frozen=True)
+class DeviceMatch:
+    """``rows`` int64 [clients]: the trace's row of each client; ``by_id``: matched by name; ``how`` says so."""
+
+    rows: np.ndarray
+    by_id: bool
+    how: str
+
+
+def match_rows(client_id: np.ndarray, clients: Sequence[str], match: str, source: str) -> DeviceMatch:
+    """Rows of the devices ``client_id`` (int64 or text [n]) for clients of these names.
+
+    ``match`` client_id: each client has the row of its name; order: client i has row (i - 1) mod n; auto: the former
+    where every client is named. Else whole numbers go by order, as in FedScale, where they number the rows of at least
+    as many devices as clients, or name nobody. ``source`` names the trace in messages. UserError where clients have no
+    row.
+    """
+    if match == "order":
+        return _by_order(len(client_id), len(clients))
+    row_of = {str(name): row for row, name in enumerate(client_id.tolist())}
+    lacking = [name for name in clients if name not in row_of]
+    if not lacking:
+        return _by_id(np.array([row_of[name] for name in clients], np.int64), len(client_id) - len(clients))
+    numbers_rows = _numbers_rows(client_id) and len(client_id) >= len(clients)
+    nobody_is_named = len(lacking) == len(clients)
+    if match == "auto" and (numbers_rows or (nobody_is_named and client_id.dtype.kind == "i")):
+        return _by_order(len(client_id), len(clients))
+    if nobody_is_named:
+        raise UserError(
+            f"{source}: none of its client ids ({listed(list(row_of), 3)}) is the name of a client "
+            f"({listed(lacking, 3)}); correct client_id, or set device_match: order"
+        )
+    raise UserError(
+        f"{source}: {len(lacking):,} of {len(clients):,} clients have no row: {listed(lacking)}; add rows for them, or "
+        "set device_match: order"
+    )
+
+
+def _numbers_rows(client_id: np.ndarray) -> bool:
+    """Whether ids merely number the rows, from 0 or from 1 on."""
+    return client_id.dtype.kind == "i" and any(
+        np.array_equal(client_id, np.arange(first, first + len(client_id))) for first in (0, 1)
+    )
+
+
+def _by_order(devices: int, clients: int) -> DeviceMatch:
+    repeated = f" ({devices:,} devices, repeated)" if devices < clients else ""
+    return DeviceMatch(np.arange(clients) % devices, False, f"by order{repeated}")
+
+
+def _by_id(rows: np.ndarray, further: int) -> DeviceMatch:
+    unused = f" ({further:,} more rows, of clients that the data lack)" if further else ""
+    return DeviceMatch(rows, True, f"by client_id{unused}")
