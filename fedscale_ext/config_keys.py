@@ -53,6 +53,12 @@ class JobKeys(BaseModel):
         "`deadline_s` by FedScale's formula; `computation`, in proportion to its speed alone, the slowest affording "
         "`capacity_model`",
     )
+    device_match: Literal["auto", "client_id", "order"] = Field(
+        "auto",
+        description="how clients get rows of `device_conf_file` and `device_avail_file`: `client_id`, the row of "
+        "their name; `order`, client i has row i; `auto`, by name where all clients are named, by order where the ids "
+        "are numbers that name none or merely number the rows, else an error",
+    )
     reference_macs: float = Field(
         3.0e8, gt=0, description="forward MACs of the model that the trace's ms/sample were measured with"
     )

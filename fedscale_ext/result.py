@@ -99,8 +99,9 @@ class Result(Mapping[str, Any]):
 
     @cached_property
     def clients(self) -> Any:
-        """Table: a row per client. Its accuracy in the last test, the key of the model that it is served, its samples,
-        the MACs per sample that its device affords (``capacity``), and its device's speed."""
+        """Table: a row per client. The name that the data give it (None where an earlier version ran the job), its
+        accuracy in the last test, the key of the model that it is served, its samples, the MACs per sample that its
+        device affords (``capacity``), and its device's speed."""
         from fedscale_ext.metrics.jsonable import plain
         from fedscale_ext.report.series import client_rows
 

@@ -1,13 +1,14 @@
 """Many short texts as two arrays: their UTF-8 bytes one after another, and where each begins."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
 
 
 def pack_texts(texts: Sequence[str]) -> dict[str, torch.Tensor]:
-    """``bytes`` uint8 [all], ``offsets`` int64 [n + 1]: text i has the bytes ``offsets[i]`` up to ``offsets[i + 1]``."""
+    """``bytes`` uint8 [all] and ``offsets`` int64 [n + 1]: text i has the bytes ``offsets[i]:offsets[i + 1]``."""
     parts = [text.encode() for text in texts]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum(list(map(len, parts)), out=offsets[1:])
@@ -22,5 +23,5 @@ def unpack_texts(content: torch.Tensor, offsets: torch.Tensor) -> list[str]:
     ends = offsets.numpy()
     if not len(ends) or ends[0] or ends[-1] != len(content) or (np.diff(ends) < 0).any():
         raise ValueError("offsets of texts do not rise from 0 to the number of their bytes")
-    whole, places = content.numpy().tobytes(), ends.tolist()
-    return [whole[begin:end].decode() for begin, end in zip(places[:-1], places[1:], strict=True)]
+    whole = content.numpy().tobytes()
+    return [whole[begin:end].decode() for begin, end in pairwise(ends.tolist())]

@@ -16,6 +16,7 @@ from fedscale_ext.runtime import wire
 from fedscale_ext.runtime.connection import Connection
 from fedscale_ext.runtime.events import ignore_event
 from fedscale_ext.runtime.launch import prepare_process
+from fedscale_ext.text_columns import pack_texts
 from fedscale_ext.token import new_token
 
 SERVICE = "/fedscale.JobService/"
@@ -61,11 +62,12 @@ def stranger(config: JobConfig) -> Iterator[Any]:
 
 
 def registration(executor: str = "1", **changes: Any) -> Any:
-    """An executor's registration; ``changes`` replace its header's fields or its ``sizes``."""
+    """An executor's registration; ``changes`` replace its header's fields, its ``sizes`` or its ``names``."""
+    names = changes.pop("names", pack_texts(["a", "b"]))
     sizes = changes.pop("sizes", {"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0])})
     data = {"name": "d", "generated": True, "input_shape": [1, 28, 28], "num_classes": 4}
     data |= {"test_source": "a split", "test_only_clients": 0}
     header = {"digest": "d", "data": data, "device": "cpu", "device_name": "a processor"}
     header |= {"versions": {"torch": "2"}, "host": "here", **changes}
-    info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes)})
+    info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
     return job_api_pb2.RegisterRequest(client_id=executor, executor_id=executor, executor_info=info)

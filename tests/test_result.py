@@ -45,9 +45,16 @@ def test_rounds_have_figures_where_they_were_tested(plain: results.Result):
 def test_clients_have_accuracy_model_and_capacity(plain: results.Result):
     assert len(plain.clients) == CLIENTS
     first, last = plain.clients[0], plain.clients[-1]
-    assert (first["client"], first["model"], first["capacity"]) == (1, "m0", capacities()[0])
+    assert (first["client"], first["name"]) == (1, "cam 1")
+    assert (first["model"], first["capacity"]) == ("m0", capacities()[0])
     assert (last["accuracy"], last["test_samples"]) == (None, 0)
     assert first["accuracy"] == plain["accuracy"]["per_client"][0]
+
+
+def test_clients_of_an_earlier_versions_job_have_no_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(results, "find_spec", lambda _: None)
+    rows = fedscale_ext.load(write_job(tmp_path / "old", clients=False)).clients
+    assert len(rows) == CLIENTS and rows[0]["name"] is None
 
 
 def test_lineage_tells_where_models_come_from(plain: results.Result):

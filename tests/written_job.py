@@ -21,6 +21,11 @@ def capacities() -> np.ndarray:
     return 1e3 * np.arange(1, CLIENTS + 1)
 
 
+def names() -> list[str]:
+    """What the data call the clients."""
+    return [f"cam {client}" for client in range(1, CLIENTS + 1)]
+
+
 def write_job(
     folder: Path, *, seed: int = 0, method: str = "fedtrans", data_set: str = "femnist", generated: bool = False,
     finished: bool = True, rounds: int = 20, clients: bool = True, job_name: str | None = None,
@@ -40,9 +45,9 @@ def write_job(
     written.close()
     population = Population(np.ones(CLIENTS), np.ones(CLIENTS), None, "made")
     if clients:
-        write_clients(folder, capacities(), population, np.arange(1, CLIENTS + 1))
+        write_clients(folder, capacities(), population, np.arange(1, CLIENTS + 1), names())
     if finished:
-        summary = summarise(job, history, models(), lineage=LINEAGE)
+        summary = summarise(job, history, models(), lineage=LINEAGE, client_names=names() if clients else None)
         for name in ("mean", "sample_weighted"):
             summary["accuracy"][name] += shift
         if whole is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, listed
 
 if TYPE_CHECKING:
     from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
@@ -142,6 +142,8 @@ def _what(trace: "CapacityTrace | AvailabilityTrace") -> str:
     from fedscale_ext.population.columns import CapacityTrace
 
     drawn = "resampled from published marginals" if trace.resampled else "as traced"
+    if trace.client_id.dtype.kind == "U":
+        drawn += f", for {listed(trace.client_id.tolist(), 3)}"
     if isinstance(trace, CapacityTrace):
         return f"capacity of {len(trace):,} devices, {drawn}"
     return f"availability of {len(trace):,} clients in {len(trace.active):,} intervals, {drawn}"

@@ -179,7 +179,9 @@ class DeviceTypesAggregator(ByTypeAggregator):
                 raise UserError(f"{key} gives a client two types: {text} overlaps another range")
             own[first - 1 : last] = place
         if (own < 0).any():
-            raise UserError(f"{key} leaves out client {int(np.argmax(own < 0)) + 1}; give every one of them a type")
+            client = int(np.argmax(own < 0)) + 1
+            named = f" ({self.task.name_of(client)})" if self.task.client_names else ""
+            raise UserError(f"{key} leaves out client {client}{named}; give every one of them a type")
         return own
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:

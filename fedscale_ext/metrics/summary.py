@@ -96,6 +96,7 @@ def summarise(
     restarts: Mapping[str, int] | None = None,
     results: Mapping[str, Any] | None = None,
     server_bytes: int = 0,
+    client_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values.
 
@@ -107,7 +108,8 @@ def summarise(
     is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
     started, by reason; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
     ``restarts`` how often the driver restarted each process; ``results`` are the method's own, ``server_bytes``
-    what it keeps beside the models. Accuracies are in [0, 1]; figures that do not exist are None.
+    what it keeps beside the models; ``client_names`` go beside what is told of each client, None where they are not
+    known. Accuracies are in [0, 1]; figures that do not exist are None.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -133,7 +135,10 @@ def summarise(
             "round_completion_mean_s": completion_mean,
             "round_completion_std_s": completion_std,
         },
-        "clients": _clients(records, evaluation, int(header["num_clients"])),
+        "clients": {
+            **_clients(records, evaluation, int(header["num_clients"])),
+            **({} if client_names is None else {"names": list(client_names)}),  # index: client - 1
+        },
         "models": _models(models or (), lineage or {}, evaluation),
         "results": dict(results or {}),
         "refused_messages": refused_messages or {},

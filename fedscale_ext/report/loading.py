@@ -111,7 +111,9 @@ def load_job(folder: Path) -> LoadedJob:
     header = _object(folder / HEADER, Header)
     if (folder / SUMMARY).exists():
         return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True)
-    return LoadedJob(folder, header, summarise(header, records, None), records, False)
+    clients = read_clients(folder)
+    summary = summarise(header, records, None, client_names=clients and clients.names)
+    return LoadedJob(folder, header, summary, records, False)
 
 
 def is_job(folder: Path) -> bool:

@@ -31,8 +31,10 @@ def round_row(record: RoundRecord) -> dict[str, Any]:
 
 
 def client_rows(job: LoadedJob) -> list[dict[str, Any]]:
-    """Clients, from 1 on, with as much as the job has of them."""
-    columns: dict[str, Any] = {"client": np.arange(1, job.header["num_clients"] + 1).tolist()}
+    """Clients, from 1 on, with as much as the job has of them; ``name`` is None where it was not recorded."""
+    numbers = range(1, job.header["num_clients"] + 1)
+    names = job.clients.names if job.clients is not None else None
+    columns: dict[str, Any] = {"client": list(numbers), "name": names or [None] * len(numbers)}
     if job.evaluation is not None:
         columns["accuracy"] = job.client_accuracy.tolist()
         columns["model"] = list(job.evaluation.serve)

@@ -82,6 +82,7 @@ class _Clients(_Part):
     stragglers: _Count
     offline: _Count
     untested: _Count
+    names: list[str] | None = None  # of a job that an earlier version ran
 
 
 class _ModelCost(_Part):

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedscale_ext.errors import one_line
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report.own_tables import percent, told_tables
 
 Rows = list[tuple[str, str]]
 MARKDOWN = "summary.md"
+_NAME = 60  # characters of a client's name
 
 
 def summary_table(summary: Mapping[str, Any]) -> Rows:
@@ -112,7 +114,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
     train, test = (_loss(loss[kind]) for kind in ("train", "test"))
     if result is None or not result["tested"]:
         return [("client accuracy", "no client was tested"), ("training loss", train)]
-    worst = f"worst {percent(result['worst'])} (client {result['worst_client']}), best {percent(result['best'])}"
+    worst = f"worst {percent(result['worst'])} ({_client(summary, result)}), best {percent(result['best'])}"
     return [
         ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
@@ -126,6 +128,12 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("loss", f"training {train}, test {test}"),
         *_perplexity(summary.get("perplexity")),
     ]
+
+
+def _client(summary: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """The client that fares worst: its name, or its number in a job that an earlier version ran."""
+    number, names = result["worst_client"], summary["clients"].get("names") or ()
+    return f"client {one_line(names[number - 1], _NAME) if number and number <= len(names) else number}"
 
 
 def _loss(value: float | str | None) -> str:
@@ -146,7 +154,7 @@ def _at_the_end(summary: Mapping[str, Any], name: str) -> Rows:
     tuned = summary.get(name)
     if not tuned or not tuned["tested"]:
         return []
-    worst = f"worst {percent(tuned['worst'])} (client {tuned['worst_client']})"
+    worst = f"worst {percent(tuned['worst'])} ({_client(summary, tuned)})"
     return [
         (name.replace("_", " "), f"{percent(tuned['mean'])} mean over {tuned['tested']:,} clients"),
         ("  spread", f"IQR {percent(tuned['iqr'])}, {worst}, best {percent(tuned['best'])}"),

@@ -24,6 +24,7 @@ from fedscale_ext.runtime.job_data import public_notice
 from fedscale_ext.runtime.ledger import told
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
+from fedscale_ext.runtime.registration import ExecutorInfo
 from fedscale_ext.runtime.schedule import Schedule, schedule_round
 from fedscale_ext.runtime.selectors import guided
 from fedscale_ext.runtime.work import RoundRecord, Task, Update
@@ -42,7 +43,7 @@ class MultiModelAggregator(MethodHooks):
             self.setup_env()
             self.init_control_communication()
             info = self.wait_for_executors()
-            self.task = self._task(info.data, info.train_sizes, info.test_sizes)
+            self.task = self._task(info)
             self.data_info = {**info.data, "digest": info.digest}
             self.workforce = Workforce(self, info)
             self.init_model()
@@ -81,7 +82,7 @@ class MultiModelAggregator(MethodHooks):
         """Population, capacities, and the method's first models."""
         args, job = self.args, self.config.job
         self.population = load_population(
-            self.task.num_clients, args.device_conf_file, args.device_avail_file, self.seed
+            self.task.client_names, args.device_conf_file, args.device_avail_file, self.seed, job.device_match
         )
         smallest = models.cost(self.smallest_spec())
         self.capacity = capacities(
@@ -263,16 +264,17 @@ class MultiModelAggregator(MethodHooks):
             upload_bytes=sum(self.uploaded(update.item) for update in updates) + beside["upload_bytes"],
         )
 
-    def _task(self, data: dict[str, Any], train_sizes: np.ndarray, test_sizes: np.ndarray) -> Task:
-        channels, height, width = data["input_shape"]
+    def _task(self, info: ExecutorInfo) -> Task:
+        channels, height, width = info.data["input_shape"]
         return Task(
             input_shape=(channels, height, width),
-            num_classes=data["num_classes"],
-            train_sizes=train_sizes,
-            test_sizes=test_sizes,
+            num_classes=info.data["num_classes"],
+            train_sizes=info.train_sizes,
+            test_sizes=info.test_sizes,
             local_steps=self.args.local_steps,
             batch_size=self.args.batch_size,
             local_epochs=self.config.job.local_epochs,
+            client_names=info.client_names,
         )
 
     def _report_dropped(self) -> None:

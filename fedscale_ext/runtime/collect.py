@@ -119,7 +119,8 @@ class Collector:
     def _fail(self, items: Sequence[WorkItem], reason: Rejected) -> None:
         for item in items:
             count(self.failed, reason.reason)
-            logging.warning(f"round {self._round}: update of client {item.client} dropped: {reason}")
+            client = self._task.name_of(item.client)
+            logging.warning(f"round {self._round}: update of client {client} dropped: {reason}")
 
     def close(self) -> tuple[list[Update], dict[str, ModelMean]]:
         """The updates, sorted by client, and the mean of each whole model that had one."""

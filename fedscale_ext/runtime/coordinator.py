@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -121,7 +122,7 @@ class Coordinator(NoPickle, Aggregator):
                 raise UserError("an executor ended before the job began; its log says why")
             infos = [self.infos[executor] for executor in sorted(self.infos)]
         for info in infos[1:]:
-            if info.digest != infos[0].digest:
+            if not info.same_data(infos[0]):
                 raise UserError("the executors read different data: make data_dir hold the same files for all of them")
         self._agreed = infos[0]
         return infos[0]
@@ -161,7 +162,7 @@ class Coordinator(NoPickle, Aggregator):
             return self._reject(context, "not a registration", str(error))
         if request.executor_id not in {str(rank) for rank in range(1, len(self.executors) + 1)}:
             return self._reject(context, "unknown executor")
-        if self._agreed is not None and info.digest != self._agreed.digest:
+        if self._agreed is not None and not info.same_data(self._agreed):
             return self._reject(context, "other data", "make data_dir hold the same files")
         worker = Worker(request.executor_id, request.client_id)
         try:
@@ -171,6 +172,9 @@ class Coordinator(NoPickle, Aggregator):
         with self._changed:
             if worker.executor not in self._sent or self._sent[worker.executor].worker != worker:
                 self._sent[worker.executor] = _Sent(worker)
+            first = next(iter(self.infos.values()), info)
+            if info.same_data(first):  # so that names are held once
+                info = replace(info, client_names=first.client_names)
             self.infos[worker.executor] = info
             self._changed.notify_all()
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)

@@ -28,6 +28,7 @@ from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.unit_work import HANDED, UnitWork
 from fedscale_ext.runtime.workbench import Workbench
+from fedscale_ext.text_columns import pack_texts
 
 Do = Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, bytes]]]  # a unit -> its result, with sections
 
@@ -95,7 +96,8 @@ class MultiModelExecutor(NoPickle, Executor):
             },
         }
         sizes = {"train": torch.from_numpy(data.train_sizes), "test": torch.from_numpy(data.test_sizes)}
-        return wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes)})
+        names = pack_texts(data.client_names)
+        return wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
 
     @overrides
     def client_register(self) -> None:

@@ -12,7 +12,7 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.public import PublicData
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, listed
 from fedscale_ext.methods.params import make_params
 from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.models.spec import ModelSpec
@@ -281,14 +281,13 @@ class MethodHooks(Coordinator):
 
     def report_weak(self, macs: float, instead: str) -> None:
         """Name the clients that afford less than ``macs`` per sample, the least that the method has for anybody."""
-        weak = (np.flatnonzero(self.capacity < macs) + 1).tolist()
+        weak = [self.task.name_of(client) for client in (np.flatnonzero(self.capacity < macs) + 1).tolist()]
         if not weak:
             return
         logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
-        named = ", ".join(map(str, weak[:_NAMED])) + (f" and {len(weak) - _NAMED} more" if len(weak) > _NAMED else "")
         self.notice(
             f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
-            f"smallest model; {instead}: {named}"
+            f"smallest model; {instead}: {listed(weak, _NAMED)}"
         )
 
     def notice(self, message: str) -> None:

@@ -46,7 +46,7 @@ class JobRecords:
         self.recorder = Recorder(
             job.log_dir, header=self.header, internals=config.job.record_internals, capacity=job.capacity
         )
-        write_clients(job.log_dir, job.capacity, job.population, job.task.train_sizes)
+        write_clients(job.log_dir, job.capacity, job.population, job.task.train_sizes, job.task.client_names)
 
     def begin(self, after_round: int, marks: Mapping[str, Mark]) -> list[RoundRecord]:
         """Forget what an earlier run wrote after ``after_round`` (0: all of it), when the records reached as far
@@ -98,6 +98,7 @@ class JobRecords:
             refused_messages=job.refusals.counts(),
             resumed=job.resumed,
             restarts=count_restarts(job.log_dir),
+            client_names=job.task.client_names,
         )
         save_models(job.log_dir, job.pool)
         write_markdown(job.log_dir, summary)
@@ -109,6 +110,7 @@ class JobRecords:
                 "event": "summary",
                 "summary": _without(summary, "config", "models")
                 | {
+                    "clients": _without(summary["clients"], "names"),
                     "accuracy": _without(summary["accuracy"], "per_client", "served", "named"),
                     "personalised": _without(summary["personalised"], "per_client"),
                     "on_all": _without(summary["on_all"], "per_client"),

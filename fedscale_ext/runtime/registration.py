@@ -8,10 +8,12 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedscale_ext.runtime import wire
+from fedscale_ext.text_columns import unpack_texts
 from fedscale_ext.validation import first_fault
 
 _MOST_CLIENTS = 100_000_000
 _MOST_SAMPLES = 2**40  # of one client
+_LONGEST_NAME = 65_536  # characters, as a row of train.csv
 _Name = Annotated[str, Field(max_length=1000)]
 _Side = Annotated[int, Field(ge=1, le=65536)]
 
@@ -39,7 +41,8 @@ class _Report(BaseModel):
 
 @dataclass(frozen=True)
 class ExecutorInfo:
-    """What an executor reported at registration; sizes are samples per client, indexed by client - 1."""
+    """What an executor reported at registration; sizes are samples per client, and ``client_names`` the names that the
+    data give them, indexed by client - 1."""
 
     digest: str
     data: dict[str, Any]
@@ -48,14 +51,20 @@ class ExecutorInfo:
     versions: dict[str, str]
     train_sizes: np.ndarray
     test_sizes: np.ndarray
+    client_names: list[str]
+
+    def same_data(self, other: "ExecutorInfo") -> bool:
+        """Whether two executors see the same samples of the same clients; the digest leaves their names out."""
+        return self.digest == other.digest and self.client_names == other.client_names
 
 
 def read_registration(message: bytes) -> ExecutorInfo:
     """The registration in a message's bytes; WireError where it cannot be one."""
     header, sections = wire.unpack(message)
-    if sections.keys() != {"sizes"}:
-        raise wire.WireError("a registration has one section, sizes")
+    if sections.keys() != {"sizes", "names"}:
+        raise wire.WireError("a registration has two sections, sizes and names")
     train, test = _sizes(sections["sizes"])
+    names = _names(sections["names"], len(train))
     try:
         report = _Report.model_validate(header)
     except ValidationError as error:
@@ -63,7 +72,21 @@ def read_registration(message: bytes) -> ExecutorInfo:
         raise wire.WireError(f"{key}: {requirement}") from None
     if "torch" not in report.versions:
         raise wire.WireError("versions lacks torch")
-    return ExecutorInfo(**report.model_dump(), train_sizes=train, test_sizes=test)
+    return ExecutorInfo(**report.model_dump(), train_sizes=train, test_sizes=test, client_names=names)
+
+
+def _names(section: wire.Section, clients: int) -> list[str]:
+    """The name of each client, none twice."""
+    tensors = wire.bytes_to_tensors(section)
+    if tensors.keys() != {"bytes", "offsets"} or tensors["offsets"].shape != (clients + 1,):
+        raise wire.WireError("names of clients are not as many as the clients")
+    try:
+        names = unpack_texts(tensors["bytes"], tensors["offsets"])
+    except ValueError as error:
+        raise wire.WireError(f"names of clients: {error}") from None
+    if len(set(names)) < clients or not all(0 < len(name) <= _LONGEST_NAME for name in names):
+        raise wire.WireError("a client's name is empty, too long, or another one's too")
+    return names
 
 
 def _sizes(section: wire.Section) -> tuple[np.ndarray, np.ndarray]:

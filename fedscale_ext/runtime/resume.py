@@ -13,6 +13,7 @@ from fedscale_ext.config import make_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.population.population import RESAMPLED
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.work import Part, State
 
@@ -107,9 +108,11 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A checkpoint's settings, and those that the release that wrote it had no names for, as it behaved: the default
-    but for ``data_seed``, since ``seed`` decided whose samples are whose."""
-    return {**make_config({}, {}).decisive(), "data_seed": settings["seed"], **settings}
+    """A checkpoint's settings, and those that the release that wrote it had no names for, as it behaved: the default,
+    but ``seed`` decided whose samples are whose, and devices in a file went by order."""
+    files = {settings.get(key) for key in ("device_conf_file", "device_avail_file")} - {None, RESAMPLED}
+    before = {"data_seed": settings["seed"], **({"device_match": "order"} if files else {})}
+    return {**make_config({}, {}).decisive(), **before, **settings}
 
 
 def _part_to_json(part: Part | None) -> dict[str, Any] | None:

@@ -166,7 +166,7 @@ class UnitWork:
 
     def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception, norm: float | None) -> dict[str, Any]:
         if isinstance(result, Exception):
-            logging.error(f"client {conf.client_id} failed", exc_info=result)
+            logging.error(f"client {self.data.client_names[conf.client_id - 1]} failed", exc_info=result)
             return {"client": conf.client_id, "failed": one_line(f"{type(result).__name__}: {result}", LONGEST)}
         samples = int(self.data.train_sizes[conf.client_id - 1])
         figures = {

@@ -20,7 +20,8 @@ State = dict[str, torch.Tensor]  # parameters and buffers by state_dict name, on
 class Task:
     """What the clients learn: shape and size of the job, independent of any method.
 
-    ``train_sizes[c - 1]`` is the number of training samples of client ``c`` (clients are 1..N).
+    ``train_sizes[c - 1]`` is the number of training samples of client ``c`` (clients are 1..N), and
+    ``client_names[c - 1]`` the name that the data give it.
     """
 
     input_shape: tuple[int, int, int]
@@ -30,6 +31,11 @@ class Task:
     local_steps: int
     batch_size: int
     local_epochs: int | None = None  # where given, ``local_steps`` is not: steps follow from a client's samples
+    client_names: Sequence[str] = ()
+
+    def name_of(self, client: int) -> str:
+        """What people call a client: its name, or its number where names are not known."""
+        return self.client_names[client - 1] if self.client_names else str(client)
 
     def step_sizes(self, client: int, objective: Mapping[str, Any]) -> np.ndarray:
         """How many samples each step of a client sees that trains with ``objective``, int64 [steps]."""

@@ -60,6 +60,19 @@ def test_convert_fedscales_pickle(call):
     assert Path("a.csv").read_text() == "client_id,active,inactive,finish_time\n5,0,3,10\n5,7.25,9,10\n"
 
 
+def test_traces_that_name_clients_are_converted_and_shown(call):
+    Path("c.csv").write_text("client_id,computation,communication\nmill,20,3000\ngröße,7,100\n", encoding="utf-8")
+    Path("a.csv").write_text("client_id,active,inactive,finish_time\nmill,5,9,100\nhut,1,2,100\nmill,20,30,100\n")
+    for name, shown in (("c", "capacity of 2 devices, as traced, for mill, größe"),
+                        ("a", "availability of 2 clients in 3 intervals, as traced, for mill, hut")):  # fmt: skip
+        code, said, err = call("traces", "convert", f"{name}.csv", f"{name}.npz")
+        assert code == 0 and said.startswith(f"{name}.npz: {shown}, "), err
+        assert call("traces", "convert", f"{name}.npz", f"{name}2.csv")[0] == 0
+    assert Path("c2.csv").read_text(encoding="utf-8") == Path("c.csv").read_text(encoding="utf-8")
+    code, said, err = call("traces", "inspect", "c.npz", "a.npz")
+    assert code == 0 and "for mill, hut" in said, err
+
+
 class Harmful:
     def __reduce__(self):
         return Path.touch, (Path("harmed"),)

@@ -17,6 +17,7 @@ def test_a_finished_job_is_its_summary_and_its_clients(folders: list[Path]):
     assert [record.round for record in job.tested] == [1, 10, 20]
     assert len(job.client_accuracy) == 62 and np.isnan(job.client_accuracy).sum() == 2
     assert job.clients is not None and job.clients.capacity[-1] == 62e3
+    assert job.clients.names == job.summary["clients"]["names"] and job.clients.names[0] == "cam 1"
 
 
 def test_a_job_that_runs_is_what_its_rounds_tell(folders: list[Path]):

@@ -41,6 +41,17 @@ def test_the_table_holds_the_figures():
     assert rows["method"] == "fedtrans, seed 1"
 
 
+def test_the_worst_client_is_called_by_its_name_where_that_is_known():
+    told = {**summary(), "personalised": summary()["accuracy"]}
+    number = told["accuracy"]["worst_client"]
+    assert f"(client {number})" in dict(summary_table(told))["  spread"]
+    names = [f"cam{client}" for client in range(1, 63)]
+    told["clients"] = summarise(header(), records(2), models(), client_names=names)["clients"]
+    assert told["clients"]["names"] == names
+    spreads = [value for name, value in summary_table(told) if name == "  spread"]
+    assert len(spreads) == 2 and all(f"(client cam{number})" in spread for spread in spreads)
+
+
 def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
     told = dict(summary_table(summarise(header(), records(2), models(), server_bytes=2_140_000)))
     assert told["  beside them"] == "2.140 MB that the server alone keeps"

@@ -22,6 +22,7 @@ from fedscale_ext.runtime.launch import prepare_process
 from fedscale_ext.runtime.leases import Worker
 from fedscale_ext.runtime.ledger import Dropped, Unit
 from fedscale_ext.runtime.link import ALIVE
+from fedscale_ext.text_columns import pack_texts
 
 
 class Aborted(Exception):
@@ -69,6 +70,14 @@ def service(job_file: Path) -> Any:
         registration(sizes={"train": torch.tensor([3, -4]), "test": torch.tensor([1, 0])}),
         registration(sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1])}),
         registration(sizes={"train": torch.tensor([3.5, 4]), "test": torch.tensor([1, 0])}),
+        registration(names=pack_texts(["a"])),
+        registration(names=pack_texts(["a", "b", "c"])),
+        registration(names=pack_texts(["a", "a"])),
+        registration(names=pack_texts(["a", ""])),
+        registration(names=pack_texts(["a", "b" * 65_537])),
+        registration(names={**pack_texts(["a", "b"]), "offsets": torch.tensor([0, 9, 2])}),
+        registration(names={"bytes": torch.tensor([255, 98], dtype=torch.uint8), "offsets": torch.tensor([0, 1, 2])}),
+        registration(names={"offsets": torch.tensor([0, 1, 2])}),
     ],
 )
 def test_a_registration_that_cannot_be_right_is_refused_and_counted(service: Any, request_: Any) -> None:
@@ -93,12 +102,21 @@ def test_nobody_gets_work_before_registering(service: Any) -> None:
 def test_executors_register_once_and_must_agree(service: Any) -> None:
     for executor in ("1", "1", "2"):
         service.CLIENT_REGISTER(registration(executor), Context())
-    assert service.wait_for_executors().train_sizes.tolist() == [3, 4]
+    info = service.wait_for_executors()
+    assert info.train_sizes.tolist() == [3, 4] and info.client_names == ["a", "b"]
+    assert service.infos["1"].client_names is service.infos["2"].client_names  # half a million names, once
 
 
 def test_executors_that_read_different_data_end_the_job(service: Any) -> None:
     service.CLIENT_REGISTER(registration("1"), Context())
     service.CLIENT_REGISTER(registration("2", digest="other"), Context())
+    with pytest.raises(UserError, match="different data"):
+        service.wait_for_executors()
+
+
+def test_executors_that_name_clients_differently_end_the_job(service: Any) -> None:
+    service.CLIENT_REGISTER(registration("1"), Context())
+    service.CLIENT_REGISTER(registration("2", names=pack_texts(["b", "a"])), Context())
     with pytest.raises(UserError, match="different data"):
         service.wait_for_executors()
 
@@ -109,6 +127,8 @@ def test_a_replacement_must_read_the_jobs_data(service: Any) -> None:
     service.wait_for_executors()
     with pytest.raises(Aborted, match="make data_dir hold the same files"):
         service.CLIENT_REGISTER(registration("2", digest="other"), Context())
+    with pytest.raises(Aborted, match="make data_dir hold the same files"):
+        service.CLIENT_REGISTER(registration("2", names=pack_texts(["b", "a"])), Context())
     service.CLIENT_REGISTER(registration("2"), Context())
     assert len(service.infos) == 2
 
