@@ -112,7 +112,7 @@ def load_job(folder: Path) -> LoadedJob:
     if (folder / SUMMARY).exists():
         return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True)
     clients = read_clients(folder)
-    summary = summarise(header, records, None, client_names=clients and clients.names)
+    summary = summarise(header, records, None, client_names=None if clients is None else clients.names)
     return LoadedJob(folder, header, summary, records, False)
 
 

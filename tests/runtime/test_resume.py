@@ -16,6 +16,7 @@ from fedscale_ext.metrics import files, lines
 from fedscale_ext.runtime import hooks
 from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.in_process import run_in_process
+from fedscale_ext.runtime.resume import completed
 
 JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
 
@@ -112,6 +113,14 @@ def test_a_job_of_a_release_without_data_seed_keeps_its_samples(
     with pytest.raises(UserError, match="another configuration: data_seed was 2 and is 1; resume with the config"):
         run(job_file, rounds=2, seed=2, resume=True)
     assert "resumed after round 1" in run(job_file, rounds=2, seed=2, data_seed=2, resume=True)
+
+
+def test_settings_that_earlier_releases_had_not_are_what_these_did() -> None:
+    old = {"seed": 3, "device_conf_file": "resampled", "device_avail_file": None}
+    assert (completed(old)["data_seed"], completed(old)["device_match"]) == (3, "auto")
+    for file in ("device_conf_file", "device_avail_file"):
+        assert completed({**old, file: "trace.csv"})["device_match"] == "order"
+    assert completed({**old, "data_seed": 1})["data_seed"] == 1
 
 
 def _without(settings: dict[str, Any], name: str) -> dict[str, Any]:
