@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, points, with_twins
+from evals.fedoras.arms import ACCURACY, FEDORAS, with_twins
 from evals.fedoras.arms import fedoras as arm_of
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import TIER, mean_and_each, results, row
 from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.orders import Order
 
 FEDAVG, PLAIN, WHOLE, QUARTER = "FedAvg", "plain mean", "whole supernet", "a quarter of it"
 _FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
@@ -59,8 +60,8 @@ EXPERIMENT = Experiment(
     note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg "
     "weighs an operator by all that its clients trained on, the plain mean all clients alike.",
     rows=mean_of_tiers,
-    orders=[points(ACCURACY, FEDORAS, FEDAVG), points(ACCURACY, FEDORAS, PLAIN),
-            points(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), points(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],
+    orders=[Order(ACCURACY, FEDORAS, FEDAVG), Order(ACCURACY, FEDORAS, PLAIN),
+            Order(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), Order(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],
 )  # fmt: skip
 
 if __name__ == "__main__":

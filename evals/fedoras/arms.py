@@ -5,19 +5,12 @@ from typing import Any
 
 from evals.fedoras.settings import UNTIL_DONE
 from evals.paper.engine import Arm
-from evals.paper.orders import Order
 
 FEDORAS = "FedorAS"
 ACCURACY, PERPLEXITY, MMACS, KPARAMS = "test accuracy %", "perplexity", "MMACs", "Kparams"
 MEAN, SPREAD, WORST, PEAK = "mean of clients %", "std of clients %", "worst client %", "peak MB"
 
 Figures = Mapping[str, float]
-NOISE = 2.0  # points: small tests have 2,000 pictures
-
-
-def points(column: str, more: str, less: str, **own: Any) -> Order:
-    """An order of percentages, which differences below the noise do not decide."""
-    return Order(column, more, less, noise=NOISE, **own)
 
 
 def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **own: Any) -> Arm:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, MMACS, fedoras, points, with_twins
+from evals.fedoras.arms import ACCURACY, FEDORAS, MMACS, fedoras, with_twins
 from evals.fedoras.points import kinds
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, figures_of, results, row
 from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.orders import Order
 
 AWARE, UNAWARE = "tier-aware", "tier-unaware"
 # a supernet of one round is as good as random, and so is the first of random paths
@@ -45,8 +46,8 @@ EXPERIMENT = Experiment(
     note="Each seed draws another architecture for each tier (the paper: 160, as many as 40 seeds), trained by FedAvg "
     "for as many rounds as rand-init: by clients of the tier and above, or by all.",
     rows=by_architecture,
-    orders=[points(ACCURACY, label(UNAWARE, 4), label(AWARE, 4)), points(ACCURACY, label(FEDORAS, 4), label(AWARE, 4)),
-            points(ACCURACY, label(AWARE, 1), label(AWARE, 4))],
+    orders=[Order(ACCURACY, label(UNAWARE, 4), label(AWARE, 4)), Order(ACCURACY, label(FEDORAS, 4), label(AWARE, 4)),
+            Order(ACCURACY, label(AWARE, 1), label(AWARE, 4))],
 )  # fmt: skip
 
 if __name__ == "__main__":

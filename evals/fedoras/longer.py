@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from evals.fedoras.arms import ACCURACY, fedoras, points, with_twins
+from evals.fedoras.arms import ACCURACY, fedoras, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import PAPER, main
 from evals.fedoras.tiers import RANDOM, SUPERNET, TIER, mean_and_each, row
 from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.orders import Order
 from evals.paper.papers import SCALES
 
 _DATA = "cifar10-h0.1"
@@ -59,9 +60,9 @@ EXPERIMENT = Experiment(
     "random weights for as many in all rows; each search finds its own networks.",
     rows=by_length,
     orders=[
-        *(points(ACCURACY, label(times, SUPERNET), label(times, RANDOM)) for times in TIMES),
-        *(points(ACCURACY, label(more, SUPERNET), label(less, SUPERNET)) for less, more in pairwise(TIMES)),
-        *(points(column, label(times, SUPERNET), label(times, RANDOM)) for times in TIMES for column in _TIERS),
+        *(Order(ACCURACY, label(times, SUPERNET), label(times, RANDOM)) for times in TIMES),
+        *(Order(ACCURACY, label(more, SUPERNET), label(less, SUPERNET)) for less, more in pairwise(TIMES)),
+        *(Order(column, label(times, SUPERNET), label(times, RANDOM)) for times in TIMES for column in _TIERS),
     ],
 )
 

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, points
+from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK
 from evals.fedoras.tiers import figures_of, results, row
 from evals.paper.engine import Run
 from evals.paper.jobs import summary
+from evals.paper.orders import Order
 from fedscale_ext.methods.fedoras.figures import NAMES
 
 PERSONAL, PERSONAL_SPREAD = "clients' own %", "clients' own std %"
 # of DARTS, which the public code steps by
 FEDNAS = {"method": "fednas", "learning_rate": 0.025, "client_weight_decay": 3e-4, "clip_norm": 5.0}
-BEST = [points(ACCURACY, FEDORAS, other) for other in ("FedNAS", "FedNAS, half the batch")]
+BEST = [Order(ACCURACY, FEDORAS, other) for other in ("FedNAS", "FedNAS, half the batch")]
 
 
 def best_tiers(runs: Sequence[Run]) -> list[Run]:

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, fedoras, points
+from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, fedoras
 from evals.fedoras.searches import FEDNAS, PERSONAL, PERSONAL_SPREAD, best_tiers
 from evals.fedoras.settings import main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
+from evals.paper.orders import Order
 
 SPIDER = "SPIDER"
 
@@ -33,7 +34,7 @@ EXPERIMENT = Experiment(
     "devices. SPIDER serves each client a network of its own; its accuracy here is that of the global one, `clients' "
     "own` that of theirs, `personalised` after an epoch of each client's own.",
     rows=best_tiers,
-    orders=[points(ACCURACY, FEDORAS, "FedNAS"), points(ACCURACY, FEDORAS, SPIDER)],
+    orders=[Order(ACCURACY, FEDORAS, "FedNAS"), Order(ACCURACY, FEDORAS, SPIDER)],
 )  # fmt: skip
 
 if __name__ == "__main__":

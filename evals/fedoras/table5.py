@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, points, with_twins
+from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import each_tier, row, tier_label
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.jobs import summary
+from evals.paper.orders import Order
 
 WIDTHS = (0.25, 0.5, 0.75, 1.0)
 ZEROFL, OORT, PYRAMID = "ZeroFL, 90 %", "Oort", "PyramidFL"
@@ -96,7 +97,7 @@ def with_costs(runs: Sequence[Run]) -> list[Run]:
     return rows
 
 
-ABOVE_FJORD = [points(ACCURACY, tier_label(tier), fjord_label(width)) for tier, width in enumerate(WIDTHS, start=1)]
+ABOVE_FJORD = [Order(ACCURACY, tier_label(tier), fjord_label(width)) for tier, width in enumerate(WIDTHS, start=1)]
 EXPERIMENT = Experiment(
     "table5",
     "Table 5: beside methods for heterogeneous devices",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, points, with_twins
+from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, SUPERNET, by_tier, figures_of, has_twins, results, row, tier_label
@@ -49,7 +49,7 @@ def with_gains(runs: Sequence[Run]) -> list[Run]:
 
 def above(data: str = "", tiers: Sequence[int] = (1, 2, 3, 4)) -> list[Order]:
     """The supernet's weights above random ones in each tier."""
-    return [points(ACCURACY, tier_label(tier), tier_label(tier, RANDOM), data=data) for tier in tiers]
+    return [Order(ACCURACY, tier_label(tier), tier_label(tier, RANDOM), data=data) for tier in tiers]
 
 
 def arms() -> list[Arm]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from evals.fedoras.arms import FEDORAS, MEAN, SPREAD, WORST, points, with_twins
+from evals.fedoras.arms import FEDORAS, MEAN, SPREAD, WORST, with_twins
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, results, row
 from evals.paper import plots
 from evals.paper.engine import Experiment, Run
+from evals.paper.orders import Order
 
 _LABELS = {"supernet": FEDORAS, "random": RANDOM}
 _PUBLISHED = {
@@ -46,7 +47,7 @@ EXPERIMENT = Experiment(
     note="Each client's own test samples, by its tier's model. The paper has perplexities of Shakespeare's clients, "
     "which `texts` tells; here they have accuracies as all others.",
     rows=over_clients,
-    orders=[points(SPREAD, RANDOM, FEDORAS), points(WORST, FEDORAS, RANDOM)],
+    orders=[Order(SPREAD, RANDOM, FEDORAS), Order(WORST, FEDORAS, RANDOM)],
 )
 
 if __name__ == "__main__":

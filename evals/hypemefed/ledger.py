@@ -1,63 +1,79 @@
-"""Rows of evals/claims.md from the results of this folder's scripts: see evals/paper/ledger.py for the rule.
+"""What HypeMeFed's paper claims, as the orders that evals/claims.py looks for in this folder's results.
 
-    python -m evals.hypemefed.ledger [--results DIR] [--scale small]
-
-H6 and H7 come from `hypernetwork_cost`, which needs no job. Accuracies are the global model's, as a mean over the last
-quarter of the rounds. Weights of different k come from different jobs, so that their errors are compared in parts of
-the trained weights' size (H5). Where the paper says "does not help" (H9) and "holds" (H10), it is HypeMeFed that
-must be above.
+Accuracies are the global model's, as a mean over the last quarter of the rounds. Weights of different k come from
+different jobs, so that their errors are compared in parts of the trained weights' size (H5). "Does not help" (H9) is no
+better than ``orders.EQUAL``; where the paper says "holds" (H10), it is HypeMeFed that must be above. H6 and H7 come
+from `hypernetwork_cost`, which trains no job.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from evals.hypemefed.arms import GLOBAL, HYPEMEFED, LARGEST, RIVALS, SMALLEST
 from evals.hypemefed.fig3a import NONE, OFF_ON, ON_OFF
 from evals.hypemefed.fig10 import CONV, MORE, PERSONAL
 from evals.hypemefed.fig12 import ORDERS
-from evals.hypemefed.settings import PAPER
 from evals.hypemefed.table1 import ALL, COMPONENTS
-from evals.paper.ledger import main
-from evals.paper.orders import Order
+from evals.paper.ledger import FAILS, HOLDS, OPEN, Claim, Evidence, Finding, Judged
+from evals.paper.orders import EQUAL, Order
 
-COST = "hypernetwork_cost.json"
+COST = "hypernetwork_cost"
 _ABOVE_SMALLEST = [Order(GLOBAL, HYPEMEFED, SMALLEST)]
 _K = [f"k={k}" for k in COMPONENTS]
-CLAIMS: dict[str, tuple[str, list[Order]]] = {
-    "H1": ("fig7", [Order(GLOBAL, LARGEST, HYPEMEFED), *_ABOVE_SMALLEST]),
-    "H2": ("fig7", [Order(GLOBAL, HYPEMEFED, rival) for rival in RIVALS]),
-    "H3": ("fig3a", [Order(GLOBAL, more, less) for more, less in
-                     ((ON_OFF, NONE), (OFF_ON, NONE), (HYPEMEFED, ON_OFF), (HYPEMEFED, OFF_ON))]),
-    "H4": ("fig3b", [Order("CKA", "S-L (X-O)", "S-L (X-X)"), Order("CKA", "M-L (O-O)", "M-L (X-X)")]),
-    "H5": ("fig12", ORDERS),
-    "H8": ("table1", [Order(GLOBAL, k, ALL, slack=2.0, optional=k == "k=200") for k in _K]),
-    "H9": ("fig10", [Order(column, CONV, other) for column in (GLOBAL, PERSONAL) for other in MORE]),
-    "H10": ("fig8", _ABOVE_SMALLEST),
-    "H11": ("fig13", _ABOVE_SMALLEST),
-    "H12": ("fig9", [Order(GLOBAL, "ScaleFL", "ScaleFL, self-distillation")]),
+CLAIMS: dict[str, Claim] = {
+    "H1": Claim("FedAvg-L is at least level with HypeMeFed, and that above FedAvg-S, in global accuracy", "fig7",
+                [Order(GLOBAL, LARGEST, HYPEMEFED), *_ABOVE_SMALLEST]),
+    "H2": Claim("HypeMeFed is above HeteroFL, ScaleFL, FedRolex and LotteryFL", "fig7",
+                [Order(GLOBAL, HYPEMEFED, rival) for rival in RIVALS]),
+    "H3": Claim("Multi-exit networks and hypernetworks each help, most together", "fig3a",
+                [Order(GLOBAL, more, less) for more, less in
+                 ((ON_OFF, NONE), (OFF_ON, NONE), (HYPEMEFED, ON_OFF), (HYPEMEFED, OFF_ON))]),
+    "H4": Claim("Multi-exit networks raise the CKA between depths", "fig3b",
+                [Order("CKA", "S-L (X-O)", "S-L (X-X)"), Order("CKA", "M-L (O-O)", "M-L (X-X)")]),
+    "H5": Claim("Generated weights are nearer to trained ones than random ones, more so with larger k", "fig12",
+                ORDERS),
+    "H6": Claim("With k = 100 a hypernetwork's memory is at least 98 % below the naive one's", COST),
+    "H7": Claim("With k = 100 a hypernetwork is at least 1.86 times faster than the naive one", COST),
+    "H8": Claim("k from 25 to 200 costs less than two points", "table1",
+                [Order(GLOBAL, k, ALL, slack=2.0, optional=k == "k=200") for k in _K]),
+    "H9": Claim("Generating BatchNorm and exits does not help, and harms personalised accuracy", "fig10",
+                [*(Order(GLOBAL, CONV, other, slack=EQUAL) for other in MORE),
+                 *(Order(PERSONAL, CONV, other) for other in MORE)]),
+    "H10": Claim("HypeMeFed is above FedAvg-S with Dirichlet 0.1, 0.5, 1 and IID", "fig8", _ABOVE_SMALLEST),
+    "H11": Claim("HypeMeFed scales to ten exits and to ResNet-18", "fig13", _ABOVE_SMALLEST),
+    "H12": Claim("ScaleFL's self-distillation harms convergence", "fig9",
+                 [Order(GLOBAL, "ScaleFL", "ScaleFL, self-distillation")]),
 }  # fmt: skip
 
 
-def costs(path: Path) -> list[str]:
-    """Rows of H6 and H7: the paper's VGGs whose naive network was run, or computed where it does not fit."""
+def costs(results: Path) -> list[Judged]:
+    """H6 and H7. Parameters are counted, so that there is no chance in H6; each time of H7 is one measurement, so that
+    it is not decidable by one."""
+    path = results / f"{COST}.json"
+    if not path.is_file():
+        return []
     content = json.loads(path.read_text(encoding="utf-8"))
     rows = {(row["model"], row["label"]): row for row in content["rows"] if row["precision"] == "float32"}
-    lines = []
-    for claim, key, factor, unit in (("H6", "parameters", 1 / 0.02, 4e-6), ("H7", "epoch_cpu_s", 1.86, 1e3)):
-        words, outcomes = [], []
+    found = []
+    for name, key, factor, unit in (("H6", "parameters", 1 / 0.02, 4e-6), ("H7", "epoch_cpu_s", 1.86, 1e3)):
+        order = Order("MB" if name == "H6" else "ms of processor time per epoch", "naive", "k=100", factor)
+        shown: list[Evidence] = []
         for model in dict.fromkeys(model for model, _ in rows):
             naive, small = rows[model, "naive"].get(key), rows[model, "k=100"].get(key)
-            if naive is not None and small is not None:
-                outcomes.append(naive >= factor * small)
-                words.append(f"{model}: naive {naive * unit:,.1f}, k=100 {small * unit:,.1f}")
-        outcome = "not decidable" if len(set(outcomes)) != 1 else "holds" if outcomes[0] else "does not hold"
-        says = "MB" if claim == "H6" else "ms of processor time per epoch"
-        text = f"{says}, {'; '.join(words)}"
-        lines.append(f"| {claim} | {outcome} | {text} | the paper's sizes | `{content['command']}` |")
-    return lines
+            if naive is None or small is None:
+                continue
+            counted = HOLDS if naive >= factor * small else FAILS
+            finding = Finding(order, counted if name == "H6" else OPEN, means=(naive * unit, small * unit),
+                              reason="" if name == "H6" else "1 measurement", seeds=int(name == "H7"),
+                              column=order.column)  # fmt: skip
+            shown.append(Evidence(model, [finding], f"results/{COST}.md", [content["command"]]))
+        found.append(_over_networks(name, shown))
+    return found
 
 
-if __name__ == "__main__":
-    main(CLAIMS, PAPER.folder / "results", __doc__)
-    if (PAPER.folder / "results" / COST).is_file():
-        print("\n".join(costs(PAPER.folder / "results" / COST)))
+def _over_networks(name: str, shown: Sequence[Evidence]) -> Judged:
+    outcomes = {one.outcome for one in shown}
+    if outcomes in ({HOLDS}, {FAILS}):
+        return Judged(name, CLAIMS[name], outcomes.pop(), shown)
+    return Judged(name, CLAIMS[name], OPEN, shown, "one measurement" if outcomes == {OPEN} else "networks disagree")

@@ -19,7 +19,7 @@ from evals.paper.engine import Experiment
 from evals.paper.orders import Order
 
 WITHOUT, SERVER = "Moss without PROM", "coordinator ms / round"
-# the paper says "roughly equivalent": within noise, read in both directions
+# the paper says "roughly equivalent": within the margin that all papers' claims have, read in both directions
 SAME = [as_accurate(MOSS, WITHOUT), as_accurate(WITHOUT, MOSS)]
 DEARER = [Order(SERVER, WITHOUT, MOSS)]
 EXPERIMENT = Experiment(

@@ -75,9 +75,9 @@ def says_nothing_of_convergence(rows: Sequence[Row]) -> dict[tuple[str, str], st
             continue
         both = (ACCURACY, GLOBAL)
         if own is None or not all(name in mine and name in own for name in both):
-            why = "nothing tells whether it is more accurate than local training"
+            why = "has nothing beside it that tells whether it is more accurate than local training"
         elif all(mine[name]["mean"] <= own[name]["mean"] for name in both):
-            why = "no more accurate than local training"
+            why = "is no more accurate than local training"
         elif any(mine[UNSETTLED]["values"]):
             why = "settles at the last evaluation"
         else:

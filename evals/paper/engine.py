@@ -88,7 +88,7 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
                         "pictures that need those (boxes, curves) show the new ones alone")  # fmt: skip
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a job_conf key for all jobs")
     parser.add_argument("--folder", type=Path, default=Path("data"), help="where data sets are, or are imported to")
-    parser.add_argument("--sources", type=Path, default=_sources(), help="folder of the npz files of real data "
+    parser.add_argument("--sources", type=Path, default=sources_folder(), help="folder of the npz files of real data "
                         "(default: what FEDSCALE_EXT_SHARED_DATA names, else shared/data beside this checkout: "
                         "%(default)s)")  # fmt: skip
     parser.add_argument("--runs", type=Path, default=Path("logs") / paper.name, help="where the jobs' folders are")
@@ -293,6 +293,6 @@ def _option(key: str, values: Sequence[str] | bool | None) -> list[str]:
     return [f"--set={value}" for value in values or ()]
 
 
-def _sources() -> Path:
+def sources_folder() -> Path:
     default = Path(__file__).resolve().parents[3] / "shared" / "data"
     return Path(os.environ.get("FEDSCALE_EXT_SHARED_DATA", default))

@@ -1,92 +1,222 @@
-"""Rows of evals/claims.md from the results of a paper's scripts.
+"""The one rule by which the papers' claims are decided from the results of their scripts.
 
-A claim is a list of orderings "figure of A > factor x figure of B - slack", looked at for each data set and seed. It
-holds where all of them do everywhere, does not hold where one of them does nowhere, and is not decidable otherwise,
-with fewer than two seeds, or where the mean over seeds is within the ordering's noise on a data set. A claim may leave
-out rows whose figures say nothing of it, which are named; on a data set where it leaves out all, it is not decidable.
+A claim is a list of orders "figure of A > factor x figure of B - slack", looked at on each data set.
+
+* Jobs of one seed are compared; their differences are paired. An order is decided by three seeds or more, where the
+  95 % interval of the mean difference by Student's t excludes zero: it holds above, it does not hold below. All else is
+  not decidable; ties decide nothing.
+* Costs that grow with every round are compared at equal accuracy or at convergence (``orders.COMPARABLE``). Figures at
+  equal rounds decide nothing.
+* A data set judges no systems that a linear model on raw inputs is above (floor_table.py).
+* On a data set, a claim does not hold where one of its orders does not, holds where all do, and else is not decidable.
+* A claim holds where it does on one data set at least and every other one that could decide (three seeds, no floor
+  above) agrees. It does not hold where it does not on one data set and holds on none.
 """
 
-import argparse
 import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evals.paper.orders import Order, Row, compared, number
+from evals.paper.floor_table import above_both, floors
+from evals.paper.orders import (
+    COSTS,
+    FEWEST_SEEDS,
+    Compared,
+    Interval,
+    Order,
+    Row,
+    compared,
+    interval,
+    number,
+)
 
-Claims = Mapping[str, tuple[str, Sequence[Order]]]
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable"
+NOT_RUN, LINEAR_ABOVE = "not run", "a linear model is above"
 LeavesOut = Callable[[Sequence[Row]], Mapping[tuple[str, str], str]]  # of rows: why, by data set and label
 
 
-def judged(margins: Sequence[float], seeds: int, within: bool = False) -> str:
-    """Of one ordering over data sets and seeds; ``within`` its noise on one of them."""
-    if seeds < 2 or not margins or within:
-        return "not decidable"
-    if all(margin > 0 for margin in margins):
-        return "holds"
-    return "does not hold" if all(margin <= 0 for margin in margins) else "not decidable"
+@dataclass(frozen=True)
+class Claim:
+    """``says`` in a sentence what the paper claims; ``orders`` are looked for in the results of ``script``, in all its
+    files at once where the claim is ``across`` data sets. ``leaves_out`` names rows whose figures say nothing of it.
+    Without orders people judge it from the script's tables: seeds cannot decide it."""
+
+    says: str
+    script: str
+    orders: Sequence[Order] = ()
+    leaves_out: LeavesOut | None = None
+    across: bool = False
 
 
-def row(
-    claim: str, orders: Sequence[Order], results: Mapping[str, Any], leaves_out: LeavesOut | None = None
-) -> str | None:
-    """The ledger's row from one results file; None where it lacks what the claim compares."""
-    words, outcomes, seeds = [], [], 0
-    unfit = {} if leaves_out is None else leaves_out(results["rows"])
-    named: dict[tuple[str, str], list[str]] = {}  # what was left out, by data set and reason
-    counted = set()
-    for order in orders:
-        margins: list[float] = []
-        found, both = [], compared(order, results["rows"])
-        for one in both:
-            reasons = {
-                label: unfit[one.data, label] for label in (order.more, order.less) if (one.data, label) in unfit
-            }
-            for label, reason in reasons.items():
-                labels = named.setdefault((one.data, reason), [])
+@dataclass(frozen=True)
+class Finding:
+    """One order on one data set; ``reason`` says why it is not decidable. Without means it was not run, or left out."""
+
+    order: Order
+    outcome: str
+    seeds: int = 0
+    reason: str = ""
+    means: tuple[float, float] | None = None
+    interval: Interval | None = None
+    column: str = ""
+
+    @property
+    def short_reason(self) -> str:
+        """Without figures."""
+        return self.reason.partition(":")[0]
+
+    @property
+    def undecided_by_chance(self) -> bool:
+        """Whether nothing but the spread over seeds leaves it open."""
+        return self.outcome == OPEN and self.interval is not None and not self.reason
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the results of one data set say of a claim; ``page`` is the table that has the figures."""
+
+    data: str
+    findings: Sequence[Finding]
+    page: str
+    commands: Sequence[str]
+    notes: Sequence[str] = ()
+
+    @property
+    def outcome(self) -> str:
+        """Of all orders together."""
+        return all_of([finding.outcome for finding in self.findings])
+
+    @property
+    def seeds(self) -> int:
+        """The most that an order has."""
+        return max((finding.seeds for finding in self.findings), default=0)
+
+    @property
+    def could_decide(self) -> bool:
+        """Whether all orders were measured as the rule asks, so that the spread over seeds alone may leave it open."""
+        return bool(self.findings) and all(
+            finding.outcome != OPEN or finding.undecided_by_chance for finding in self.findings
+        )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim's outcome with its evidence; ``reason`` is short, for a claim that is not decidable."""
+
+    name: str
+    claim: Claim
+    outcome: str
+    evidence: Sequence[Evidence] = field(default_factory=list)
+    reason: str = ""
+
+
+def all_of(outcomes: Sequence[str]) -> str:
+    """Of parts that all have to hold."""
+    if FAILS in outcomes:
+        return FAILS
+    return HOLDS if outcomes and set(outcomes) == {HOLDS} else OPEN
+
+
+def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row]) -> Finding:
+    """The rule on one order and data set."""
+    means = (float(one.more["figures"][one.column]["mean"]), float(one.less["figures"][one.column]["mean"]))
+    count, between = len(one.seeds), interval(one.margins)
+    found = Finding(order, OPEN, count, means=means, interval=between, column=one.column)
+    if one.column in COSTS:
+        return replace(found, reason="costs at equal rounds alone")
+    if (floor := above_both(floor_rows, one.column, one.more, one.less)) is not None:
+        return replace(found, reason=f"{LINEAR_ABOVE}: {number(floor)} %")
+    if between is None:
+        return replace(found, reason=f"{count} seed{'s' * (count != 1)}")
+    return replace(found, outcome={1: HOLDS, -1: FAILS, 0: OPEN}[between.sign])
+
+
+def evidence(
+    claim: Claim, rows: Sequence[Row], floor_rows: Sequence[Row], page: str, commands: Sequence[str]
+) -> list[Evidence]:
+    """What rows of results say of a claim, by data set; none of a data set that has nothing to compare."""
+    unfit = {} if claim.leaves_out is None else claim.leaves_out(rows)
+    by_data: dict[str, list[Finding]] = {}
+    left_out: dict[str, dict[str, list[str]]] = {}  # labels by data set and reason
+    pairs = [(order, {one.data: one for one in compared(order, rows)}) for order in claim.orders]
+    datas = list(dict.fromkeys(data for _, found in pairs for data in found))
+    for data in datas:
+        findings, reasons = by_data.setdefault(data, []), left_out.setdefault(data, {})
+        for order, found in pairs:
+            if not data.startswith(order.data):
+                continue
+            if data not in found:
+                findings += [] if order.optional else [Finding(order, OPEN, reason=NOT_RUN)]
+                continue
+            gone = {label: unfit[data, label] for label in (order.more, order.less) if (data, label) in unfit}
+            for label, reason in gone.items():
+                labels = reasons.setdefault(reason, [])
                 labels += [] if label in labels else [label]
-            if not reasons:
-                found.append(one)
-        if not found and (order.optional or both):
-            continue
-        counted |= {one.data for one in found}
-        own = max((len(one.seeds) for one in found), default=0)
-        seeds = max(seeds, own)
-        for one in found:
-            margins += one.margins
-            means = [number(each["figures"][order.column]["mean"]) for each in (one.more, one.less)]
-            words.append(f"{order.column}, {one.data}: {order.more} {means[0]}, {order.less} {means[1]}")
-        within = any(abs(sum(one.margins)) < order.noise * len(one.margins) for one in found)
-        outcomes.append(judged(margins, own, within))
-    if not words and not named:
-        return None
-    outcomes += ["not decidable"] * bool({data for data, _ in named} - counted)
-    words += [f"left out on {data}, {reason}: {', '.join(labels)}" for (data, reason), labels in named.items()]
-    outcome = next((one for one in ("does not hold", "not decidable") if one in outcomes), "holds")
-    commands = ", then ".join(f"`{command}`" for command in results["commands"])
-    sizes = f"{seeds} seed{'s' * (seeds != 1)}, {results['scale']}"
-    return f"| {claim} | {outcome} | {'; '.join(words)} | {sizes} | {commands} |"
+            findings += [] if gone else [judged_order(order, found[data], floor_rows)]
+    return [
+        Evidence(data, by_data[data], page, commands,
+                 [f"left out, as it {reason}: {', '.join(labels)}" for reason, labels in left_out[data].items()])
+        for data in datas
+    ]  # fmt: skip
 
 
-def main(
-    claims: Claims,
-    results: Path,
-    says: str | None,
-    argv: Sequence[str] | None = None,
-    leave_out: Mapping[str, LeavesOut] | None = None,
-) -> None:
-    """Print the rows; ``claims`` by name: the script whose results decide it, and what must be true; ``leave_out`` what
-    some of them leave out."""
-    parser = argparse.ArgumentParser(description=says, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=results)
-    parser.add_argument("--scale", default="small")
-    given = parser.parse_args(argv)
-    if not any(given.results.glob(f"*_{given.scale}*.json")):
-        sys.exit(f"{given.results} holds no results at scale {given.scale}: run the scripts beside this one first")
-    for claim, (script, orders) in claims.items():
-        for path in sorted(given.results.glob(f"{script}_{given.scale}*.json")):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            line = row(claim, orders, found, (leave_out or {}).get(claim))
-            if line is not None:
-                print(line)
+def combined(name: str, claim: Claim, found: Sequence[Evidence]) -> Judged:
+    """A claim's outcome over all data sets."""
+    outcomes = [one.outcome for one in found]
+    if not claim.orders:
+        return Judged(name, claim, OPEN, found, "people judge it from the table")
+    if not found:
+        return Judged(name, claim, OPEN, found, NOT_RUN)
+    if HOLDS in outcomes and FAILS in outcomes:
+        return Judged(name, claim, OPEN, found, "data sets disagree")
+    if FAILS in outcomes:
+        return Judged(name, claim, FAILS, found)
+    if any(one.outcome == OPEN and one.could_decide for one in found):
+        return Judged(name, claim, OPEN, found, "within chance" + " on a data set" * (HOLDS in outcomes))
+    if HOLDS in outcomes:
+        return Judged(name, claim, HOLDS, found)
+    reasons = [finding.short_reason for one in found for finding in one.findings if finding.reason]
+    return Judged(name, claim, OPEN, found, _shortest(reasons))
+
+
+def _shortest(reasons: Sequence[str]) -> str:
+    """One reason for all: few seeds are named last, as more of them would not help where another stands in the way."""
+    counts = [reason for reason in reasons if reason.partition(" ")[0].isdecimal()]
+    others = [reason for reason in reasons if reason not in (*counts, NOT_RUN)]
+    if others:
+        return max(dict.fromkeys(others), key=others.count)
+    if counts:
+        return "fewer than three seeds"
+    return "some rows were not run" if reasons else "all systems left out"
+
+
+def judged(name: str, claim: Claim, results: Path, scale: str) -> Judged:
+    """The rule on one claim, from the results files of its script."""
+    floor_rows, found, rows, commands = floors(results, scale), [], [], []
+    for path in sorted(results.glob(f"{claim.script}_{scale}*.json")):
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        rows += content["rows"]
+        commands += content["commands"]
+        if not claim.across:
+            page = f"results/{path.name.removesuffix('.json')}.md"
+            found += evidence(claim, content["rows"], floor_rows, page, content["commands"])
+            if not claim.orders:
+                found += _by_eye(content["rows"], page, content["commands"])
+    if claim.across:
+        found = evidence(claim, rows, floor_rows, "", commands)
+    return combined(name, claim, found)
+
+
+def _by_eye(rows: Sequence[Row], page: str, commands: Sequence[str]) -> Iterator[Evidence]:
+    """Where the figures of a claim without orders stand."""
+    order = Order("", "", "")
+    for data in dict.fromkeys(row["data"] for row in rows if row["seeds"]):
+        most = max(len(row["seeds"]) for row in rows if row["data"] == data)
+        yield Evidence(data, [Finding(order, OPEN, most, "for people to judge")], page, commands)
+
+
+def enough(found: Evidence) -> bool:
+    """Whether an order has as many seeds as the rule asks for."""
+    return found.seeds >= FEWEST_SEEDS

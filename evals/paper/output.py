@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evals.paper.orders import differences, number
+from evals.paper.floor_table import TESTED_ON, floor_lines, floors
+from evals.paper.orders import Row, differences, number
 
 if TYPE_CHECKING:
     from evals.paper.engine import Experiment, Run
@@ -41,8 +42,9 @@ def write(
     if experiment.shares is not None and finished:
         content["shares"] = dict(experiment.shares(finished))
     picture = _named(stem, ".png").name if experiment.plot is not None and shown else ""
-    _replace(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
-    _replace(_named(stem, ".md"), markdown(experiment, rows, commands, picture, content.get("shares")))
+    replace_file(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
+    beside = floors(stem.parent, scale)
+    replace_file(_named(stem, ".md"), markdown(experiment, rows, commands, picture, content.get("shares"), beside))
     if experiment.plot is not None and shown:
         experiment.plot(replace(experiment, not_run=_not_run(runs, kept)), shown, _named(stem, ".png"))
 
@@ -127,10 +129,10 @@ def _without_places(sentence: str) -> str:
 
 def markdown(
     experiment: "Experiment", rows: Sequence[dict[str, Any]], commands: Sequence[str], picture: str,
-    shares: Mapping[str, float] | None = None,
+    shares: Mapping[str, float] | None = None, floor_rows: Sequence[Row] = (),
 ) -> str:  # fmt: skip
     """The table; a cell is "paper / here", here as mean ± deviation over seeds. ``picture``: a file, or "";
-    ``shares`` of clients by arm, over all seeds and data sets."""
+    ``shares`` of clients by arm, over all seeds and data sets. ``floor_rows`` stand below a table of accuracies."""
     head = ["", "data", "seeds", *experiment.columns, *(["share of clients %"] if shares else [])]
     lines = [f"# {experiment.title}", "", ", then ".join(f"`{command}`" for command in commands), ""]
     if experiment.note:
@@ -144,6 +146,8 @@ def markdown(
             cells.append(number(100 * shares[row["label"]]) if row["label"] in shares else "–")
         seeds = ", ".join(map(str, row["seeds"])) or "; ".join(row["failed"])
         lines.append("| " + " | ".join([row["label"], row["data"], seeds, *cells]) + " |")
+    judged = [row["data"] for row in rows if set(experiment.columns) & set(row["figures"]) & set(TESTED_ON)]
+    lines += floor_lines(floor_rows, list(dict.fromkeys(judged)))
     compared = differences(experiment.orders, rows)
     if compared:
         lines += ["", "Differences between jobs of the same seed (mean ± standard deviation over seeds):", ""]
@@ -173,7 +177,8 @@ def _named(stem: Path, ending: str) -> Path:
     return stem.with_name(stem.name + ending)
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 SCALES = ("smoke", "small", "paper")
+PAPERS = ("fedtrans", "hypemefed", "fedoras", "moss")  # folders below evals, whose settings.py has the `PAPER`
 # options of a partition as dataset.json has them, and what it leaves out where they are not given
 _FIELDS = {"--partition": "kind", "--clients": "clients", "--alpha": "alpha",
            "--classes-per-client": "classes_per_client", "--min-samples": "min_samples",

@@ -162,17 +162,27 @@ def test_published_figures_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize("claim", ledger.CLAIMS)
 def test_claims_are_about_columns_that_there_are(claim: str) -> None:
-    script, orders = ledger.CLAIMS[claim]
-    assert all(order.column in experiment(script).columns for order in orders)
+    made = ledger.CLAIMS[claim]
+    assert made.says and all(order.column in experiment(made.script).columns for order in made.orders)
 
 
 def test_a_claim_on_all_tiers_needs_all_of_them(row: Callable[..., Any]) -> None:
     def told(worst: float) -> str:
-        rows = [row(tier_label(tier), [50.0, 51.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
-        rows += [row(tier_label(tier, RANDOM), [40.0, worst], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
-        return str(judge.row("A1", ledger.CLAIMS["A1"][1], {"rows": rows, "scale": "small", "commands": ["x"]}))
+        rows = [row(tier_label(tier), [50.0, 51.0, 52.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
+        rows += [row(tier_label(tier, RANDOM), [40.0, 41.0, 42.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 4)]
+        rows.append(row(tier_label(4, RANDOM), [40.0, worst, 42.0], ACCURACY, "cifar10-h0.1"))
+        (found,) = judge.evidence(ledger.CLAIMS["A1"], rows, [], "", [])
+        return found.outcome
 
-    assert "| holds |" in told(41.0) and "| not decidable |" in told(52.0)
+    assert told(41.0) == "holds" and told(52.0) == "not decidable"
+
+
+def test_the_first_claim_has_a_row_for_each_length_of_the_supernet() -> None:
+    """80 rounds were taken after 30 had decided nothing: both are told."""
+    short, now = ledger.CLAIMS["A1, 30 rounds"], ledger.CLAIMS["A1"]
+    assert (short.script, now.script) == ("longer", "table6")
+    assert [order.more for order in short.orders] == ["0.4 times the rounds, supernet"] * 4
+    assert round(0.375 * PAPER.keys_of("cifar10-h0.1", "small")["$supernet_rounds"]) == 30
 
 
 @pytest.fixture(scope="module")

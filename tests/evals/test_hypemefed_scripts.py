@@ -2,7 +2,7 @@
 
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from evals.hypemefed.settings import PAPER
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, filled
-from evals.paper.orders import Order, differences
+from evals.paper.orders import Order, Row, differences
 
 SCRIPTS = "fig3a fig3b fig3c fig4 fig7 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table1 regime composition".split()
 
@@ -69,7 +69,10 @@ def test_differences_are_paired_by_seed(row: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("claim", ledger.CLAIMS)
 def test_claims_are_about_rows_that_there_are(claim: str) -> None:
-    script, orders = ledger.CLAIMS[claim]
+    script, orders = ledger.CLAIMS[claim].script, ledger.CLAIMS[claim].orders
+    if script == ledger.COST:
+        assert not orders
+        return
     made = experiment(script)
     labels = {arm.label for arm in made.arms}
     if script == "fig3b":
@@ -80,13 +83,15 @@ def test_claims_are_about_rows_that_there_are(claim: str) -> None:
 
 
 def test_a_claim_may_leave_out_what_a_scale_has_not(row: Callable[..., Any]) -> None:
-    script, orders = ledger.CLAIMS["H8"]
-    rows = [row(label, [50.0, 51.0], GLOBAL) for label in ("k=25", "k=50", "k=100", table1.ALL)]
-    results = {"rows": rows, "scale": "small", "commands": ["x"]}
-    assert script == "table1" and "| holds |" in str(judge.row("H8", orders, results))
-    rows[0]["figures"][GLOBAL]["values"] = [47.0, 48.0]
-    assert "| does not hold |" in str(judge.row("H8", orders, results))
-    assert "| not decidable |" in str(judge.row("H8", orders, {**results, "rows": rows[1:]}))
+    def outcome(rows: Sequence[Row]) -> str:
+        (found,) = judge.evidence(ledger.CLAIMS["H8"], rows, [], "", [])
+        return found.outcome
+
+    rows = [row(label, [50.0, 51.0, 52.0], GLOBAL) for label in ("k=25", "k=50", "k=100", table1.ALL)]
+    assert ledger.CLAIMS["H8"].script == "table1" and outcome(rows) == "holds"
+    rows[0]["figures"][GLOBAL]["values"] = [47.0, 48.0, 49.0]
+    assert outcome(rows) == "does not hold"
+    assert outcome(rows[1:]) == "not decidable"
 
 
 def test_the_costs_of_hypernetworks_decide_two_claims(tmp_path: Path) -> None:
@@ -94,12 +99,14 @@ def test_the_costs_of_hypernetworks_decide_two_claims(tmp_path: Path) -> None:
     content = {"command": "x", "rows": [
         {"model": "SVHN", "precision": "float32", "label": label, "parameters": number, "epoch_cpu_s": seconds}
         for label, number, seconds in cells]}  # fmt: skip
-    (tmp_path / "costs.json").write_text(json.dumps(content))
-    memory, speed = ledger.costs(tmp_path / "costs.json")
-    assert memory.startswith("| H6 | holds |") and speed.startswith("| H7 | holds |")
+    assert ledger.costs(tmp_path) == []
+    (tmp_path / "hypernetwork_cost.json").write_text(json.dumps(content))
+    memory, speed = ledger.costs(tmp_path)
+    assert (memory.name, memory.outcome) == ("H6", "holds")
+    assert (speed.name, speed.outcome, speed.reason) == ("H7", "not decidable", "one measurement")
     content["rows"][0].update(parameters=49.0, epoch_cpu_s=180.0)
-    (tmp_path / "costs.json").write_text(json.dumps(content))
-    assert all("| does not hold |" in line for line in ledger.costs(tmp_path / "costs.json"))
+    (tmp_path / "hypernetwork_cost.json").write_text(json.dumps(content))
+    assert [one.outcome for one in ledger.costs(tmp_path)] == ["does not hold", "not decidable"]
 
 
 def test_cka_sees_through_rotation_and_scale_alone() -> None:

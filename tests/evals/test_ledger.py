@@ -1,55 +1,168 @@
-"""The rule of the claims ledger, on FedTrans's claims."""
+"""The rule of the claims ledger: intervals of paired differences, costs, floors, and data sets together."""
 
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from evals.fedtrans import ledger
-from evals.paper import ledger as judge
+from evals.fedtrans.ledger import CLAIMS
+from evals.paper.floor_table import LINEAR, above_both
+from evals.paper.ledger import FAILS, HOLDS, OPEN, Claim, Judged, combined, evidence
+from evals.paper.orders import Interval, Order, compared, interval
+
+ACCURACY, COST = "accuracy %", "TMACs"
+MakeRow = Callable[..., dict[str, Any]]
 
 
-def results(values: dict[str, list[float]], column: str = "accuracy %") -> dict[str, Any]:
-    rows = [
-        {
-            "label": label,
-            "data": "har",
-            "seeds": list(range(len(own))),
-            "figures": {column: {"values": own, "mean": sum(own) / len(own)}},
-        }
-        for label, own in values.items()
-    ]
-    return {"rows": rows, "scale": "small", "commands": ["python -m x"]}
+def judged(claim: Claim, rows: Sequence[Mapping[str, Any]], floors: Sequence[Mapping[str, Any]] = ()) -> Judged:
+    return combined("X", claim, evidence(claim, rows, floors, "results/x.md", ["python -m x"]))
 
 
-def judged(claim: str, found: dict[str, Any]) -> str | None:
-    return judge.row(claim, ledger.CLAIMS[claim][1], found)
+def above(*orders: Order) -> Claim:
+    return Claim("A is above B", "x", orders or [Order(ACCURACY, "A", "B")])
 
 
-@pytest.mark.parametrize(("one", "other", "outcome"), [
-    ([80, 81], [70, 71], "holds"), ([60, 61], [70, 71], "does not hold"),
-    ([80, 61], [70, 71], "not decidable"), ([80], [70], "not decidable"),
-])  # fmt: skip
-def test_the_ledgers_rule(one: list[float], other: list[float], outcome: str) -> None:
-    row = judged("F1", results({"FedTrans": one, "HeteroFL": other}))
-    assert row is not None
-    assert row.split("|")[1:3] == [" F1 ", f" {outcome} "]
-    assert row.endswith(f"| {'1 seed' if len(one) == 1 else '2 seeds'}, small | `python -m x` |")
-    assert judged("F1", results({"FedTrans": one})) is None
+def outcome(one: Sequence[float], other: Sequence[float], row: MakeRow) -> str:
+    return judged(above(), [row("A", one, ACCURACY), row("B", other, ACCURACY)]).outcome
 
 
-def test_the_ledger_says_where_it_found_nothing(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=f"{tmp_path} holds no results at scale small"):
-        judge.main(ledger.CLAIMS, tmp_path, None, [])
+def test_an_interval_is_students() -> None:
+    # t(2 degrees of freedom, 0.975) = 4.302653; the deviation of 4, 5, 6 is 1: 4.302653 / sqrt(3)
+    assert interval([4, 5, 6]) == Interval(5.0, pytest.approx(2.484138, abs=1e-6))
+    # t(3, 0.975) = 3.182446; the deviation of 1, 2, 3, 4 is 1.290994: 3.182446 x 1.290994 / 2
+    assert interval([1, 2, 3, 4]) == Interval(2.5, pytest.approx(2.054260, abs=1e-6))
+    assert interval([4, 5]) is None and interval([]) is None
 
 
-def test_a_ratio_is_part_of_an_ordering() -> None:
-    same = {"SplitMix": [9.0, 9.0], "FLuID": [9.0, 9.0], "FedTrans": [1.0, 1.0]}
-    holds = judged("F4", results({"HeteroFL": [1.7, 1.7], **same}, "TMACs"))
-    fails = judged("F4", results({"HeteroFL": [1.5, 1.5], **same}, "TMACs"))
-    assert holds and fails and "| holds |" in holds and "| does not hold |" in fails
+def test_three_seeds_decide_where_the_interval_excludes_zero(row: MakeRow) -> None:
+    assert outcome([74, 75, 76], [70, 70, 70], row) == HOLDS  # 5 ± 2.5
+    assert outcome([72, 71, 73], [70, 70, 70], row) == OPEN  # 2 ± 2.5
+    assert outcome([66, 65, 64], [70, 70, 70], row) == FAILS
+    assert outcome([95, 96], [70, 71], row) == OPEN  # two seeds, however far apart
 
 
-def test_seeds_of_one_ordering_do_not_decide_another() -> None:
-    rows = {"HeteroFL": [9.0, 9.0], "FLuID": [9.0, 9.0], "SplitMix": [0.1], "FedTrans": [1.0, 1.0]}
-    assert "| not decidable |" in str(judged("F4", results(rows, "TMACs")))
+def test_differences_are_paired(row: MakeRow) -> None:
+    """Seeds move both by tens of points, and leave the difference alone."""
+    assert outcome([51, 71.2, 90.9], [50, 70, 90], row) == HOLDS
+    assert outcome([51, 71.2, 90.9], [90, 50, 70], row) == OPEN
+
+
+def test_ties_decide_nothing(row: MakeRow) -> None:
+    assert outcome([70, 71, 72], [70, 71, 72], row) == OPEN
+    assert outcome([0.3, 0.3, 0.3], [0.1 + 0.2] * 3, row) == OPEN  # equal but for rounding
+    assert outcome([70.1, 71.1, 72.1], [70, 71, 72], row) == HOLDS  # however near: the interval is a point
+
+
+def test_figures_of_few_seeds_are_shown(row: MakeRow) -> None:
+    found = judged(above(), [row("A", [95], ACCURACY), row("B", [70], ACCURACY)])
+    (finding,) = found.evidence[0].findings
+    assert (found.outcome, found.reason, finding.means) == (OPEN, "fewer than three seeds", (95.0, 70.0))
+
+
+def test_only_seeds_of_both_count(row: MakeRow) -> None:
+    assert outcome([74, 75, 76], [70, 70], row) == OPEN
+
+
+def test_a_ratio_and_a_margin_are_part_of_an_order(row: MakeRow) -> None:
+    rows = [row("A", [1.7, 1.7, 1.7], "MB"), row("B", [1.0, 1.0, 1.0], "MB")]
+    assert judged(above(Order("MB", "A", "B", 1.6)), rows).outcome == HOLDS
+    assert judged(above(Order("MB", "A", "B", 1.8)), rows).outcome == FAILS
+    assert judged(above(Order("MB", "B", "A", slack=0.8)), rows).outcome == HOLDS
+
+
+def test_costs_at_equal_rounds_decide_nothing(row: MakeRow) -> None:
+    claim = above(Order(COST, "A", "B", 1.6))
+    rows = [row("A", [9, 9.1, 9.2], COST), row("B", [1, 1.1, 1.2], COST)]
+    found = judged(claim, rows)
+    assert (found.outcome, found.reason) == (OPEN, "costs at equal rounds alone")
+    assert found.evidence[0].findings[0].interval is not None  # told all the same
+    for name in ("TMACs at equal accuracy", "TMACs at convergence"):
+        for one, values in zip(rows, ([1, 1.1, 1.2], [9, 9.1, 9.2]), strict=True):
+            one["figures"][name] = {"values": values, "mean": sum(values) / 3}
+        assert judged(claim, rows).outcome == FAILS  # though at equal rounds A has nine times as many
+        del rows[0]["figures"][name]
+        assert judged(claim, rows).outcome == OPEN
+
+
+def test_figures_of_a_round_are_no_such_costs(row: MakeRow) -> None:
+    rows = [row(label, [value] * 3, "network MB / round") for label, value in (("A", 9.0), ("B", 1.0))]
+    assert judged(above(Order("network MB / round", "A", "B")), rows).outcome == HOLDS
+
+
+def _floor(mean: float, all_samples: float = 0.0) -> dict[str, Any]:
+    figures = {"accuracy %": {"mean": mean}, "global %": {"mean": all_samples}}
+    return {"label": LINEAR, "data": "any", "figures": figures}
+
+
+def test_no_system_is_judged_that_a_linear_model_is_above(row: MakeRow) -> None:
+    rows = [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)]
+    found = judged(above(), rows, [_floor(75.5)])
+    assert (found.outcome, found.reason) == (OPEN, "a linear model is above")
+    assert found.evidence[0].findings[0].reason == "a linear model is above: 75.5 %"
+    assert judged(above(), rows, [_floor(74.5)]).outcome == HOLDS  # above one of both
+    assert judged(above(), rows, [{**_floor(99), "data": "other"}]).outcome == HOLDS
+    assert judged(above(), rows, [{**_floor(99), "label": "central model"}]).outcome == HOLDS
+
+
+def test_a_floor_is_held_beside_figures_that_are_tested_alike(row: MakeRow) -> None:
+    one, other = (row(label, [50, 50, 50], "test accuracy %") for label in "AB")
+    assert above_both([_floor(0.0, 51.0)], "test accuracy %", one, other) == 51.0
+    assert above_both([_floor(51.0, 0.0)], "test accuracy %", one, other) is None
+    for each in (one, other):
+        each["figures"]["worst client %"] = {"mean": 3.0}
+    assert above_both([_floor(0.0, 51.0)], "worst client %", one, other) == 51.0  # the job's accuracy tells
+
+
+def test_all_orders_have_to_hold(row: MakeRow) -> None:
+    claim = above(Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C"))
+    a, b = row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)
+    assert judged(claim, [a, b, row("C", [60, 60, 60], ACCURACY)]).outcome == HOLDS
+    assert judged(claim, [a, b, row("C", [90, 90, 90], ACCURACY)]).outcome == FAILS
+    assert judged(claim, [a, b, row("C", [76, 73, 78], ACCURACY)]).outcome == OPEN
+    assert judged(claim, [a, b]).outcome == OPEN  # one was not run
+    assert judged(above(claim.orders[0], Order(ACCURACY, "A", "C", optional=True)), [a, b]).outcome == HOLDS
+
+
+def test_data_sets_have_to_agree(row: MakeRow) -> None:
+    def rows(data: str, values: Sequence[float]) -> list[dict[str, Any]]:
+        return [row("A", values, ACCURACY, data), row("B", [70, 70, 70], ACCURACY, data)]
+
+    yes, no, open_, few = [74, 75, 76], [64, 65, 66], [69, 70, 72], [99, 99]
+    for all_values, came_out, reason in (
+        ([yes, few], HOLDS, ""),
+        ([no, few], FAILS, ""),
+        ([yes, no], OPEN, "data sets disagree"),
+        ([yes, open_], OPEN, "within chance on a data set"),
+        ([no, open_], FAILS, ""),
+        ([open_, few], OPEN, "within chance"),
+    ):
+        both = [one for number, values in enumerate(all_values) for one in rows(f"data{number}", values)]
+        found = judged(above(), both)
+        assert (found.outcome, found.reason) == (came_out, reason)
+
+
+def test_a_claim_without_results_is_open() -> None:
+    assert (judged(above(), []).outcome, judged(above(), []).reason) == (OPEN, "not run")
+    assert judged(Claim("a shape", "x"), []).reason == "people judge it from the table"
+
+
+def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
+    claim = Claim("A is above all", "x", [Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C")],
+                  lambda rows: {("any", "C"): "collapsed"})  # fmt: skip
+    rows = [row(label, values, ACCURACY) for label, values in (("A", [74, 75, 76]), ("B", [70] * 3), ("C", [9] * 3))]
+    found = judged(claim, rows)
+    assert found.outcome == HOLDS and found.evidence[0].notes == ["left out, as it collapsed: C"]
+    nothing = judged(Claim("", "x", claim.orders, lambda rows: {("any", "A"): "collapsed"}), rows)
+    assert (nothing.outcome, nothing.reason) == (OPEN, "all systems left out")
+
+
+def test_fedtranss_accuracy_has_no_tolerance_of_its_own(row: MakeRow) -> None:
+    """A difference of two points with a narrow interval counts on all papers' pages."""
+    rows = [row("FedTrans", [80, 81, 82], ACCURACY), row("HeteroFL", [78, 79.1, 80], ACCURACY)]
+    assert judged(CLAIMS["F1"], rows).outcome == HOLDS
+
+
+def test_an_order_names_the_figure_that_was_compared(row: MakeRow) -> None:
+    rows = [row(label, [1, 2, 3], "TMACs at convergence") for label in "AB"]
+    (found,) = compared(Order(COST, "A", "B"), rows)
+    assert found.column == "TMACs at convergence" and list(found.margins) == [0, 0, 0]

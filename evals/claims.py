@@ -1,0 +1,91 @@
+"""Writes what came out of the papers' claims, from the results that are recorded; trains nothing.
+
+    python -m evals.claims
+
+The ledger and the summary stand in evals/claims.md between the lines that say so, the overview in evals/README.md; what
+stands around them is written by hand. The folder of each paper gets ledger.md, with all figures and commands. The rule
+is that of evals/paper/ledger.py, one for all papers.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from evals.fedoras import ledger as fedoras
+from evals.fedtrans import ledger as fedtrans
+from evals.hypemefed import ledger as hypemefed
+from evals.moss import ledger as moss
+from evals.paper.claim_pages import ledger_lines, overview_lines, section_lines, summary_lines
+from evals.paper.ledger import Claim, Judged, judged
+from evals.paper.output import replace_file
+
+FOLDER = Path(__file__).resolve().parent
+TITLES = {"fedtrans": "FedTrans", "hypemefed": "HypeMeFed", "fedoras": "FedorAS", "moss": "Moss"}
+CLAIMS: dict[str, dict[str, Claim]] = {
+    "fedtrans": fedtrans.CLAIMS,
+    "hypemefed": hypemefed.CLAIMS,
+    "fedoras": fedoras.CLAIMS,
+    "moss": moss.CLAIMS,
+}
+SCALE = "small"
+_BLOCK = "<!-- {}: written by python -m evals.claims -->\n{}\n<!-- end of {} -->"
+
+
+def all_judged() -> list[tuple[str, Judged]]:
+    """All claims with the folder of their paper, in the papers' order."""
+    found = []
+    for name, claims in CLAIMS.items():
+        results = FOLDER / name / "results"
+        measured = {one.name: one for one in hypemefed.costs(results)} if name == "hypemefed" else {}
+        found += [(name, measured.get(claim) or judged(claim, what, results, SCALE)) for claim, what in claims.items()]
+    return found
+
+
+def with_block(text: str, name: str, lines: Sequence[str]) -> str:
+    """The text with these lines in the place of those of the block ``name``, which has to be there."""
+    begin, end = (re.escape(part) for part in _BLOCK.format(name, "\n", name).split("\n\n\n"))
+    pattern = re.compile(f"{begin}\n.*?{end}", re.DOTALL)
+    if not pattern.search(text):
+        raise ValueError(f"there is no block {name!r} to write")
+    block = _BLOCK.format(name, "\n" + "\n".join(lines) + "\n", name)
+    return pattern.sub(lambda _: block, text, count=1)
+
+
+def pages() -> dict[Path, str]:
+    """All files that this script writes, as they are to be."""
+    found = all_judged()
+    claims, readme = (FOLDER / name for name in ("claims.md", "README.md"))
+    text = with_block(claims.read_text(encoding="utf-8"), "ledger", ledger_lines(found, SCALE))
+    made = {
+        claims: with_block(text, "summary", summary_lines(found)),
+        readme: with_block(readme.read_text(encoding="utf-8"), "overview", overview_lines(found, TITLES)),
+    }
+    for name, title in TITLES.items():
+        lines = [
+            f"# Claims of {title}: figures, intervals and commands",
+            "",
+            "Written by `python -m evals.claims` from the recorded results, by [the rule](../paper/ledger.py) of all",
+            f"papers. What was looked into beside it: [claims](../claims.md#{name}). Differences are paired by seed;",
+            "their interval is Student's. Figures of one or two seeds are shown and decide nothing.",
+            "",
+        ]
+        lines += [line for folder, one in found if folder == name for line in section_lines(one)]
+        made[FOLDER / name / "ledger.md"] = "\n".join(lines).rstrip() + "\n"
+    return made
+
+
+def main() -> int:
+    """Write all files; tells which of them changed."""
+    changed = 0
+    for path, text in pages().items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            replace_file(path, text)
+            print(f"wrote {path.relative_to(FOLDER.parent)}")
+            changed += 1
+    print(f"{changed} of {len(TITLES) + 2} files changed", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

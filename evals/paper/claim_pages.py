@@ -1,0 +1,130 @@
+"""The claims as Markdown: a line each for the ledger, and a section each with all figures, intervals and commands."""
+
+import re
+from collections.abc import Sequence
+
+from evals.paper.ledger import FAILS, HOLDS, OPEN, Evidence, Finding, Judged, enough
+from evals.paper.orders import Order, number
+
+_SHOWN = 3  # data sets in a cell
+
+
+def anchor(name: str) -> str:
+    """How a heading is linked to."""
+    return re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
+
+
+def ledger_lines(judged: Sequence[tuple[str, Judged]], scale: str) -> list[str]:
+    """The ledger's table: a line per claim, by the folder of its paper."""
+    lines = ["| claim | outcome | figures | seeds, scale | figures and commands |", "|---|---|---|---|---|"]
+    for folder, one in judged:
+        link = f"[{one.name}]({folder}/ledger.md#{anchor(one.name)})"
+        lines.append(f"| {one.name} | {one.outcome} | {_figures(one)} | {_seeds(one, scale)} | {link} |")
+    return lines
+
+
+def summary_lines(judged: Sequence[tuple[str, Judged]]) -> list[str]:
+    """What each claim says, and what came out."""
+    lines = ["| claim | says | came out |", "|---|---|---|"]
+    return lines + [f"| {one.name} | {one.claim.says} | {came_out(one)} |" for _, one in judged]
+
+
+def overview_lines(judged: Sequence[tuple[str, Judged]], titles: dict[str, str]) -> list[str]:
+    """A line per paper: which claims hold, do not hold and are not decidable."""
+    lines = [f"| | {HOLDS} | {FAILS} | {OPEN} |", "|---|---|---|---|"]
+    for folder, title in titles.items():
+        cells = [", ".join(one.name.replace(", ", " ") for at, one in judged if at == folder and one.outcome == outcome)
+                 or "–" for outcome in (HOLDS, FAILS, OPEN)]  # fmt: skip
+        lines.append(f"| [{title}]({folder}/ledger.md) | " + " | ".join(cells) + " |")
+    return lines
+
+
+def came_out(one: Judged) -> str:
+    """The outcome with its reason."""
+    return f"{one.outcome}: {one.reason}" if one.reason else one.outcome
+
+
+def _seeds(one: Judged, scale: str) -> str:
+    if one.claim.script == "hypernetwork_cost":
+        return "the paper's sizes"
+    counts = sorted({found.seeds for found in one.evidence}) or [0]
+    told = f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{counts[0]} seed{'s' * (counts[0] != 1)}"
+    return f"{told}, {scale}"
+
+
+def _figures(one: Judged) -> str:
+    """The difference that decides, on each data set that has enough seeds, and why it is not decidable."""
+    decided = [found for found in one.evidence if found.outcome != OPEN or enough(found)]
+    cells = [_deciding(found, one.reason) for found in decided[:_SHOWN]]
+    if len(decided) > _SHOWN:
+        cells.append(f"{len(decided) - _SHOWN} more")
+    return "; ".join([*cells, *([one.reason] if one.reason else [])])
+
+
+def _deciding(found: Evidence, known: str) -> str:
+    """The order that the outcome on a data set rests on: the one that fails, else the first that is open, else the
+    least sure of those that hold. Its reason is left out where it is the ``known`` one of the whole claim."""
+    failing = [finding for finding in found.findings if finding.outcome == FAILS]
+    undecided = [finding for finding in found.findings if finding.outcome == OPEN]
+    undecided.sort(key=lambda finding: finding.interval is None)
+    chosen = (failing or undecided or sorted(found.findings, key=_sureness))[0]
+    if chosen.interval is not None:
+        told = f"{found.data} {chosen.interval.mean:+.3g} ± {chosen.interval.half:.2g}"
+    elif chosen.means is not None:
+        told = f"{found.data} {number(chosen.means[0])} to {number(chosen.means[1])} {chosen.column}"
+    else:
+        told = found.data
+    return f"{told} ({chosen.short_reason})" if chosen.reason and chosen.short_reason != known else told
+
+
+def _sureness(finding: Finding) -> float:
+    between = finding.interval
+    if between is None or not between.half:
+        return float("inf")
+    return abs(between.mean) / between.half
+
+
+def section_lines(one: Judged) -> list[str]:
+    """A claim's section: what it says, what came out, all figures, and the commands that gave them."""
+    lines = [f"## {one.name}", "", f"{one.claim.says}. **{one.outcome}**{f': {one.reason}' if one.reason else ''}.", ""]
+    if not one.evidence:
+        return [*lines, f"No results of `{one.claim.script}` are recorded.", ""]
+    if any(finding.order.column for found in one.evidence for finding in found.findings):
+        lines += ["| data | figure | above | below | difference | 95 % interval | seeds | outcome |",
+                  "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+        lines += ["| " + " | ".join(_cells(found, finding)) + " |"
+                  for found in one.evidence for finding in found.findings]  # fmt: skip
+    elif not one.claim.orders:
+        pages = [f"{_linked(found)} ({found.seeds} seed{'s' * (found.seeds != 1)})" for found in one.evidence]
+        lines.append(f"Figures: {', '.join(pages)}.")
+    for found in one.evidence:
+        lines += [f"\n{found.data}: {note}." for note in found.notes]
+    commands = list(dict.fromkeys(command for found in one.evidence for command in found.commands))
+    return [*lines, "", "```bash", *commands, "```", ""]
+
+
+def _cells(found: Evidence, finding: Finding) -> list[str]:
+    order, between = finding.order, finding.interval
+    outcome = f"{finding.outcome}: {finding.reason}" if finding.reason else finding.outcome
+    means = ["", ""] if finding.means is None else [f" {number(mean)}" for mean in finding.means]
+    below = f"{_factor(order)}{order.less}{means[1]}{_slack(order)}"
+    difference, limits = "–", "–"
+    if between is not None:
+        difference = f"{between.mean:+.4g}"
+        limits = f"{between.mean - between.half:.4g} to {between.mean + between.half:.4g}"
+    elif finding.means is not None:
+        difference = f"{finding.means[0] - order.factor * finding.means[1] + order.slack:+.4g}"
+    return [_linked(found), finding.column or order.column, f"{order.more}{means[0]}", below, difference, limits,
+            str(finding.seeds or "–"), outcome]  # fmt: skip
+
+
+def _linked(found: Evidence) -> str:
+    return f"[{found.data}]({found.page})" if found.page else found.data
+
+
+def _factor(order: Order) -> str:
+    return "" if order.factor == 1 else f"{order.factor:g} × "
+
+
+def _slack(order: Order) -> str:
+    return "" if not order.slack else f" less {order.slack:g}"

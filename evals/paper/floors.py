@@ -1,0 +1,199 @@
+"""What a system has to be above before its accuracy says anything: a linear model, and one network trained centrally.
+
+    python -m evals.paper.floors --paper hypemefed --data fashion-h0.5 --seeds 1 2 3
+
+The linear model is a ridge regression on raw inputs (ridge.py). The central model is the network that FedAvg trains in
+the evaluation, on as many steps as all participants of a job take together, with their batches, optimiser and learning
+rates, but without augmentation; it is left out where that would take longer than --limit. Both train on the pooled
+training samples of all clients and are tested as the systems are: on the test samples of each client ("accuracy %", a
+mean over clients) and on all of them together ("global %"). Results go to results/floors_SCALE.json of the paper.
+Without --data, all data sets of that folder's results are run; each paper deals them to clients in its own way.
+"""
+
+import argparse
+import importlib
+import json
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from evals.paper.engine import Arm, Run, filled, sources_folder
+from evals.paper.floor_table import FLOORS_FILE, LINEAR, TESTED_ON, central_label
+from evals.paper.output import aggregated, replace_file
+from evals.paper.papers import PAPERS, SCALES, Paper
+from evals.paper.ridge import Moments, blocks_of, fitted, right_of
+from fedscale_ext import models
+from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.data.store import ClientRows, DataSet
+from fedscale_ext.runtime.job_data import open_job_data
+from fedscale_ext.runtime.steps import batches, local_steps
+from fedscale_ext.streams import stream
+
+MODELS = ("linear", "central")
+# where the key ``model`` names no network that FedAvg trains: HypeMeFed's has exits, FedorAS's is a space of networks
+_NETWORK = {"hypemefed": "single_exit_$backbone", "fedoras": "cnn_tiny_largest"}
+_WARM_STEPS, _TIMED_STEPS = 5, 15  # the first ones are slower
+
+
+def job_config(paper: Paper, data: str, scale: str, seed: int, folder: Path, sources: Path) -> JobConfig:
+    """The configuration of FedAvg's job on a data set of an evaluation; imports the data unless they are there."""
+    keys = {"model": paper.base_model, **paper.keys_of(data, scale)}
+    if paper.name in _NETWORK:
+        keys["model"] = _NETWORK[paper.name]
+    keys = {key: value for key, value in filled(keys).items() if "." not in key}
+    keys |= {"method": "fedavg", "seed": seed, "data_dir": str(paper.prepared(data, folder, sources))}
+    return load_config(paper.folder / "job.yml", [f"{key}={json.dumps(value)}" for key, value in keys.items()])
+
+
+def accuracies(right: np.ndarray, test: ClientRows) -> dict[str, float]:
+    """Figures from which of ``test.rows`` a model got right, bool: the mean over clients with test samples, and the
+    share of all samples, in per cent."""
+    ends = np.concatenate([[0], np.cumsum(right)])[test.offsets]
+    tested = test.sizes > 0
+    by_client = np.diff(ends)[tested] / test.sizes[tested]
+    return {"accuracy %": 100 * float(by_client.mean()), "global %": 100 * float(right.mean())}
+
+
+def linear_figures(data: DataSet, seed: int, known: dict[str, Moments]) -> dict[str, float]:
+    """The linear model's accuracies, its penalty, and the processor time it took. ``known`` keeps the sums over the
+    training samples, by the data's digest, for the next seed."""
+    begin = time.process_time()
+    blocks = blocks_of(data)
+    rows = np.sort(data.train.rows)
+    if data.digest not in known:
+        known[data.digest] = Moments.of(blocks, rows, data.num_classes)
+    held_out = stream(seed, "floors", "held out")
+    model, penalty = fitted(blocks, rows, data.num_classes, held_out, known[data.digest])
+    figures = accuracies(right_of(model, blocks, data.test.rows), data.test)
+    return {**figures, "penalty": penalty, "cpu s": time.process_time() - begin}
+
+
+def total_steps(config: JobConfig, data: DataSet) -> int:
+    """Steps that all participants of a job take together, if each takes as many as clients do on average."""
+    args, job = config.fedscale, config.job
+    each = [local_steps(int(size), args.batch_size, args.local_steps, job.local_epochs, {})[0]
+            for size in data.train_sizes]  # fmt: skip
+    return round(args.rounds * args.num_participants * float(np.mean(each)))
+
+
+def central_figures(config: JobConfig, data: DataSet, limit_s: float) -> dict[str, float] | str:
+    """The central model's accuracies, its steps and the processor time; or why it was not trained."""
+    args, job = config.fedscale, config.job
+    spec = models.configured_spec(args.model, data.input_shape, data.num_classes)
+    module = models.build(spec)
+    module.load_state_dict(models.initial_state(spec, job.seed))
+    settings: dict[str, Any] = {"lr": args.learning_rate, "weight_decay": job.client_weight_decay}
+    adam = job.client_optimizer == "adam"
+    optimizer = (torch.optim.Adam(module.parameters(), **settings) if adam
+                 else torch.optim.SGD(module.parameters(), momentum=job.client_momentum, **settings))  # fmt: skip
+    rows, steps = np.sort(data.train.rows), total_steps(config, data)
+    drawn = batches(len(rows), args.batch_size, steps, stream(job.seed, "floors", "batches"))
+    begin = warm = time.process_time()
+    for number, places in enumerate(drawn):
+        if number == _WARM_STEPS:
+            warm = time.process_time()
+        if number == _WARM_STEPS + _TIMED_STEPS:
+            needed = (time.process_time() - warm) / _TIMED_STEPS * steps
+            if needed > limit_s:
+                return f"not run: {steps:,} steps would take about {needed:,.0f} s"
+        past = number * args.rounds // steps // args.decay_round
+        optimizer.param_groups[0]["lr"] = max(args.learning_rate * args.decay_factor**past, args.min_learning_rate)
+        x, y = data.tensors(rows[places])
+        optimizer.zero_grad()
+        functional.cross_entropy(_logits(module, x), y).backward()
+        optimizer.step()
+    module.eval()
+    right = []
+    with torch.no_grad():
+        for begin_row in range(0, len(data.test.rows), args.test_bsz):
+            x, y = data.tensors(data.test.rows[begin_row : begin_row + args.test_bsz])
+            right.append((_logits(module, x).argmax(1) == y).numpy())
+    figures = accuracies(np.concatenate(right), data.test)
+    return {**figures, "steps": float(steps), "cpu s": time.process_time() - begin}
+
+
+def _logits(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """[n, K]: of a network with exits, which answers [n, exits, K], the last one's."""
+    found: torch.Tensor = module(x)
+    return found[:, -1] if found.dim() == 3 else found
+
+
+def run_of(model: str, config: JobConfig, name: str, limit_s: float, known: dict[str, Moments]) -> Run:
+    """One of ``MODELS`` on one data set with one seed; ``known`` as in :func:`linear_figures`."""
+    data, seed = open_job_data(config), config.job.seed
+    if model == "linear":
+        return Run(Arm(LINEAR, data=name), name, seed, None, linear_figures(data, seed, known))
+    arm = Arm(central_label(Path(config.fedscale.model).stem), data=name)
+    figures = central_figures(config, data, limit_s)
+    if isinstance(figures, str):
+        return Run(arm, name, seed, None, failed=figures)
+    return Run(arm, name, seed, None, figures)
+
+
+def recorded_data(paper: Paper, scale: str) -> list[str]:
+    """Data sets on which results of a paper at this scale have an accuracy of finished jobs."""
+    names = []
+    for path in sorted((paper.folder / "results").glob(f"*_{scale}*.json")):
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        names += [row["data"] for row in rows if set(row["figures"]) & set(TESTED_ON)]
+    return list(dict.fromkeys(names))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the floors and write results; exit code 2 where data lack."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--paper", choices=PAPERS, nargs="+", default=PAPERS)
+    parser.add_argument("--data", nargs="+", help="data sets of the paper (default: those of its results)")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--scale", choices=SCALES, default="small")
+    parser.add_argument("--models", choices=MODELS, nargs="+", default=MODELS)
+    parser.add_argument("--limit", type=float, default=120.0, metavar="S",
+                        help="seconds of processor time that a central model may take (%(default)g)")  # fmt: skip
+    parser.add_argument("--folder", type=Path, default=Path("data"), help="data sets, below a folder for each paper")
+    parser.add_argument("--sources", type=Path, default=sources_folder(), help="the npz files (%(default)s)")
+    given = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    for name in given.paper:
+        paper = importlib.import_module(f"evals.{name}.settings").PAPER
+        names = given.data or recorded_data(paper, given.scale)
+        folder = (given.folder / name).absolute()
+        if lacking := paper.missing_of(names, folder, given.sources.absolute()):
+            print(lacking, file=sys.stderr)
+            return 2
+        words = ["--paper", name, "--data", *names, "--seeds", *map(str, given.seeds), "--scale", given.scale,
+                 "--models", *given.models, "--limit", f"{given.limit:g}"]  # fmt: skip
+        path = paper.folder / "results" / FLOORS_FILE.format(given.scale)
+        for data in names:
+            configs = [job_config(paper, data, given.scale, seed, folder, given.sources.absolute())
+                       for seed in given.seeds]  # fmt: skip
+            known: dict[str, Moments] = {}
+            rows = aggregated([run_of(model, config, data, given.limit, known)
+                               for model in given.models for config in configs])  # fmt: skip
+            for row in rows:
+                print(name, data, row["label"], row["seeds"], {key: round(one["mean"], 2)
+                      for key, one in row["figures"].items()}, *row["failed"], flush=True)  # fmt: skip
+            record(path, rows, f"python -m evals.paper.floors {shlex.join(words)}", given.scale)
+    return 0
+
+
+def record(path: Path, rows: Sequence[Mapping[str, Any]], command: str, scale: str) -> None:
+    """Write the rows into a results file, in the place of earlier ones of the same model and data set."""
+    content: dict[str, Any] = {"name": "floors", "scale": scale, "commands": [], "rows": []}
+    if path.is_file():
+        content = json.loads(path.read_text(encoding="utf-8"))
+    new = {(row["data"], row["label"]) for row in rows}
+    content["rows"] = [*(row for row in content["rows"] if (row["data"], row["label"]) not in new), *rows]
+    content["commands"] = [*(one for one in content["commands"] if one != command), command]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
