@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from evals.paper.ledger import FAILS, HOLDS, OPEN, Evidence, Finding, Judged, enough
-from evals.paper.orders import Order, number
+from evals.paper.orders import Order, limits, number
 
 _SHOWN = 3  # data sets in a cell
 
@@ -108,14 +108,14 @@ def _cells(found: Evidence, finding: Finding) -> list[str]:
     outcome = f"{finding.outcome}: {finding.reason}" if finding.reason else finding.outcome
     means = ["", ""] if finding.means is None else [f" {number(mean)}" for mean in finding.means]
     below = f"{_factor(order)}{order.less}{means[1]}{_slack(order)}"
-    difference, limits = "–", "–"
+    difference = "–"
     if between is not None:
         difference = f"{between.mean:+.4g}"
-        limits = f"{between.mean - between.half:.4g} to {between.mean + between.half:.4g}"
     elif finding.means is not None:
         difference = f"{finding.means[0] - order.factor * finding.means[1] + order.slack:+.4g}"
-    return [_linked(found), finding.column or order.column, f"{order.more}{means[0]}", below, difference, limits,
-            str(finding.seeds or "–"), outcome]  # fmt: skip
+    figure, above = finding.column or order.column, f"{order.more}{means[0]}"
+    seeds = str(finding.seeds or "–")
+    return [_linked(found), figure, above, below, difference, limits(between), seeds, outcome]
 
 
 def _linked(found: Evidence) -> str:

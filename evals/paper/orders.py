@@ -121,3 +121,8 @@ def differences(orders: Sequence[Order], rows: Sequence[Row]) -> list[dict[str, 
 def number(value: float) -> str:
     """Four digits, no exponent for what people read."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def limits(between: Interval | None) -> str:
+    """An interval's ends as people read them; a dash for none."""
+    return "–" if between is None else f"{between.mean - between.half:.4g} to {between.mean + between.half:.4g}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evals.paper.floor_table import TESTED_ON, floor_lines, floors
-from evals.paper.orders import Row, differences, number
+from evals.paper.orders import Row, differences, interval, limits, number
 
 if TYPE_CHECKING:
     from evals.paper.engine import Experiment, Run
@@ -151,11 +151,12 @@ def markdown(
     compared = differences(experiment.orders, rows)
     if compared:
         lines += ["", "Differences between jobs of the same seed (mean ± standard deviation over seeds):", ""]
-        lines += ["| | less | data | | difference | seeds above 0 |", "|---|---|---|---|---|---|"]
+        lines += ["| | less | data | | difference | 95 % interval | seeds above 0 |", "|---|---|---|---|---|---|---|"]
     for one in compared:
         spread = f" ± {number(one['std'])}" if len(one["values"]) > 1 else ""
         above = f"{sum(value > 0 for value in one['values'])} of {len(one['values'])}"
-        cells = [one["more"], one["less"], one["data"], one["column"], f"{number(one['mean'])}{spread}", above]
+        names = [one["more"], one["less"], one["data"], one["column"]]
+        cells = [*names, f"{number(one['mean'])}{spread}", limits(interval(one["values"])), above]
         lines.append("| " + " | ".join(cells) + " |")
     if picture:
         lines += ["", f"![{experiment.title}]({picture})"]
