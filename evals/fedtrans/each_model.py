@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from evals.paper.data import data_set
+from evals.paper.floors import client_shares
 from evals.paper.jobs import summary
 from evals.paper.orders import number
 from fedscale_ext import models
@@ -32,17 +33,13 @@ def correct(file: Path, data: DataSet) -> np.ndarray:
     module = models.build(spec)
     module.load_state_dict(state)
     module.eval()
-    rows, offsets = data.test.rows, data.test.offsets
-    right = np.zeros(len(rows) + 1)
+    rows = data.test.rows
+    right = np.zeros(len(rows), dtype=bool)
     with torch.no_grad():
         for begin in range(0, len(rows), _AT_ONCE):
             x, y = data.tensors(rows[begin : begin + _AT_ONCE])
-            right[begin + 1 : begin + 1 + len(y)] = (module(x).argmax(1) == y).numpy()
-    totals = np.cumsum(right)
-    sizes = np.diff(offsets)
-    return np.divide(
-        totals[offsets[1:]] - totals[offsets[:-1]], sizes, where=sizes > 0, out=np.full(len(sizes), np.nan)
-    )
+            right[begin : begin + len(y)] = (module(x).argmax(1) == y).numpy()
+    return client_shares(right, data.test)
 
 
 def table(log_dir: Path) -> str:

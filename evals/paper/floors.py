@@ -52,13 +52,18 @@ def job_config(paper: Paper, data: str, scale: str, seed: int, folder: Path, sou
     return load_config(paper.folder / "job.yml", [f"{key}={json.dumps(value)}" for key, value in keys.items()])
 
 
+def client_shares(right: np.ndarray, test: ClientRows) -> np.ndarray:
+    """Share of each client's test samples that a model got right, float64 [clients], NaN without any; ``right`` is
+    bool [test.rows]."""
+    correct = np.diff(np.concatenate([[0], np.cumsum(right)])[test.offsets])
+    return np.divide(correct, test.sizes, out=np.full(len(test.sizes), np.nan), where=test.sizes > 0)
+
+
 def accuracies(right: np.ndarray, test: ClientRows) -> dict[str, float]:
     """Figures from which of ``test.rows`` a model got right, bool: the mean over clients with test samples, and the
     share of all samples, in per cent."""
-    ends = np.concatenate([[0], np.cumsum(right)])[test.offsets]
-    tested = test.sizes > 0
-    by_client = np.diff(ends)[tested] / test.sizes[tested]
-    return {"accuracy %": 100 * float(by_client.mean()), "global %": 100 * float(right.mean())}
+    by_client = float(np.nanmean(client_shares(right, test)))
+    return {"accuracy %": 100 * by_client, "global %": 100 * float(right.mean())}
 
 
 def linear_figures(data: DataSet, seed: int, known: dict[str, Moments]) -> dict[str, float]:
