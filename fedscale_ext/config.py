@@ -76,9 +76,9 @@ class JobConfig:
     given: Mapping[str, Any]
     source: Path | None = None
 
-    def method_params(self, method: str) -> dict[str, Any]:
-        """The hyperparameters given for ``method``, by their bare names."""
-        prefix = f"{method}."
+    def method_params(self) -> dict[str, Any]:
+        """The hyperparameters given for the job's method, by their bare names. Those of other methods bind no job."""
+        prefix = f"{self.job.method}."
         return {key[len(prefix) :]: value for key, value in self.params.items() if key.startswith(prefix)}
 
     def echo(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class JobConfig:
         return {key: value for key, value in settings.items() if key not in _SECRET}
 
     def decisive(self) -> dict[str, Any]:
-        """The settings that decide the job's result, as JSON; places, ports and the number of rounds are left out."""
+        """The settings that decide the job's result, as JSON, without places, ports, rounds and other methods' keys."""
         return decisive(self.echo())
 
     def entry_paths(self) -> tuple[Path, Path]:
@@ -110,7 +110,12 @@ def entry_path(exp_path: str, entry: str) -> Path:
 
 def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:
     """What of a job's settings, as :meth:`JobConfig.echo` or header.json has them, decides its result, as JSON."""
-    settings = {key: value for key, value in echo.items() if key not in _NOT_DECISIVE}
+    of_method = f"{echo.get('method')}."  # a key with a dot is a hyperparameter; no method reads another one's
+    settings = {
+        key: value
+        for key, value in echo.items()
+        if key not in _NOT_DECISIVE and ("." not in key or key.startswith(of_method))
+    }
     return json.loads(json.dumps(settings, sort_keys=True, default=str))
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from fedscale_ext.cli import driver, jobs, preparation
+from fedscale_ext.cli import driver, jobs, preparation, runs
 from fedscale_ext.cli.processes import Proc
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.screen import in_notebook
-from fedscale_ext.cli.supervision import has_results
+from fedscale_ext.cli.supervision import has_checkpoint, has_results
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
 from fedscale_ext.result import Result, load
@@ -55,17 +55,19 @@ def run(conf: str | Path, overrides: Mapping[str, Any], *, processes: bool, prog
     display = _Progress(progress)
     if processes:
         return _as_the_command(str(conf), words, config, display)
-    return _in_process(config, display)
+    return _in_process(config, words, display)
 
 
-def _in_process(config: JobConfig, display: _Progress) -> Result:
+def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Result:
     from fedscale_ext.runtime.in_process import run_in_process
 
     preparation.check_inputs(config)
     if idle := preparation.idle_keys(config):
         display.notice(idle)
-    if "time_stamp" not in config.given:
-        config = with_values(config, time_stamp=_run_to_resume(config) or preparation.new_stamp(config))
+    if config.job.resumes:
+        config = _continuing(config, words, display)
+    elif "time_stamp" not in config.given:
+        config = with_values(config, time_stamp=runs.new_stamp(config))
     name, stamp = config.fedscale.job_name, config.fedscale.time_stamp
     log_path, source = str(Path(config.fedscale.log_path).absolute()), config.source.absolute() if config.source else ""
     job = jobs.Job(name, str(source), log_path, stamp, [], Proc.of("driver", os.getpid()), in_process=True)
@@ -127,15 +129,27 @@ def _remembered(job: jobs.Job, display: Display) -> Iterator["Emit"]:
                 jobs.settle(job, last, code)
 
 
-def _run_to_resume(config: JobConfig) -> str | None:
-    """The run that a resumed job continues, where no ``time_stamp`` names it; None for a new job."""
-    if not config.job.resumes:
-        return None
-    runs = Path(config.fedscale.log_path, "logs", config.fedscale.job_name)
-    found = preparation.newest_checkpoint(runs)
-    if found is None:
-        raise UserError(f"job {config.fedscale.job_name} has no checkpoint below {runs}; start it without resume")
-    return found
+def _continuing(config: JobConfig, words: list[str], display: Display) -> JobConfig:
+    """The configuration with the run that the resumed job continues: the one that ``time_stamp`` names, else the last.
+
+    UserError where there is none, or where it had other settings.
+    """
+    name, log_path = config.fedscale.job_name, str(Path(config.fedscale.log_path).absolute())
+    if "time_stamp" in config.given:
+        stamp = config.fedscale.time_stamp
+    else:
+        last = None
+        with suppress(UserError):  # a record that is damaged, or a folder that keeps none
+            last = jobs.read(name)
+        if last is not None:
+            log_path, stamp = runs.choose_run(config, last, True, words, display.notice)
+        else:
+            stamp = runs.newest_checkpoint(Path(log_path, "logs", name)) or ""
+        if not stamp or not has_checkpoint(runs.run_folder(log_path, name, stamp)):
+            below = Path(log_path, "logs", name)
+            raise UserError(f"job {name} has no checkpoint below {below}; start it without resume")
+    runs.check_unchanged(config, runs.run_folder(log_path, name, stamp))
+    return with_values(config, log_path=log_path, time_stamp=stamp)
 
 
 def _as_the_command(conf: str, words: list[str], config: JobConfig, display: _Progress) -> Result:

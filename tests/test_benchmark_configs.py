@@ -97,7 +97,7 @@ def test_table_7(method: str, data: str) -> None:
     assert (fedscale.overcommitment, fedscale.filter_less) == (1.0, 0)
     if method == "fedtrans":
         own = {"alpha": 0.9, "beta": 0.003, "gamma": 10, "delta": TABLE7[data][2], "T": 5, "eta": 0.98}
-        assert config.method_params("fedtrans") == own
+        assert config.method_params() == own
 
 
 @pytest.mark.parametrize("data", DATA)
@@ -228,7 +228,7 @@ def test_hypemefed_has_the_papers_values(data: str) -> None:
     groups, participants, batch, lr, widths = SECTION_5_1[data]
     config = load_config(f"hypemefed_{data}")
     fedscale, job = config.fedscale, config.job
-    assert tuple(config.method_params("hypemefed")["groups"]) == groups
+    assert tuple(config.method_params()["groups"]) == groups
     assert (fedscale.rounds, fedscale.num_participants, fedscale.batch_size) == (300, participants, batch)
     assert (fedscale.learning_rate, fedscale.decay_factor) == (lr, 1.0)
     assert (job.client_optimizer, job.local_epochs, job.client_weight_decay) == ("adam", 5, pytest.approx(lr / 10))

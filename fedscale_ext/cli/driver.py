@@ -6,10 +6,11 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from fedscale_ext.cli import jobs, preparation
+from fedscale_ext.cli import jobs, preparation, runs
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
@@ -53,9 +54,9 @@ def start(
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
-        if resume and has_finished(config, last, display):
+        log_path, time_stamp = runs.choose_run(config, last, again, overrides, display.notice)
+        if again and has_finished(config, last, runs.run_folder(log_path, name, time_stamp), resume_from, display):
             return 0
-        log_path, time_stamp = preparation.place(config, last, again, overrides)
         if last:
             jobs.kill_children(last)
         keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
@@ -84,16 +85,25 @@ def start(
             token.unlink(missing_ok=True)
 
 
-def has_finished(config: JobConfig, last: jobs.Job | None, display: Display) -> bool:
-    """Whether the last run has all the rounds that are asked for, which is then told; UserError where it has more."""
+def has_finished(
+    config: JobConfig, last: jobs.Job | None, run: Path, resume_from: int | None, display: Display
+) -> bool:
+    """Whether the ``run`` that the job continues has all the rounds that are asked for, which is then told.
+
+    UserError where it has more, or where it had other settings. With ``resume_from`` it goes back, so that it never
+    has finished.
+    """
+    runs.check_unchanged(config, run)
+    if resume_from is not None or last is None or last.log_dir != run:
+        return False
     rounds = config.fedscale.rounds
-    done = int(last.round["round"]) if last and last.round else 0
+    done = int(last.round["round"]) if last.round else 0
     if done > rounds:
         raise UserError(
             f"job {config.fedscale.job_name} has done {done} rounds already, more than the {rounds} that are asked "
             "for; raise rounds, or start it anew without --resume"
         )
-    if last is None or not last.complete(rounds):
+    if not last.complete(rounds):
         return False
     display.notice(
         f"job {last.name} has finished its {rounds} rounds, results are in {last.log_dir}; raise rounds to go on"

@@ -47,7 +47,7 @@ def _named(config: JobConfig) -> Iterator[tuple[str, str]]:
         yield "model", config.fedscale.model
     if config.job.capacity_model is not None:
         yield "capacity_model", config.job.capacity_model
-    params = config.method_params(config.job.method)
+    params = config.method_params()
     for name in _LISTS:
         models = params.get(name)
         for model in models if isinstance(models, list) else []:

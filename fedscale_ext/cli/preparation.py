@@ -7,9 +7,8 @@ import signal
 import site
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
@@ -134,25 +133,6 @@ def port(config: JobConfig) -> int:
         raise UserError(f"ps_ip {host} with ps_port {wanted} cannot be listened on: {error.strerror}") from None
 
 
-def place(config: JobConfig, last: Job | None, resume: bool, overrides: Sequence[str] = ()) -> tuple[str, str]:
-    """``log_path`` and ``time_stamp`` of the job: its own or new; for ``resume`` its newest checkpoint's.
-
-    Checkpoints below the configuration's ``log_path`` count where its last run has none, and first where one of the
-    command's ``overrides`` names it.
-    """
-    log_path, name = str(Path(config.fedscale.log_path).absolute()), config.fedscale.job_name
-    if not resume:
-        return log_path, new_stamp(config)
-    if last is None:
-        raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
-    # its own last start may have failed at once, without a checkpoint
-    before, here = newest_checkpoint(last.log_dir.parent), newest_checkpoint(Path(log_path, "logs", name))
-    named = any(override.partition("=")[0].strip() == "log_path" for override in overrides)
-    if here is not None and (named or before is None):
-        return log_path, here
-    return last.log_path, before or last.time_stamp
-
-
 def make_log_dir(job: Job) -> None:
     """Make the folder that a job writes into; UserError where its ``log_path`` does not let it."""
     try:
@@ -167,19 +147,6 @@ def make_log_dir(job: Job) -> None:
         else:
             fault = f"cannot be created ({error.strerror})"
         raise UserError(f"log_path {job.log_path} {fault}; set it to a folder that you can write to") from None
-
-
-def new_stamp(config: JobConfig) -> str:
-    """``time_stamp`` of a run that begins now, unless the configuration names one."""
-    return config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
-
-
-def newest_checkpoint(runs: Path) -> str | None:
-    """Name of the folder below ``runs``, a job's, whose checkpoint is the newest; None where none has one."""
-    found = [
-        (path.stat().st_mtime, path.parents[1].name) for path in runs.glob("*/checkpoints/checkpoint-*.safetensors")
-    ]
-    return max(found)[1] if found else None
 
 
 # Each training step allocates and frees the same large tensors. By default glibc hands such memory back to

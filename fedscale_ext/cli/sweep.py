@@ -1,5 +1,6 @@
 """Runs the jobs of a sweep, as many at once as fit: each by a driver of its own, so that one that fails fails alone."""
 
+import json
 import os
 import signal
 import sys
@@ -8,14 +9,16 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from rich.console import Console
 
-from fedscale_ext.cli import jobs, preparation, sweep_plan, sweeps
+from fedscale_ext.cli import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes
+from fedscale_ext.cli.supervision import has_checkpoint
 from fedscale_ext.cli.sweep_view import State, SweepDisplay, print_arms
 from fedscale_ext.cli.sweeps import Point, Sweep
-from fedscale_ext.config import load_config
+from fedscale_ext.config import JobConfig, load_config
 from fedscale_ext.errors import UserError
 
 ENDING = "-sweep"
@@ -44,23 +47,20 @@ def start(
         sweep_plan.refuse_running(points)
         states = {point.name: State(rounds=config.fedscale.rounds)
                   for point, config in zip(points, configs, strict=True)}  # fmt: skip
-        if resume:
-            for point, config in zip(points, configs, strict=True):
-                last = jobs.read(point.name)
-                if sweep_plan.done_before(config, last):
-                    states[point.name].status = "finished"
-                    states[point.name].accuracy = last.accuracy if last else None
-        sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()))
+        before = sweeps.read(name) if resume else None
+        earlier = before.runs if before is not None else {}
+        for job, accuracy in sweep_plan.finished_runs(configs, earlier).items():
+            states[job].status, states[job].accuracy = "finished", accuracy
+        sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()), dict(earlier))
         sweeps.write(sweep)
         slots = at_once or sweep_plan.at_once(configs[0])
         display = SweepDisplay(out, err, states, slots)
         waiting = [point for point in points if states[point.name].status == "waiting"]
-        before = len(points) - len(waiting)
-        display.line(
-            f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {before} done before" if before else "")
-        )
+        done = len(points) - len(waiting)
+        display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
-            stopped = _Run(sweep, states, display, Processes(log), resume, supervise).run(waiting, slots)
+            run = _Run(sweep, configs, states, display, Processes(log), supervise)
+            stopped = run.run(waiting, slots)
         print_arms(out, sweep, states)
         if stopped:
             err.print("[red]fedscale:[/] the sweep was stopped; the same command with --resume continues it",
@@ -72,13 +72,13 @@ def start(
 class _Run:
     """The jobs of a sweep that are under way; everything that happens arrives in ``processes.next``."""
 
-    def __init__(self, sweep: Sweep, states: dict[str, State], display: SweepDisplay, processes: Processes,
-                 resume: bool, supervise: bool):  # fmt: skip
+    def __init__(self, sweep: Sweep, configs: Sequence[JobConfig], states: dict[str, State], display: SweepDisplay,
+                 processes: Processes, supervise: bool):  # fmt: skip
         self.sweep = sweep
+        self.configs = {config.fedscale.job_name: config for config in configs}
         self.states = states
         self.display = display
         self.processes = processes
-        self.resume = resume
         self.supervise = supervise
         self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
 
@@ -106,10 +106,13 @@ class _Run:
         return stopped
 
     def _start(self, point: Point) -> None:
-        last = jobs.read(point.name)
-        again = self.resume and sweep_plan.can_resume(last)
+        last, before = jobs.read(point.name), self.sweep.runs.get(point.name)
+        again = before is not None and has_checkpoint(Path(before))
+        if not again:
+            self._begin_run(point.name)
         self.recorded[point.name] = last.started if last else 0.0
-        words = [f"--set={override}" for override in sweep_plan.overrides_of(point, self.sweep.overrides)]
+        own = sweep_plan.overrides_of(point, self.sweep.overrides)
+        words = [f"--set={override}" for override in (*own, *_run_settings(Path(self.sweep.runs[point.name])))]
         options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
         command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", self.sweep.conf, *words, *options]
         environment = preparation.environment()
@@ -118,7 +121,14 @@ class _Run:
         state = self.states[point.name]
         state.status, state.began = "running", time.monotonic()
         self.processes.start(point.name, command, {**environment, VARIABLE: "1"})
-        self.display.started(point.name, again)
+        self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
+
+    def _begin_run(self, name: str) -> None:
+        """Give a job a new run, and remember it as the sweep's."""
+        config = self.configs[name]
+        log_path = str(Path(config.fedscale.log_path).absolute())
+        self.sweep.runs[name] = str(runs.run_folder(log_path, name, runs.new_stamp(config)))
+        sweeps.write(self.sweep)
 
     def _look(self) -> None:
         """How far the running jobs are, from what their drivers remember."""
@@ -145,6 +155,16 @@ class _Run:
             state.status = "stopped" if gone.code == 130 else "failed"
             state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
         self.display.ended(gone.name)
+
+
+def _beginning(before: str | None) -> str:
+    """What is special about the start of a job without a checkpoint; ``before`` is its run in this sweep, if any."""
+    return "" if before is None else "starts anew, for its run in this sweep has no checkpoint"
+
+
+def _run_settings(run: Path) -> tuple[str, str]:
+    """``key=value`` that have a job write into the folder ``run``, which is log_path/logs/NAME/TIME."""
+    return f"log_path={json.dumps(str(run.parents[2]))}", f"time_stamp={json.dumps(run.name)}"
 
 
 def stop_with_sweep() -> None:

@@ -3,18 +3,16 @@
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
-from fedscale_ext.cli import jobs, preparation
-from fedscale_ext.cli.jobs import Job
+from fedscale_ext.cli import jobs, preparation, runs
+from fedscale_ext.cli.supervision import has_checkpoint
 from fedscale_ext.cli.sweeps import Point
-from fedscale_ext.config import JobConfig, decisive, executor_slots, load_config
+from fedscale_ext.config import JobConfig, executor_slots, load_config
 from fedscale_ext.errors import UserError
-from fedscale_ext.metrics.names import HEADER
-from fedscale_ext.reading import read_json
 
 _MOST = 1000
 _OWN = {
@@ -22,6 +20,7 @@ _OWN = {
     "job_name": "each job gets a name of its own",
     "ps_port": "each job gets one",
 }
+_CHANGED = "resume the sweep with the settings that it was started with, or start it anew without --resume"
 _PROCESS_BYTES = 600e6  # evals/speed/results.md: executors 395 to 593 MB; --at-once for larger models
 
 
@@ -108,27 +107,24 @@ def at_once(config: JobConfig) -> int:
     return max(1, min(cores // executors, by_memory))
 
 
-def done_before(config: JobConfig, last: Job | None) -> bool:
-    """Whether a job has finished already, with the settings that it has now; UserError where they differ."""
-    if last is None or not last.complete(config.fedscale.rounds):
-        return False
-    try:
-        before = decisive(read_json(last.log_dir / HEADER)["config"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # its results are gone
-    now = config.decisive()
-    for key in [*(key for key in now if key in before or "." in key), *(key for key in before if "." in key)]:
-        if before.get(key) != now.get(key):
-            raise UserError(
-                f"job {last.name} has finished with {key} {before.get(key)}, not {now.get(key)}; start the sweep anew "
-                "without --resume, or under another job_name"
-            )
-    return True
+def finished_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> dict[str, float | None]:
+    """Name and accuracy of each job whose run in ``earlier`` (name -> folder) has all its rounds.
 
-
-def can_resume(last: Job | None) -> bool:
-    """Whether a run of the job has left a checkpoint."""
-    return last is not None and any(Path(last.log_dir).parent.glob("*/checkpoints/checkpoint-*.safetensors"))
+    UserError for a job whose run, finished or half-way, had other settings than the job has now.
+    """
+    finished = {}
+    for config in configs:
+        name, run = config.fedscale.job_name, Path(earlier.get(config.fedscale.job_name, ""))
+        if name not in earlier:
+            continue
+        last = jobs.read(name)
+        done = last is not None and last.log_dir == run and last.complete(config.fedscale.rounds)
+        done = done and runs.settings_of(run) is not None  # else its results are gone
+        if done or has_checkpoint(run):
+            runs.check_unchanged(config, run, _CHANGED)
+        if last is not None and done:
+            finished[name] = last.accuracy
+    return finished
 
 
 def refuse_running(made: Sequence[Point]) -> None:

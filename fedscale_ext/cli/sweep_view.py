@@ -40,10 +40,10 @@ class SweepDisplay(Screen):
         self._states = states
         self._slots = slots
 
-    def started(self, name: str, again: bool) -> None:
-        """A job begins; in a terminal the table shows it."""
-        if not self._live:
-            self.line(f"{name}: {'goes on from its checkpoint' if again else 'starts'} ({self._count()})")
+    def started(self, name: str, how: str) -> None:
+        """A job begins; ``how`` says what is special about that, in words. In a terminal the table shows the others."""
+        if how or not self._live:
+            self.line(f"{name}: {how or 'starts'} ({self._count()})")
 
     def ended(self, name: str) -> None:
         """A job has ended, well or not."""

@@ -1,13 +1,14 @@
-"""What is remembered of a sweep: which jobs it has, and who runs it."""
+"""What is remembered of a sweep: which jobs it has, the run of each, and who runs it."""
 
 import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from fedscale_ext.cli import jobs
 from fedscale_ext.cli.jobs import left_after, state_dir
 from fedscale_ext.cli.processes import Proc
 from fedscale_ext.errors import UserError
@@ -27,7 +28,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Jobs of one configuration over seeds and a grid; ``grid`` maps a key to the values that were tried."""
+    """Jobs of one configuration over seeds and a grid; ``grid`` maps a key to the values that were tried.
+
+    ``runs`` maps the name of each job that this sweep has started to the folder of its run, which alone --resume
+    continues.
+    """
 
     name: str
     conf: str
@@ -35,6 +40,7 @@ class Sweep:
     grid: dict[str, list[str]]
     points: tuple[Point, ...]
     driver: Proc
+    runs: dict[str, str] = field(default_factory=dict)
 
     @property
     def arms(self) -> list[str]:
@@ -62,11 +68,16 @@ def read(name: str) -> Sweep | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         points = tuple(Point(**{**point, "settings": tuple(point["settings"])}) for point in data["points"])
-        return Sweep(
-            **{**data, "overrides": tuple(data["overrides"]), "points": points, "driver": Proc(**data["driver"])}
-        )
+        data = {**data, "overrides": tuple(data["overrides"]), "points": points, "driver": Proc(**data["driver"])}
+        return Sweep(**({} if "runs" in data else {"runs": _last_runs(points)}), **data)
     except (ValueError, TypeError, KeyError):
         raise UserError(f"the record {path} of sweep {name} is damaged; delete it") from None
+
+
+def _last_runs(points: Sequence[Point]) -> dict[str, str]:
+    """The runs of a sweep whose record is of a release that did not keep them: the last of each job."""
+    records = [jobs.read(point.name) for point in points]
+    return {record.name: str(record.log_dir) for record in records if record is not None}
 
 
 def write(sweep: Sweep) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.cli import preparation
+from fedscale_ext.cli.runs import newest_checkpoint
+from fedscale_ext.cli.supervision import has_checkpoint
 from fedscale_ext.config import JobConfig, executor_slots
 from fedscale_ext.errors import UserError
 
@@ -110,9 +112,8 @@ def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
     }
     if _PORT in role:
         report["port"] = preparation.port(config)
-        report["newest"] = preparation.newest_checkpoint(
-            Path(config.fedscale.log_path, "logs", config.fedscale.job_name)
-        )
+        folder, stamp = Path(config.fedscale.log_path, "logs", config.fedscale.job_name), config.fedscale.time_stamp
+        report["newest"] = stamp if has_checkpoint(folder / stamp) else newest_checkpoint(folder)
     if _TRAINS in role:
         report["data"] = open_job_data(config).digest
     return {**report, "time": time.time()}

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from fedscale_ext.cli import jobs, preparation
+from fedscale_ext.cli import jobs, preparation, runs
 from fedscale_ext.cli.driver import has_finished, resume_keys
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Proc
@@ -51,9 +51,10 @@ def submit(
     made = _executor(executor)
     with jobs.claim(name):
         last = jobs.read(name)
-        if resume and has_finished(config, last, display):
+        again = resume or resume_from is not None
+        log_path, stamp = runs.choose_run(config, last, again, overrides, display.notice)
+        if again and has_finished(config, last, runs.run_folder(log_path, name, stamp), resume_from, display):
             return 0
-        log_path, stamp = preparation.place(config, last, resume or resume_from is not None, overrides)
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(name, source, log_path, stamp, [], Proc.of("driver", os.getpid()), status="queued")
         folder = job.log_dir / "slurm"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedscale_ext.cli import jobs, preparation
+from fedscale_ext.cli import jobs, preparation, runs
 from fedscale_ext.cli.driver import Outcome, Run, has_finished, resume_keys
 from fedscale_ext.cli.model_check import check_models
 from fedscale_ext.cli.preparation import AGGREGATOR
@@ -42,13 +42,13 @@ def submit(
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
-        if resume and has_finished(config, last, display):
-            return 0
         if again and last is None:
             raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
+        if again and last and has_finished(config, last, last.log_dir, resume_from, display):
+            return 0
         if last:
             jobs.kill_children(last)
-        stamp = last.time_stamp if again and last else preparation.new_stamp(config)
+        stamp = last.time_stamp if again and last else runs.new_stamp(config)
         log_path = last.log_path if again and last else str(Path(config.fedscale.log_path).absolute())
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(
@@ -149,7 +149,7 @@ class ClusterRun(Run):
             f"checking {counted(len(self.hosts), 'host')} for {counted(executors, 'executor')}; a host that has not "
             "seen the data yet reads it now"
         )
-        keys = {host: {"log_path": self._log_path(host)} for host in self.hosts}
+        keys = {host: {"log_path": self._log_path(host), "time_stamp": self.job.time_stamp} for host in self.hosts}
         orders = {
             host: {
                 "argv": [check.roles(host, self.places), *to_argv(self.config, **keys[host])],

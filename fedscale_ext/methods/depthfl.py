@@ -44,7 +44,7 @@ class DepthFLParams(ExitLevelsParams):
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
         """Defaults that follow from what is given."""
-        inclusive = config.method_params(cls.method).get("inclusive") is True
+        inclusive = config.method_params().get("inclusive") is True
         return {**super().job_defaults(config), **({"alpha": 0.0} if inclusive else {})}
 
 

@@ -32,7 +32,7 @@ class ExitLevelsParams:
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
         """Sizes of groups that are given are meant."""
-        return {"levels": "groups"} if "groups" in config.method_params(cls.method) else {}
+        return {"levels": "groups"} if "groups" in config.method_params() else {}
 
     def __post_init__(self) -> None:
         check_ranges(self, self.method)

@@ -125,5 +125,5 @@ class MaskExecutor(MultiModelExecutor):
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
         """How FedMask's clients train, in rounds and when they fine-tune."""
-        given = self.config.method_params("fedmask")
+        given = self.config.method_params()
         return MaskClient(conf, self.bench, **{name: given[name] for name in ("threshold", "lr") if name in given})

@@ -67,7 +67,7 @@ class FluidParams:
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:
         """By time, capacities count for nothing: everybody is served the global model."""
-        return {"inference": "global"} if config.method_params("fluid").get("rates") == "time" else {}
+        return {"inference": "global"} if config.method_params().get("rates") == "time" else {}
 
 
 def _part(rate: float) -> str:

@@ -60,7 +60,7 @@ class HeteroFLParams:
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
         """The job's own clipping norm goes before the paper's; sizes of groups that are given are meant."""
         clip = {} if config.job.clip_norm is None else {"clip_norm": config.job.clip_norm}
-        return {**clip, **({"levels": "groups"} if "groups" in config.method_params(cls.method) else {})}
+        return {**clip, **({"levels": "groups"} if "groups" in config.method_params() else {})}
 
 
 class HeteroFLAggregator(RatesAggregator):

@@ -22,7 +22,7 @@ def make_params(params: type, config: JobConfig) -> Any:
     names what the job must give and does not, which is told in one sentence.
     """
     method = config.job.method
-    given = config.method_params(method)
+    given = config.method_params()
     names = [field.name for field in dataclasses.fields(params)]
     for name in given:
         if name not in names:

@@ -47,8 +47,8 @@ class MultiModelAggregator(MethodHooks):
             self.data_info = {**info.data, "digest": info.digest}
             self.workforce = Workforce(self, info)
             self.init_model()
-            self.records = JobRecords(self)
             done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
+            self.records = JobRecords(self)  # after a refused checkpoint, header.json is still that of its run
             self.history = self.records.begin(done, marks)
             for kept in self.handed.values():
                 kept.files.drop_after(done)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from fedscale_ext.changed_settings import changed_settings
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 
@@ -22,8 +23,6 @@ _JSON = "checkpoint.json"  # name of the tensor of JSON bytes
 _PREFIX = "tensor."  # before the caller's names, so that none can collide with it
 _FORMAT = "3"
 _STEP = 4096  # lengths of the JSON: safetensors keeps some kB per length of a tensor that it ever saw
-_ABSENT = object()  # unlike every setting
-_NAMED = 5  # settings that a refusal names at most
 
 Complete = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -93,24 +92,24 @@ def load(
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
     content = json.loads(tensors.pop(_JSON).numpy().tobytes())
-    stated = complete(content["settings"])
-    if stated != settings:
+    if changed := changed_settings(complete(content["settings"]), settings):
         earlier = [other for other in rounds if other < wanted]
-        same = {other: rounds[other] for other in earlier if _settings(rounds[other], complete) == settings}
+        same = {other: rounds[other] for other in earlier if _has_settings(rounds[other], settings, complete)}
         raise UserError(
-            f"{path} was written by a job with another configuration: {_differences(stated, settings)}; "
+            f"{path} was written by a job with another configuration: {changed}; "
             "resume with the configuration that it was started with, or "
             + (_others(same) if same else "start it anew without --resume: no checkpoint before it is of this one")
         )
     return Checkpoint(wanted, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
 
 
-def _settings(path: Path, complete: Complete) -> Mapping[str, Any] | None:
-    """The configuration that a checkpoint states; None where it is damaged."""
+def _has_settings(path: Path, settings: Mapping[str, Any], complete: Complete) -> bool:
+    """Whether a checkpoint is whole and of a job with these settings."""
     try:
-        return complete(json.loads(read_tensors(path)[0][_JSON].numpy().tobytes())["settings"])
+        stated = json.loads(read_tensors(path)[0][_JSON].numpy().tobytes())["settings"]
+        return not changed_settings(complete(stated), settings)
     except (UserError, KeyError, TypeError, ValueError):
-        return None
+        return False
 
 
 def _others(rounds: Mapping[int, Path]) -> str:
@@ -119,17 +118,6 @@ def _others(rounds: Mapping[int, Path]) -> str:
         return "no checkpoint is before it, from which the job could continue; start it anew without --resume"
     newest = max(rounds)
     return f"--resume-from {newest} continues the job from {rounds[newest].name}"
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The settings that differ, in words: ``seed was 1 and is 2``."""
-    keys = sorted(key for key in {**before, **now} if before.get(key, _ABSENT) != now.get(key, _ABSENT))
-    words = [f"{key} was {_in_words(before, key)} and is {_in_words(now, key)}" for key in keys[:_NAMED]]
-    return ", ".join(words) + (f", and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
-
-
-def _in_words(settings: Mapping[str, Any], key: str) -> str:
-    return json.dumps(settings[key], ensure_ascii=False) if key in settings else "not set"
 
 
 def drop_after(directory: Path, round: int) -> None:

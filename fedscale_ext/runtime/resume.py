@@ -4,16 +4,14 @@ Random streams have no state to keep: each is keyed by what it is for (streams.p
 from such a stream, the virtual clock, and what is known of clients where they are chosen by that.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedscale_ext.config import make_config
+from fedscale_ext.changed_settings import completed
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.population.population import RESAMPLED
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.work import Part, State
 
@@ -71,6 +69,11 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
     found = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from, completed)
     if found is None:
         raise UserError(f"nothing to resume: {folder} holds no checkpoint; start without --resume")
+    if found.round > job.args.rounds:
+        raise UserError(
+            f"the checkpoint of round {found.round} is beyond the {job.args.rounds} rounds that are asked for; raise "
+            "rounds, or start the job anew without --resume"
+        )
     data = found.data
     digest = job.data_info["digest"]
     if data.get("data_digest", digest) != digest:  # an earlier release did not write it
@@ -105,14 +108,6 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
             "that of an undisturbed job"
         )
     return found.round, data["records"]
-
-
-def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A checkpoint's settings, and those that the release that wrote it had no names for, as it behaved: the default,
-    but ``seed`` decided whose samples are whose, and devices in a file went by order."""
-    files = {settings.get(key) for key in ("device_conf_file", "device_avail_file")} - {None, RESAMPLED}
-    before = {"data_seed": settings["seed"], **({"device_match": "order"} if files else {})}
-    return {**make_config({}, {}).decisive(), **before, **settings}
 
 
 def _part_to_json(part: Part | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.cli import jobs, processes
+from fedscale_ext.config import load_config
 
 from .conftest import done, heard, processes_of, wait_until
 
@@ -296,11 +297,19 @@ def test_an_ended_job_can_be_forgotten(fedscale, state, write_conf, tmp_path):
 def test_resume_takes_the_run_of_the_newest_checkpoint(fedscale, state, write_conf, tmp_path):
     for stamp in ("first", "second"):  # the second one fails before it has a checkpoint
         assert done(fedscale("driver", "start", write_conf(), f"--set=time_stamp={stamp}"))[0] == 0
-    kept = tmp_path / "out" / "logs" / "fake" / "first" / "checkpoints" / "checkpoint-000010.safetensors"
-    kept.parent.mkdir(parents=True)
-    kept.touch()
-    assert done(fedscale("driver", "start", write_conf(), "--resume"))[0] == 0
+    first = tmp_path / "out" / "logs" / "fake" / "first"
+    (first / "checkpoints").mkdir(parents=True)
+    (first / "checkpoints" / "checkpoint-000010.safetensors").touch()
+    (first / "header.json").write_text(json.dumps({"config": load_config(write_conf()).echo()}, default=str))
+    code, _, err = done(fedscale("driver", "start", write_conf(), "--resume", "--set=learning_rate=0.3"))
+    assert (code, "first, has other settings: learning_rate was 0.05 and is 0.3;" in err) == (2, True)
+    code, _, err = done(fedscale("driver", "start", write_conf(), "--resume"))
+    assert (
+        code == 0 and "note: the last run, " in err and "second, has no checkpoint; the job continues run first" in err
+    )
     assert "--time_stamp=first" in json.loads((state / "jobs" / "fake" / "job.json").read_text())["argv"]
+    code, _, err = done(fedscale("driver", "start", write_conf(), "--resume", "--set=learning_rate=0.3"))
+    assert (code, "job fake ran with other settings: learning_rate was 0.05 and is 0.3; resume it" in err) == (2, True)
 
 
 def test_resume_uses_the_last_runs_folder(fedscale, state, write_conf, tmp_path):

@@ -7,8 +7,6 @@ import sys
 import pytest
 
 from fedscale_ext.cli import preparation
-from fedscale_ext.cli.jobs import Job
-from fedscale_ext.cli.processes import Proc
 from fedscale_ext.config import make_config
 
 from .conftest import ROOT
@@ -68,25 +66,3 @@ def test_keys_of_other_methods_are_named():
     keys.pop("moss.wire")
     assert preparation.idle_keys(make_config({}, keys)) == "fluid.p does nothing: the method is fedtrans"
     assert preparation.idle_keys(make_config({}, {"fedavg.x": 1})) is None
-
-
-@pytest.mark.parametrize(
-    ("named", "checkpoints", "taken"),
-    [
-        (False, {"before"}, "before"),
-        (False, {"before", "here"}, "before"),
-        (False, {"here"}, "here"),  # the last run failed before it had one
-        (True, {"before", "here"}, "here"),
-        (True, {"before"}, "before"),
-        (True, set(), "before"),
-    ],
-)
-def test_a_job_is_resumed_where_it_has_a_checkpoint(tmp_path, named, checkpoints, taken):
-    for place in checkpoints:
-        kept = tmp_path / place / "logs" / "fake" / f"run_{place}" / "checkpoints" / "checkpoint-000001.safetensors"
-        kept.parent.mkdir(parents=True)
-        kept.touch()
-    config = make_config({}, {"job_name": "fake", "log_path": str(tmp_path / "here")})
-    last = Job("fake", "conf.yml", str(tmp_path / "before"), "failed", [], Proc("driver", 1, 1.0))
-    place, stamp = preparation.place(config, last, resume=True, overrides=["log_path=here"] if named else [])
-    assert (place, stamp) == (str(tmp_path / taken), f"run_{taken}" if checkpoints else "failed")

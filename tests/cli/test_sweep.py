@@ -5,6 +5,7 @@ import os
 import signal
 
 from fedscale_ext.cli import jobs, sweeps
+from fedscale_ext.config import from_argv
 
 from .conftest import done, processes_of, wait_until
 from .test_main import terminal
@@ -73,25 +74,72 @@ def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
     assert (code, err) == (0, "")
     assert "fake-s0: goes on from its checkpoint" in out and "fake-s1: starts" in out
     assert "--resume=True" in job("fake-s0").argv and "--resume=True" not in job("fake-s1").argv
+    assert sweeps.read("fake-sweep").runs == {name: str(job(name).log_dir) for name in ("fake-s0", "fake-s1")}
+
+
+def test_resume_continues_runs_of_the_sweep_alone(fedscale, state, write_conf, tmp_path):
+    conf = write_conf({"rounds": 12})
+    older = tmp_path / "out" / "logs" / "fake-s1" / "older"
+    checkpoint(older)
+    words = [conf, "--seeds", "0-1", "--at-once", "1"]
+    env = {"FAKE_AGGREGATOR": "die once", "FAKE_MARKER": str(tmp_path / "marker"), "FAKE_EXECUTOR": "stay"}
+    assert run(fedscale, *words, **env)[0] == 1  # the first job dies without a checkpoint
+    header("fake-s1", learning_rate=0.05)
+    failed = job("fake-s0").log_dir
+    checkpoint(tmp_path / "out" / "logs" / "fake-s0" / "older")
+    code, out, _ = run(fedscale, *words, "--resume")
+    assert code == 0 and "1 done before" in out
+    assert "fake-s0: starts anew, for its run in this sweep has no checkpoint" in out
+    assert "--resume=True" not in job("fake-s0").argv
+    runs = sweeps.read("fake-sweep").runs
+    assert runs["fake-s0"] == str(job("fake-s0").log_dir) and job("fake-s0").log_dir.name != "older"
+    assert failed.parent == job("fake-s0").log_dir.parent
+    # a start without --resume gives every job a run of its own
+    assert run(fedscale, *words[:1], "--seeds", "0", "--set=time_stamp=new")[0] == 0
+    assert sweeps.read("fake-sweep").runs == {"fake-s0": str(failed.with_name("new"))}
+
+
+def test_a_record_without_runs_takes_the_last_run_of_each_job(fedscale, state, write_conf):
+    assert run(fedscale, write_conf(), "--seeds", "0")[0] == 0
+    path = sweeps.folder() / "fake-sweep.json"
+    record = json.loads(path.read_text())
+    del record["runs"]
+    path.write_text(json.dumps(record))
+    assert sweeps.read("fake-sweep").runs == {"fake-s0": str(job("fake-s0").log_dir)}
+
+
+def checkpoint(folder):
+    """What the fake aggregator does not write of a job that is half-way."""
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "checkpoint-000003.safetensors").touch()
 
 
 def header(name, **config):
-    """What the fake aggregator does not write of a job that has finished."""
-    folder = job(name).log_dir
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "header.json").write_text(json.dumps({"config": config}))
+    """What the fake aggregator does not write of a job that has begun: its settings, with some that differ."""
+    record = job(name)
+    record.log_dir.mkdir(parents=True, exist_ok=True)
+    settings = {**from_argv(record.argv[2:]).echo(), **config}
+    (record.log_dir / "header.json").write_text(json.dumps({"config": settings}, default=str))
 
 
 def test_resume_leaves_what_has_finished_unless_it_was_another_job(fedscale, call, state, write_conf):
     conf = write_conf({"rounds": 12})
     assert run(fedscale, conf, "--seeds", "0")[0] == 0
-    header("fake-s0", learning_rate=0.05, seed=0)
+    header("fake-s0", learning_rate=0.05, **{"fedmd.groups": [1, 2]})
     before = job("fake-s0").started
     code, out, _ = call("driver", "start", conf, "--seeds", "0", "--resume")
     assert code == 0 and "1 done before" in out and "fake  1 of 1    50.00" in out
     assert job("fake-s0").started == before
     code, _, err = call("driver", "start", conf, "--seeds", "0", "--resume", "--set", "learning_rate=0.3")
-    assert code == 2 and "job fake-s0 has finished with learning_rate 0.05, not 0.3; start the sweep anew" in err
+    assert code == 2 and "job fake-s0 ran with other settings: learning_rate was 0.05 and is 0.3; resume the" in err
+    sweeps_before = sweeps.read("fake-sweep")
+    record = job("fake-s0")
+    record.status = "stopped"
+    jobs.write(record)
+    checkpoint(record.log_dir)
+    code, out, err = call("driver", "start", conf, "--seeds", "0,1", "--resume", "--set", "learning_rate=0.3")
+    assert code == 2 and out == "" and "job fake-s0 ran with other settings" in err  # half-way, too
+    assert sweeps.read("fake-sweep") == sweeps_before and job("fake-s1") is None
 
 
 def test_a_sweep_that_runs_can_be_seen_and_stopped_by_name_and_not_started_twice(fedscale, call, state, write_conf):

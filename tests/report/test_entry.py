@@ -52,7 +52,7 @@ def test_the_entrys_configuration_gives_the_same_job(loaded, tmp_path: Path):
     path.write_text(configuration(job))
     again = load_config(path)
     assert (again.job.method, again.fedscale.rounds, again.fedscale.local_steps) == ("fedtrans", 20, 7)
-    assert again.method_params("fedtrans") == {"beta": 0.01, "sharing": None}
+    assert again.method_params() == {"beta": 0.01, "sharing": None}
     assert not {"seed", "num_class", "log_path"} & {
         key for one in yaml.safe_load(path.read_text())["job_conf"] for key in one
     }

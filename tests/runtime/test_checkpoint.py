@@ -14,7 +14,7 @@ from fedscale_ext.runtime import checkpoint
 
 TENSORS = {"pool/m0/w": torch.arange(4.0) / 3, "checkpoint.json": torch.tensor(7), "e": torch.zeros(0, 2)}
 DATA = {"history": [0.1, 1 / 3, 5e-324], "cells": {"c0": None, "c1": True}, "name": "größer", "n": 2**70}
-CONFIG = {"seed": 1, "model": "cnn_leaf", "clip_norm": None, "filter_more": 1e15}
+CONFIG = {"method": "fedavg", "seed": 1, "model": "cnn_leaf", "clip_norm": None, "filter_more": 1e15}
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -113,7 +113,7 @@ def test_equal_states_give_equal_files(tmp_path: Path):
             {**CONFIG, "model": "vgg", "clip_norm": 1.0},
             'clip_norm was null and is 1.0, model was "cnn_leaf" and is "vgg";',
         ),
-        ({**CONFIG, "fedtrans.beta": 0.1}, "fedtrans.beta was not set and is 0.1;"),
+        ({**CONFIG, "fedavg.beta": 0.1}, "fedavg.beta was not set and is 0.1;"),
         ({key: CONFIG[key] for key in CONFIG if key != "clip_norm"}, "clip_norm was null and is not set;"),
         ({**CONFIG, **{f"x{n}": n for n in range(7)}}, "x4 was not set and is 4, and 2 more;"),
     ],
@@ -124,6 +124,13 @@ def test_another_configuration_is_refused_by_the_settings_that_differ(tmp_path: 
         checkpoint.load(tmp_path, now)
     assert "000010.safetensors was written by a job with another configuration: " in str(refusal.value)
     assert difference in str(refusal.value)
+
+
+def test_keys_of_methods_that_the_job_does_not_use_bind_nothing(tmp_path: Path):
+    checkpoint.save(tmp_path, 10, TENSORS, DATA, {**CONFIG, "fedmd.groups": [2, 5]}, keep=2)
+    for now in (CONFIG, {**CONFIG, "fedmd.groups": [3, 4]}, {**CONFIG, "moss.lr": 0.1}):
+        found = checkpoint.load(tmp_path, now)
+        assert found is not None and found.round == 10
 
 
 def test_a_setting_that_an_older_release_had_not_is_its_default(tmp_path: Path):

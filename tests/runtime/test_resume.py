@@ -16,7 +16,7 @@ from fedscale_ext.metrics import files, lines
 from fedscale_ext.runtime import hooks
 from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.in_process import run_in_process
-from fedscale_ext.runtime.resume import completed
+from fedscale_ext.changed_settings import completed
 
 JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
 

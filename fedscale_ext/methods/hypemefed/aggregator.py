@@ -70,7 +70,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         if not made.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
         k, sources = self.params.components, made.factored
-        given = "k" in self.config.method_params("hypemefed")
+        given = "k" in self.config.method_params()
         if given and not sources:
             self.notice(f"hypemefed.k is {self.params.k}, and no singular components are taken: it has no effect")
         elif given and k is not None:

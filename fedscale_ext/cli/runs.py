@@ -1,0 +1,104 @@
+"""The runs of a job: the folder that a start writes into, and the earlier run that a resumed job continues."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.changed_settings import changed_settings, completed
+from fedscale_ext.cli.jobs import Job
+from fedscale_ext.cli.supervision import has_checkpoint
+from fedscale_ext.config import JobConfig
+from fedscale_ext.errors import UserError
+from fedscale_ext.metrics.names import HEADER
+from fedscale_ext.reading import MEGA, read_json
+
+START_ANEW = "resume it with the settings that it was started with, or start it anew without --resume"
+
+
+def choose_run(
+    config: JobConfig, last: Job | None, resume: bool, overrides: Sequence[str], notice: Callable[[str], None]
+) -> tuple[str, str]:
+    """``log_path`` and ``time_stamp`` of the job: new ones, or with ``resume`` those of the run that it continues.
+
+    That is the run whose ``time_stamp`` one of the command's ``overrides`` names, else the last run. Where an override
+    names ``log_path``, a run there that has a checkpoint comes first. Where the last run has no checkpoint, the newest
+    run that has one stands in if its settings are the same, which ``notice`` tells. UserError where they are not, or
+    the job has no run.
+    """
+    log_path, name = str(Path(config.fedscale.log_path).absolute()), config.fedscale.job_name
+    if not resume:
+        return log_path, new_stamp(config)
+    named = {override.partition("=")[0].strip() for override in overrides}
+    if "time_stamp" in named:
+        return log_path, str(config.fedscale.time_stamp)
+    if last is None:
+        raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
+    here = newest_checkpoint(Path(log_path, "logs", name))
+    if here is not None and "log_path" in named:
+        return log_path, here
+    if has_checkpoint(last.log_dir):
+        return last.log_path, last.time_stamp
+    before = newest_checkpoint(last.log_dir.parent)
+    log_path, earlier = (last.log_path, before) if before is not None else (log_path, here)
+    if earlier is None:
+        return last.log_path, last.time_stamp
+    _check_stand_in(config, last, run_folder(log_path, name, earlier))
+    notice(f"the last run, {last.log_dir}, has no checkpoint; the job continues run {earlier}")
+    return log_path, earlier
+
+
+def _check_stand_in(config: JobConfig, last: Job, run: Path) -> None:
+    """UserError where ``run``, which is not the ``last`` one, is not known to have the settings of ``config``."""
+    before = settings_of(run)
+    if before is None:
+        fault = f"is of unknown settings: its {HEADER} cannot be read"
+    elif changed := _changed(before, config):
+        fault = f"has other settings: {changed}"
+    else:
+        return
+    raise UserError(
+        f"the last run of job {config.fedscale.job_name}, {last.log_dir}, has no checkpoint, and the run before it, "
+        f"{run}, {fault}; start the job anew without --resume"
+    )
+
+
+def check_unchanged(config: JobConfig, run: Path, advice: str = START_ANEW) -> None:
+    """UserError where a ``run`` of the job, finished or half-way, had other settings than the job has now.
+
+    A run whose settings cannot be read passes: the aggregator compares them with those in the checkpoint.
+    """
+    before = settings_of(run)
+    if before is not None and (changed := _changed(before, config)):
+        raise UserError(f"job {config.fedscale.job_name} ran with other settings: {changed}; {advice}")
+
+
+def _changed(before: dict[str, Any], config: JobConfig) -> str:
+    return changed_settings(completed(before), config.echo())
+
+
+def settings_of(run: Path) -> dict[str, Any] | None:
+    """The settings that a run's header.json states; None where it states none."""
+    try:
+        settings = read_json(run / HEADER, MEGA)["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return settings if isinstance(settings, dict) else None
+
+
+def run_folder(log_path: str, name: str, time_stamp: str) -> Path:
+    """Where the run of job ``name`` with this ``time_stamp`` has its logs and results."""
+    return Path(log_path, "logs", name, time_stamp)
+
+
+def new_stamp(config: JobConfig) -> str:
+    """``time_stamp`` of a run that begins now, unless the configuration names one."""
+    return config.fedscale.time_stamp if "time_stamp" in config.given else f"{datetime.now():%m%d_%H%M%S}"
+
+
+def newest_checkpoint(runs: Path) -> str | None:
+    """Name of the folder below ``runs``, a job's, whose checkpoint is the newest; None where none has one."""
+    checkpoints = [
+        (path.stat().st_mtime, path.parents[1].name) for path in runs.glob("*/checkpoints/checkpoint-*.safetensors")
+    ]
+    return max(checkpoints)[1] if checkpoints else None

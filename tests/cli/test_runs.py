@@ -1,0 +1,103 @@
+"""Which run of a job a start writes into, and a resumed job continues."""
+
+import json
+
+import pytest
+
+from fedscale_ext.cli import runs
+from fedscale_ext.cli.driver import has_finished
+from fedscale_ext.cli.jobs import Job
+from fedscale_ext.cli.processes import Proc
+from fedscale_ext.config import make_config
+from fedscale_ext.errors import UserError
+
+KEYS = {"job_name": "fake", "learning_rate": 0.05}
+
+
+def config(tmp_path, **keys):
+    return make_config({}, {**KEYS, "log_path": str(tmp_path / "here"), **keys})
+
+
+def write_run(folder, **keys):
+    """A run that has a checkpoint, of a job with these keys."""
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "checkpoint-000001.safetensors").touch()
+    settings = make_config({}, {**KEYS, **keys}).echo()
+    (folder / "header.json").write_text(json.dumps({"config": settings}, default=str))
+
+
+def last_run(tmp_path):
+    """The record of a run that failed before it had a checkpoint."""
+    return Job("fake", "conf.yml", str(tmp_path / "before"), "failed", [], Proc("driver", 1, 1.0))
+
+
+def choose(config, last, overrides=()):
+    notices = []
+    return runs.choose_run(config, last, True, overrides, notices.append), notices
+
+
+@pytest.mark.parametrize(
+    ("named", "checkpoints", "taken"),
+    [
+        (False, {"before"}, "before"),
+        (False, {"before", "here"}, "before"),
+        (False, {"here"}, "here"),  # the last run failed before it had one
+        (True, {"before", "here"}, "here"),
+        (True, {"before"}, "before"),
+        (True, set(), "before"),
+    ],
+)
+def test_a_job_is_resumed_where_it_has_a_checkpoint(tmp_path, named, checkpoints, taken):
+    for place in checkpoints:
+        write_run(tmp_path / place / "logs" / "fake" / f"run_{place}")
+    overrides = ["log_path=here"] if named else []
+    (place, stamp), notices = choose(config(tmp_path), last_run(tmp_path), overrides)
+    assert (place, stamp) == (str(tmp_path / taken), f"run_{taken}" if checkpoints else "failed")
+    stands_in = bool(checkpoints) and not (named and taken == "here")
+    assert any(f"has no checkpoint; the job continues run run_{taken}" in notice for notice in notices) == stands_in
+
+
+def test_the_last_run_comes_before_a_newer_checkpoint_of_another(tmp_path):
+    write_run(tmp_path / "before" / "logs" / "fake" / "failed")
+    write_run(tmp_path / "before" / "logs" / "fake" / "other")  # the newer one
+    assert choose(config(tmp_path), last_run(tmp_path)) == ((str(tmp_path / "before"), "failed"), [])
+
+
+def test_a_run_before_the_last_stands_in_only_with_the_same_settings(tmp_path):
+    folder = tmp_path / "before" / "logs" / "fake" / "older"
+    write_run(folder, **{"rounds": 3, "fedmd.groups": [1, 2]})
+    assert choose(config(tmp_path, **{"moss.lr": 0.1}), last_run(tmp_path))[0][1] == "older"
+    with pytest.raises(UserError, match=r"has no checkpoint, and the run before it, .*/older, has other settings: "
+                                        "learning_rate was 0.05 and is 0.1; start the job anew"):  # fmt: skip
+        choose(config(tmp_path, learning_rate=0.1), last_run(tmp_path))
+    (folder / "header.json").unlink()
+    with pytest.raises(UserError, match=r"is of unknown settings: its header.json cannot be read"):
+        choose(config(tmp_path), last_run(tmp_path))
+
+
+def test_a_named_run_is_taken_whatever_ran_last(tmp_path):
+    named = config(tmp_path, time_stamp="mine")
+    assert choose(named, last_run(tmp_path), ["time_stamp=mine"]) == ((str(tmp_path / "here"), "mine"), [])
+    assert choose(named, None, ["time_stamp=mine"])[0][1] == "mine"
+    with pytest.raises(UserError, match="job fake has no earlier run to resume"):
+        choose(config(tmp_path), None)
+
+
+@pytest.mark.parametrize("resume_from", [None, 3])
+def test_other_settings_are_told_before_a_finished_job_is_left_as_it_is(tmp_path, resume_from):
+    folder = tmp_path / "before" / "logs" / "fake" / "failed"
+    write_run(folder, method="fedtrans", **{"fedtrans.beta": 0.1, "moss.lr": 0.1})
+    last = last_run(tmp_path)
+    last.status, last.round = "finished", {"round": 5}
+    notices = []
+
+    class Display:
+        notice = notices.append
+
+    same = {"method": "fedtrans", "fedtrans.beta": 0.1, "rounds": 5, "ps_port": 7000}
+    assert has_finished(config(tmp_path, **same), last, folder, resume_from, Display) == (resume_from is None)
+    assert len(notices) == (resume_from is None)
+    assert not has_finished(config(tmp_path, **{**same, "rounds": 6}), last, folder, resume_from, Display)
+    with pytest.raises(UserError, match=r"job fake ran with other settings: fedtrans.beta was 0.1 and is 0.2; resume"):
+        has_finished(config(tmp_path, **{**same, "fedtrans.beta": 0.2}), last, folder, resume_from, Display)
+    assert not has_finished(config(tmp_path, **same), last, folder.with_name("another"), resume_from, Display)
