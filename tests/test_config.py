@@ -128,6 +128,16 @@ def test_pyramidfl_has_the_defaults_of_its_code() -> None:
     assert asked.fedscale.cut_off_util == from_argv(to_argv(asked)).fedscale.cut_off_util == 0.5
 
 
+def test_hyperparameters_of_other_methods_bind_no_job() -> None:
+    keys = {"method": "fedrolex", "fedrolex.levels": "fix"}
+    config = make_config({}, {**keys, "fedmd.groups": [1, 2], "heterofl.levels": "groups"})
+    assert config.method_params() == {"levels": "fix"}
+    assert config.decisive() == make_config({}, keys).decisive()
+    assert config.decisive()["fedrolex.levels"] == "fix"
+    assert config.echo()["fedmd.groups"] == [1, 2]  # what was given is on record all the same
+    assert decisive(config.echo()) == config.decisive()
+
+
 def test_only_settings_that_decide_the_result_are_decisive() -> None:
     base = make_config({}, {"rounds": 3}).decisive()
     assert make_config({"worker_ips": ["a:[7]"]}, {"rounds": 9, "ps_port": 4000, "job_name": "x"}).decisive() == base

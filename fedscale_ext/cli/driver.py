@@ -14,12 +14,11 @@ from fedscale_ext.cli import jobs, preparation, runs
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
-from fedscale_ext.cli.setup_commands import check_program, plain_commands
 from fedscale_ext.cli.supervision import Restarts, has_checkpoint, has_results, resuming
 from fedscale_ext.config import JobConfig, load_config
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
-from fedscale_ext.token import new_token, read_token
+from fedscale_ext.token import new_token
 
 _CAUSE_S = 0.5  # after the first failure: time for the aggregator to say what was behind it
 _LEAVE_S = 15.0  # after the summary: time for all processes to leave
@@ -45,18 +44,16 @@ def start(
     """
     config = preparation.hide_key(load_config(conf, overrides))
     name = config.fedscale.job_name
-    preparation.check_hosts(config)
-    plain, shell = plain_commands(config.cluster.setup_commands or ())
-    for argv in plain:
-        check_program(argv)
-    if not plain:  # a setup command may be what fetches them
-        preparation.check_inputs(config)
+    plain, shell = preparation.check_start(config)
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
         log_path, time_stamp = runs.choose_run(config, last, again, overrides, display.notice)
-        if again and has_finished(config, last, runs.run_folder(log_path, name, time_stamp), resume_from, display):
-            return 0
+        if again:
+            run = runs.run_folder(log_path, name, time_stamp)
+            runs.check_unchanged(config, run)
+            if resume and has_finished(config, last, run, display):
+                return 0
         if last:
             jobs.kill_children(last)
         keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
@@ -64,8 +61,6 @@ def start(
         token = jobs.folder(name) / "token"
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
-        else:
-            read_token(config.job.token_file)  # a bad one is better named before processes start
         ranks = preparation.commands(config, **keys)
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
@@ -85,16 +80,12 @@ def start(
             token.unlink(missing_ok=True)
 
 
-def has_finished(
-    config: JobConfig, last: jobs.Job | None, run: Path, resume_from: int | None, display: Display
-) -> bool:
-    """Whether the ``run`` that the job continues has all the rounds that are asked for, which is then told.
+def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: Display) -> bool:
+    """Whether the ``run`` to resume is the last one and has all the rounds that are asked for, which is then told.
 
-    UserError where it has more, or where it had other settings. With ``resume_from`` it goes back, so that it never
-    has finished.
+    UserError where it has more.
     """
-    runs.check_unchanged(config, run)
-    if resume_from is not None or last is None or last.log_dir != run:
+    if last is None or last.log_dir != run:
         return False
     rounds = config.fedscale.rounds
     done = int(last.round["round"]) if last.round else 0

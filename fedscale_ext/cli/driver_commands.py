@@ -113,6 +113,24 @@ def start(
 
 
 @app.command()
+def check(conf: Conf, set_: Set = None, seeds: Seeds = None, grid: Grid = None) -> None:
+    """Check a job, or all jobs of a sweep, without starting any: settings, data, devices, models.
+
+    Prints what each job is, and every sentence that would keep one from starting. Data are decoded
+    where no job has read them yet.
+
+    Exit code 0 if all can start, 2 if not.
+
+    Example: fedscale driver check quickstart --seeds 0-4 --grid method=fedavg,heterofl
+    """
+    from fedscale_ext.cli import check as checks
+    from fedscale_ext.cli.tables import console
+
+    out, err = console(), console(stderr=True)
+    raise typer.Exit(checks.check(conf, set_ or [], out, err, seeds=seeds, grid=grid or []))
+
+
+@app.command()
 def submit(
     conf: Conf, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
     slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,

@@ -77,9 +77,14 @@ def state_dir() -> Path:
 
 def folder(name: str) -> Path:
     """Folder of the job ``name``; made if missing."""
+    check_name(name)
+    return _made(state_dir() / "jobs" / name)
+
+
+def check_name(name: str) -> None:
+    """UserError for a name that no job can have."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
         raise UserError(f"job_name {name!r} must be a file name of letters, digits, '_', '-' and '.'")
-    return _made(state_dir() / "jobs" / name)
 
 
 def _made(path: Path) -> Path:

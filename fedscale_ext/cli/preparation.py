@@ -17,14 +17,16 @@ from typing import Any
 
 import fedscale_ext
 from fedscale_ext import config as configuration
-from fedscale_ext.cli.jobs import Job
+from fedscale_ext.cli.jobs import Job, check_name
 from fedscale_ext.cli.model_check import check_models
 from fedscale_ext.cli.processes import Exit, Interrupt, Said
+from fedscale_ext.cli.setup_commands import check_program, plain_commands
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
+from fedscale_ext.token import read_token
 
 # what runtime/events.py and runtime/parent_pipe.py read: importing them would load torch into the driver
 EVENTS_VARIABLE = "FEDSCALE_EXT_EVENTS"
@@ -74,6 +76,24 @@ def _shows_key(config: JobConfig) -> bool:
     """A name of an environment variable is passed on as it is, and read where it is used."""
     token = str(config.given.get("wandb_token") or WANDB_LOGIN)
     return token != WANDB_LOGIN and not token.startswith("$")
+
+
+def check_start(config: JobConfig) -> tuple[list[list[str]], list[str]]:
+    """UserError for what keeps a job of this machine from starting and can be seen without torch.
+
+    Returns its setup commands as ``plain_commands`` does.
+    """
+    check_name(config.fedscale.job_name)
+    check_hosts(config)
+    config.entry_paths()
+    plain, shell = plain_commands(config.cluster.setup_commands or ())
+    for argv in plain:
+        check_program(argv)
+    if config.job.token_file is not None:
+        read_token(config.job.token_file)
+    if not plain:  # a setup command may be what fetches them
+        check_inputs(config)
+    return plain, shell
 
 
 def check_hosts(config: JobConfig) -> None:

@@ -12,8 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from fedscale_ext.cli import jobs, preparation, runs, sweep_plan, sweeps
+from fedscale_ext.cli.check import check_jobs, grouped_notices, refuse_faults
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes
 from fedscale_ext.cli.supervision import has_checkpoint
 from fedscale_ext.cli.sweep_view import State, SweepDisplay, print_arms
@@ -37,12 +39,9 @@ def start(
     With ``resume`` those that finished are left as they are and others go on from their checkpoints. UserError for
     bad input, before the first job starts.
     """
-    values = sweep_plan.read_grid(grid)
-    numbers = sweep_plan.read_seeds(seeds) if seeds is not None else []
-    base = load_config(conf, overrides).fedscale.job_name
-    points = sweep_plan.points(base, numbers, values)
+    points = sweep_plan.read_points(conf, overrides, seeds, grid)
     configs = sweep_plan.checked(conf, overrides, points)
-    name = base + ENDING
+    name = load_config(conf, overrides).fedscale.job_name + ENDING
     with sweeps.claim(name):
         sweep_plan.refuse_running(points)
         states = {point.name: State(rounds=config.fedscale.rounds)
@@ -51,6 +50,10 @@ def start(
         earlier = before.runs if before is not None else {}
         for job, accuracy in sweep_plan.finished_runs(configs, earlier).items():
             states[job].status, states[job].accuracy = "finished", accuracy
+        verdicts = check_jobs([config for config in configs if states[config.fedscale.job_name].status == "waiting"],
+                              out, err)  # fmt: skip
+        refuse_faults(verdicts)
+        values = sweep_plan.read_grid(grid)
         sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()), dict(earlier))
         sweeps.write(sweep)
         slots = at_once or sweep_plan.at_once(configs[0])
@@ -58,6 +61,8 @@ def start(
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
         display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
+        for notice in grouped_notices(verdicts):
+            display.aside(f"[yellow]note:[/] {escape(notice)}")
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
             run = _Run(sweep, configs, states, display, Processes(log), supervise)
             stopped = run.run(waiting, slots)

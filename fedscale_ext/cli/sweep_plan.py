@@ -57,6 +57,12 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     return grid
 
 
+def read_points(conf: str, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:
+    """The jobs of a sweep over --seeds and --grid; UserError for what these cannot be."""
+    values, numbers = read_grid(grid), read_seeds(seeds) if seeds is not None else []
+    return points(load_config(conf, overrides).fedscale.job_name, numbers, values)
+
+
 def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[Point]:
     """A job for each combination of the grid and each seed, named after what is its own; all seeds of an arm follow
     one another."""
@@ -83,18 +89,21 @@ def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
 
 
 def checked(conf: str, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
-    """The configuration of each job, as far as it can be checked before it starts; UserError names the setting."""
+    """The configuration of each job, as far as it can be checked without torch; UserError names job and setting."""
     configs = []
     for point in made:
         try:
-            config = load_config(conf, overrides_of(point, overrides))
-            preparation.check_hosts(config)
-            if not config.cluster.setup_commands:  # one may be what fetches the data
-                preparation.check_inputs(config)
+            configs.append(member(conf, overrides, point))
         except UserError as error:
             raise UserError(f"job {point.name} of the sweep: {error}") from None
-        configs.append(config)
     return configs
+
+
+def member(conf: str, overrides: Sequence[str], point: Point) -> JobConfig:
+    """The configuration of one job; UserError for a setting with which it cannot start, as ``check_start`` has it."""
+    config = preparation.hide_key(load_config(conf, overrides_of(point, overrides)))
+    preparation.check_start(config)
+    return config
 
 
 def at_once(config: JobConfig) -> int:

@@ -53,8 +53,11 @@ def submit(
         last = jobs.read(name)
         again = resume or resume_from is not None
         log_path, stamp = runs.choose_run(config, last, again, overrides, display.notice)
-        if again and has_finished(config, last, runs.run_folder(log_path, name, stamp), resume_from, display):
-            return 0
+        if again:
+            run = runs.run_folder(log_path, name, stamp)
+            runs.check_unchanged(config, run)
+            if resume and has_finished(config, last, run, display):
+                return 0
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(name, source, log_path, stamp, [], Proc.of("driver", os.getpid()), status="queued")
         folder = job.log_dir / "slurm"

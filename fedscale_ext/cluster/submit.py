@@ -44,8 +44,10 @@ def submit(
         again = resume or resume_from is not None
         if again and last is None:
             raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
-        if again and last and has_finished(config, last, last.log_dir, resume_from, display):
-            return 0
+        if again and last:
+            runs.check_unchanged(config, last.log_dir)
+            if resume and has_finished(config, last, last.log_dir, display):
+                return 0
         if last:
             jobs.kill_children(last)
         stamp = last.time_stamp if again and last else runs.new_stamp(config)

@@ -42,17 +42,13 @@ class MultiModelAggregator(MethodHooks):
         try:
             self.setup_env()
             self.init_control_communication()
-            info = self.wait_for_executors()
-            self.task = self._task(info)
-            self.data_info = {**info.data, "digest": info.digest}
-            self.workforce = Workforce(self, info)
-            self.init_model()
+            self.prepare(self.wait_for_executors())
             done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
             self.records = JobRecords(self)  # after a refused checkpoint, header.json is still that of its run
             self.history = self.records.begin(done, marks)
             for kept in self.handed.values():
                 kept.files.drop_after(done)
-            self.emit(self._ready())
+            self.emit(self.ready())
             if self.wandb is not None:
                 self.notice(f"Weights & Biases has this job at {self.wandb.where}")
             stopped = None
@@ -71,6 +67,16 @@ class MultiModelAggregator(MethodHooks):
             raise
         finally:
             self.stop()
+
+    def prepare(self, info: ExecutorInfo) -> None:
+        """Everything before the first round that can refuse a job, from what executors report of the data.
+
+        A check of a job (runtime/job_check.py) calls it without executors.
+        """
+        self.task = self._task(info)
+        self.data_info = {**info.data, "digest": info.digest}
+        self.workforce = Workforce(self, info)
+        self.init_model()
 
     @overrides
     def setup_env(self) -> None:
@@ -287,7 +293,8 @@ class MultiModelAggregator(MethodHooks):
         if total:
             self.notice(f"met and mended on the way: {told(total)}; the aggregator's log says more")
 
-    def _ready(self) -> dict[str, Any]:
+    def ready(self) -> dict[str, Any]:
+        """The event that says what the job is, once it is prepared."""
         kind = "generated" if self.data_info["generated"] else "real"
         return {
             "event": "ready",

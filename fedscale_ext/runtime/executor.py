@@ -1,14 +1,12 @@
 """The executor: keeps data and models resident, trains and tests the units that it is handed."""
 
 import logging
-import platform
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import fedscale.cloud.logger.executor_logging as executor_logging
-import numpy as np
 import torch
 from fedscale.cloud import commons
 from fedscale.cloud.execution.executor import Executor
@@ -23,12 +21,12 @@ from fedscale_ext.runtime.connection import Connection
 from fedscale_ext.runtime.job_data import open_job_data
 from fedscale_ext.runtime.link import Link
 from fedscale_ext.runtime.no_pickle import NoPickle
+from fedscale_ext.runtime.registration import registration
 from fedscale_ext.runtime.steps import HELD_OUT, local_steps, trained_on
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.unit_work import HANDED, UnitWork
 from fedscale_ext.runtime.workbench import Workbench
-from fedscale_ext.text_columns import pack_texts
 
 Do = Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, bytes]]]  # a unit -> its result, with sections
 
@@ -79,25 +77,7 @@ class MultiModelExecutor(NoPickle, Executor):
     @overrides
     def report_executor_info_handler(self) -> bytes:
         """What the aggregator must know before the first round: the data and this process."""
-        data = self.training_sets
-        header = {
-            "device": str(self.device),
-            "device_name": _device_name(self.device),
-            "host": platform.node(),
-            "versions": {"torch": torch.__version__, "numpy": np.__version__},
-            "digest": data.digest,
-            "data": {
-                "name": data.name,
-                "generated": data.generated,
-                "input_shape": list(data.input_shape),
-                "num_classes": data.num_classes,
-                "test_source": data.test_source,
-                "test_only_clients": data.test_only_clients,
-            },
-        }
-        sizes = {"train": torch.from_numpy(data.train_sizes), "test": torch.from_numpy(data.test_sizes)}
-        names = pack_texts(data.client_names)
-        return wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
+        return registration(self.training_sets, self.device)
 
     @overrides
     def client_register(self) -> None:
@@ -218,13 +198,6 @@ class MultiModelExecutor(NoPickle, Executor):
                 "mask": None,
             }
         )
-
-
-def _device_name(device: torch.device) -> str:
-    """What the speed of training depends on."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def device_of(args: Namespace) -> torch.device:

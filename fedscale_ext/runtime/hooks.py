@@ -74,9 +74,7 @@ class MethodHooks(Coordinator):
     selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
-        self.params = make_params(self.Params, config)
-        self._private = check_options(config, type(self))
-        check_local_training(config, type(self))
+        self.params, self._private = self.check_settings(config)
         args = config.fedscale
         # FedScale opens its TensorBoard writer at once; a resumed job shows its kept rounds anew
         drop_events(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator"))
@@ -91,6 +89,16 @@ class MethodHooks(Coordinator):
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
         self._beside: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
+
+    @classmethod
+    def check_settings(cls, config: JobConfig) -> tuple[Any, bool]:
+        """The hyperparameters and whether the job asks for differential privacy, from the configuration alone.
+
+        UserError for settings that do not go together, whatever the data are.
+        """
+        params, private = make_params(cls.Params, config), check_options(config, cls)
+        check_local_training(config, cls)
+        return params, private
 
     # ---- hooks ----
 

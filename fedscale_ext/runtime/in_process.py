@@ -74,7 +74,7 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
 
     threads = torch.get_num_threads()
     _log_to_file_only()
-    aggregator = _without_port(method_class(config.job.method))(config, emit)
+    aggregator = without_port(method_class(config.job.method))(config, emit)
     aggregator.executors = [0]  # before the executor registers
     failure: list[BaseException] = []
 
@@ -118,7 +118,7 @@ def _log_to_file_only() -> None:
             handler.setLevel(logging.WARNING)
 
 
-def _without_port(aggregator_class: type) -> type:
+def without_port(aggregator_class: type) -> type:
     """The same aggregator, listening nowhere."""
 
     class InProcessAggregator(aggregator_class):  # type: ignore[misc, valid-type]

@@ -1,24 +1,33 @@
 """A job's data set, as executors and aggregator open it alike, and the server's public data."""
 
+from typing import Any
+
 from fedscale_ext.config import JobConfig, set_aside
+from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.held_back import HeldBack
 from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.errors import UserError
 
 
-def open_job_data(config: JobConfig) -> DataSet:
-    """The clients' data set; public samples of the same task are nobody's. The job's ``seed`` changes nothing in it."""
+def open_job_data(config: JobConfig, progress: Progress | None = None) -> DataSet:
+    """The clients' data set; public samples of the same task are nobody's. The job's ``seed`` changes nothing in it.
+    ``progress`` hears of samples decoded."""
+    return open_data_set(**data_arguments(config), progress=progress)
+
+
+def data_arguments(config: JobConfig) -> dict[str, Any]:
+    """All arguments of ``open_data_set`` that make the clients' data set: equal ones give the same one."""
     args, job = config.fedscale, config.job
-    return open_data_set(
-        args.data_dir,
-        args.data_set,
-        data_map_file=args.data_map_file,
-        test_split=job.test_split,
-        seed=job.data_seed,
-        input_shape=job.sample_shape,
-        held_back=_how(config) if set_aside(config.echo()) else None,
-    )
+    return {
+        "data_dir": args.data_dir,
+        "data_set": args.data_set,
+        "data_map_file": args.data_map_file,
+        "test_split": job.test_split,
+        "seed": job.data_seed,
+        "input_shape": job.sample_shape,
+        "held_back": _how(config) if set_aside(config.echo()) else None,
+    }
 
 
 def _how(config: JobConfig) -> HeldBack:

@@ -55,6 +55,18 @@ def _run(role: Any, config: JobConfig) -> None:
 
 def run_process(role: Callable[[JobConfig], Any]) -> None:
     """Run a role with the job of the command line, as a driver starts it; how it ends is this process's exit code."""
+
+    def run() -> None:
+        config = from_argv(sys.argv[1:])
+        prepare_process(config)
+        role(config)
+
+    run_guarded(run)
+
+
+def run_guarded(task: Callable[[], None]) -> None:
+    """Run the task of a process that a driver started: it ends with the driver, and its errors become an event and an
+    exit code."""
     # a script's folder comes first in sys.path, where the names of its neighbours would shadow packages
     package = Path(__file__).resolve().parents[1]
     sys.path[:] = [place for place in sys.path if not Path(place or ".").resolve().is_relative_to(package)]
@@ -62,9 +74,7 @@ def run_process(role: Callable[[JobConfig], Any]) -> None:
     faulthandler.enable()  # where native code crashed: no other trace would be left
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        config = from_argv(sys.argv[1:])
-        prepare_process(config)
-        role(config)
+        task()
     except UserError as error:
         _fail(str(error), 2)
     except ConnectionError as error:

@@ -1,5 +1,6 @@
 """What an executor says of itself and its data when it registers, checked before anything is done with it."""
 
+import platform
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -7,8 +8,9 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fedscale_ext.data.store import DataSet
 from fedscale_ext.runtime import wire
-from fedscale_ext.text_columns import unpack_texts
+from fedscale_ext.text_columns import pack_texts, unpack_texts
 from fedscale_ext.validation import first_fault
 
 _MOST_CLIENTS = 100_000_000
@@ -56,6 +58,35 @@ class ExecutorInfo:
     def same_data(self, other: "ExecutorInfo") -> bool:
         """Whether two executors see the same samples of the same clients; the digest leaves their names out."""
         return self.digest == other.digest and self.client_names == other.client_names
+
+
+def registration(data: DataSet, device: torch.device) -> bytes:
+    """The message of an executor that has opened ``data`` and trains on ``device``."""
+    header = {
+        "device": str(device),
+        "device_name": _device_name(device),
+        "host": platform.node(),
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "digest": data.digest,
+        "data": {
+            "name": data.name,
+            "generated": data.generated,
+            "input_shape": list(data.input_shape),
+            "num_classes": data.num_classes,
+            "test_source": data.test_source,
+            "test_only_clients": data.test_only_clients,
+        },
+    }
+    sizes = {"train": torch.from_numpy(data.train_sizes), "test": torch.from_numpy(data.test_sizes)}
+    names = pack_texts(data.client_names)
+    return wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
+
+
+def _device_name(device: torch.device) -> str:
+    """What the speed of training depends on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def read_registration(message: bytes) -> ExecutorInfo:

@@ -21,6 +21,7 @@ TRACES = Path(__file__).resolve().parents[2] / "device_traces"
 GOOD = {
     "report": "own -o report",
     "driver start": "conf.yml",
+    "driver check": "conf.yml",
     "driver render": "conf.yml --image fedscale_ext:0.1 --claim data",
     "driver status": "j-s0",
     "driver logs": "j-s0",
@@ -45,6 +46,7 @@ WITH_HOSTS = {"driver submit"}  # tests/cluster makes some
 BAD = {
     "report": ("none", "there is no job 'none'"),
     "driver start": ("none.yml", "no configuration 'none.yml'"),
+    "driver check": ("none.yml", "no configuration 'none.yml'"),
     "driver submit": ("none.yml", "no configuration 'none.yml'"),
     "driver render": ("none.yml --image a --claim b", "no configuration 'none.yml'"),
     "driver status": ("none", "there is no job 'none'"),

@@ -83,21 +83,27 @@ def test_a_named_run_is_taken_whatever_ran_last(tmp_path):
         choose(config(tmp_path), None)
 
 
-@pytest.mark.parametrize("resume_from", [None, 3])
-def test_other_settings_are_told_before_a_finished_job_is_left_as_it_is(tmp_path, resume_from):
+def test_other_settings_are_told_whether_a_run_has_finished_or_not(tmp_path):
     folder = tmp_path / "before" / "logs" / "fake" / "failed"
     write_run(folder, method="fedtrans", **{"fedtrans.beta": 0.1, "moss.lr": 0.1})
-    last = last_run(tmp_path)
+    same = {"method": "fedtrans", "fedtrans.beta": 0.1, "rounds": 6, "ps_port": 7000}
+    runs.check_unchanged(config(tmp_path, **same), folder)
+    with pytest.raises(UserError, match=r"job fake ran with other settings: fedtrans.beta was 0.1 and is 0.2; resume"):
+        runs.check_unchanged(config(tmp_path, **{**same, "fedtrans.beta": 0.2}), folder)
+    with pytest.raises(UserError, match='method was "fedtrans" and is "fedavg"'):
+        runs.check_unchanged(config(tmp_path), folder)
+    (folder / "header.json").write_text("{")
+    runs.check_unchanged(config(tmp_path), folder)  # the aggregator compares with the checkpoint
+
+
+def test_only_the_run_that_is_resumed_can_have_finished(tmp_path):
+    last, notices = last_run(tmp_path), []
     last.status, last.round = "finished", {"round": 5}
-    notices = []
 
     class Display:
         notice = notices.append
 
-    same = {"method": "fedtrans", "fedtrans.beta": 0.1, "rounds": 5, "ps_port": 7000}
-    assert has_finished(config(tmp_path, **same), last, folder, resume_from, Display) == (resume_from is None)
-    assert len(notices) == (resume_from is None)
-    assert not has_finished(config(tmp_path, **{**same, "rounds": 6}), last, folder, resume_from, Display)
-    with pytest.raises(UserError, match=r"job fake ran with other settings: fedtrans.beta was 0.1 and is 0.2; resume"):
-        has_finished(config(tmp_path, **{**same, "fedtrans.beta": 0.2}), last, folder, resume_from, Display)
-    assert not has_finished(config(tmp_path, **same), last, folder.with_name("another"), resume_from, Display)
+    assert not has_finished(config(tmp_path, rounds=5), last, last.log_dir.with_name("another"), Display)
+    assert not has_finished(config(tmp_path, rounds=6), last, last.log_dir, Display) and notices == []
+    assert has_finished(config(tmp_path, rounds=5), last, last.log_dir, Display)
+    assert notices[0].startswith("job fake has finished its 5 rounds")

@@ -10,13 +10,13 @@ from job_results import assert_equal, result
 from tiny_job import tiny_data, write_job_file
 
 import fedscale_ext
+from fedscale_ext.changed_settings import completed
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics import files, lines
 from fedscale_ext.runtime import hooks
 from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.in_process import run_in_process
-from fedscale_ext.changed_settings import completed
 
 JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
 
@@ -73,6 +73,12 @@ def test_a_checkpoint_is_not_continued_with_lines_that_changed(job_file: Path) -
     path.write_bytes(path.read_bytes().replace(b'"round":1,', b'"round":1, ', 1))
     with pytest.raises(UserError, match=r"metrics.jsonl is damaged: its sha256 differs from what it was when"):
         run(job_file, resume=True, rounds=6)
+
+
+def test_a_job_is_not_continued_with_fewer_rounds_than_it_has(job_file: Path) -> None:
+    run(job_file, rounds=2)
+    with pytest.raises(UserError, match="the checkpoint of round 2 is beyond the 1 rounds that are asked for; raise"):
+        run(job_file, resume=True, rounds=1)
 
 
 def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbed: dict[str, Any]) -> None:

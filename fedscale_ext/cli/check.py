@@ -1,0 +1,210 @@
+"""What is checked before a job starts, in one process for all jobs of a sweep: ``fedscale driver check``, and every
+sweep before its first job.
+
+The check does what each job's aggregator does before its first round (runtime/job_check.py); the driver itself does
+without torch.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from fedscale_ext.cli import preparation, sweep_plan
+from fedscale_ext.cli.processes import Exit, Interrupt, Processes, Said
+from fedscale_ext.cli.progress import counted
+from fedscale_ext.cli.screen import Screen
+from fedscale_ext.cli.setup_commands import plain_commands
+from fedscale_ext.config import JobConfig, executor_slots, load_config, to_argv
+from fedscale_ext.errors import UserError
+
+_MODULE = "fedscale_ext.runtime.job_check"
+_NAME = "check"  # of the process
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SETUP = "setup_commands may bring what is missing: data, devices and models are checked when the job starts"
+#: keys that name files or folders which a setup command may bring, and what they may say instead
+_FILES = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "public_dir", "initial_weights")
+_NO_FILE = "resampled"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the check says of a job: ``fault`` is None where it can start.
+
+    ``facts`` are titles with words, empty where data and models were not checked; ``notices`` say what to know of it.
+    """
+
+    fault: str | None
+    facts: Sequence[tuple[str, str]] = ()
+    notices: Sequence[str] = ()
+
+
+class _Display(Screen):
+    """Shows in a terminal which job is checked; elsewhere nothing."""
+
+    def __init__(self, out: Console, err: Console, jobs: int):
+        super().__init__(out, err, per_second=4)
+        self._jobs, self._begun = jobs, 0
+        self._name = self._doing = ""
+
+    def begin(self, name: str) -> None:
+        """The check has come to a job."""
+        self._begun, self._name, self._doing = self._begun + 1, name, ""
+
+    def progress(self, what: str) -> None:
+        """It does something that may take long."""
+        self._doing = f": {what}"
+
+    def picture(self) -> Text:
+        """How far it is."""
+        return Text(f"checking {self._name} ({self._begun} of {counted(self._jobs, 'job')}){self._doing} ...")
+
+
+def check_jobs(configs: Sequence[JobConfig], out: Console, err: Console) -> dict[str, Verdict]:
+    """A verdict for each job by its name. KeyboardInterrupt when the check is interrupted.
+
+    A job that an entry outside this package runs is not checked, which its notices tell.
+    """
+    events = _events([_order(config) for config in configs if _outside(config) is None], out, err)
+    return {name: _verdict(config, events.get(name)) for config in configs for name in [config.fedscale.job_name]}
+
+
+def _order(config: JobConfig) -> dict[str, Any]:
+    """What the process of the check is told of a job."""
+    gpu = max(index for _, index in executor_slots(config))
+    argv = to_argv(config, cuda_device=f"cuda:{gpu}")
+    return {"job": config.fedscale.job_name, "argv": argv, "data": not _awaits_setup(config)}
+
+
+def _outside(config: JobConfig) -> str | None:
+    """A notice for a job that an entry outside this package runs: what it does cannot be known; None for others."""
+    entry = config.entry_paths()[0]
+    if entry.is_relative_to(_PACKAGE):
+        return None
+    return f"aggregator_entry {entry.name} is not of this package: data, devices and models are checked when the job starts"
+
+
+def _verdict(config: JobConfig, event: Mapping[str, Any] | None) -> Verdict:
+    """The verdict on a job from the event of its check; None for one that was not checked."""
+    notices = [notice for notice in (preparation.idle_keys(config), _outside(config)) if notice]
+    if event is None:
+        return Verdict(None, notices=notices)
+    if event["event"] == "refused":
+        return Verdict(event["message"])
+    facts = [(title, words) for title, words in event["facts"]]
+    return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [_SETUP])])
+
+
+def _awaits_setup(config: JobConfig) -> bool:
+    """Whether a file or folder that the job reads is missing, and a setup command may bring it."""
+    plain, _ = plain_commands(config.cluster.setup_commands or ())
+    given = {**vars(config.fedscale), **config.job.model_dump()}
+    files = [str(given[key]) for key in _FILES if given[key] not in (None, _NO_FILE)]
+    return bool(plain) and not all(Path(file).expanduser().exists() for file in files)
+
+
+def _events(orders: Sequence[Mapping[str, Any]], out: Console, err: Console) -> dict[str, dict[str, Any]]:
+    """The last event of each job that the process of the check gave: ``checked`` or ``refused``."""
+    if not orders:
+        return {}
+    events: dict[str, dict[str, Any]] = {}
+    display = _Display(out, err, len(orders))
+    with TemporaryDirectory(prefix="fedscale-check-") as folder, open(os.devnull, "w", encoding="utf-8") as log:
+        path = Path(folder) / "jobs.json"
+        path.write_text(json.dumps(orders, default=str), encoding="utf-8")
+        processes = Processes(log)
+        with preparation.interrupts_into(processes.inbox):
+            try:
+                with display:
+                    processes.start(_NAME, [sys.executable, "-m", _MODULE, str(path)], preparation.environment())
+                    while True:
+                        message = processes.next(None)
+                        if isinstance(message, Interrupt):
+                            raise KeyboardInterrupt
+                        if isinstance(message, Exit):
+                            break
+                        if isinstance(message, Said):
+                            _take(message.event, events, display)
+            finally:
+                processes.stop()
+        if len(events) < len(orders):
+            last = " ".join(list(processes.tails[_NAME])[-1:])
+            missing = next(order["job"] for order in orders if order["job"] not in events)
+            raise RuntimeError(f"the check {message.how} at job {missing}{f': {last}' if last else ''}")
+    return events
+
+
+def _take(event: dict[str, Any], events: dict[str, dict[str, Any]], display: _Display) -> None:
+    kind = event["event"]
+    if kind == "checking":
+        display.begin(event["job"])
+    elif kind == "progress":
+        display.progress(event["what"])
+    elif kind in ("checked", "refused"):
+        events[event["job"]] = event
+    display.refresh()
+
+
+def grouped_notices(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """Each notice once, after the jobs that it is about where these are not all."""
+    jobs: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        for notice in verdict.notices:
+            jobs.setdefault(notice, []).append(name)
+    return [notice if len(names) == len(verdicts) else f"{_some(names)}: {notice}" for notice, names in jobs.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def refuse_faults(verdicts: Mapping[str, Verdict]) -> None:
+    """UserError for the first job of a sweep that cannot start, with the number of others."""
+    faults = {name: verdict.fault for name, verdict in verdicts.items() if verdict.fault is not None}
+    if faults:
+        name, fault = next(iter(faults.items()))
+        others = f"; {counted(len(faults) - 1, 'other job')} cannot start either, as `fedscale driver check` tells"
+        raise UserError(f"job {name} of the sweep: {fault}{others if len(faults) > 1 else ''}")
+
+
+def check(
+    conf: str, overrides: Sequence[str], out: Console, err: Console, *, seeds: str | None, grid: Sequence[str]
+) -> int:
+    """Check the job of a configuration, or all jobs of a sweep, and print what they are; the exit code: 0 or 2."""
+    configs, verdicts = [], {}
+    if seeds is None and not grid:
+        config = load_config(conf, overrides)
+        preparation.check_start(config)
+        configs.append(preparation.hide_key(config))
+    else:
+        for point in sweep_plan.read_points(conf, overrides, seeds, grid):
+            try:
+                configs.append(sweep_plan.member(conf, overrides, point))
+            except UserError as error:
+                verdicts[point.name] = Verdict(str(error))
+    verdicts |= check_jobs(configs, out, err)
+    for name, verdict in verdicts.items():
+        _print(name, verdict, out)
+    faults = {name: verdict.fault for name, verdict in verdicts.items() if verdict.fault is not None}
+    for name, fault in faults.items():
+        err.print(f"fedscale: job {name}: {fault}", markup=False, highlight=False, soft_wrap=True)
+    if faults:
+        return 2
+    out.print(f"{counted(len(verdicts), 'job')} can start", markup=False, highlight=False)
+    return 0
+
+
+def _print(name: str, verdict: Verdict, out: Console) -> None:
+    """What a job is that can start, a line each."""
+    if verdict.fault is not None:
+        return
+    rows = [*verdict.facts, *(("note", notice) for notice in verdict.notices)]
+    for line in (name, *(f"  {title:<14}{words}" for title, words in rows)):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,127 @@
+"""A check of a job finds what the job itself would end with before its first round, and leaves nothing behind."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedscale_ext.config import JobConfig, load_config, to_argv, with_values
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedavg import FedAvgAggregator
+from fedscale_ext.runtime import job_check
+from fedscale_ext.runtime.events import ignore_event
+from fedscale_ext.runtime.in_process import run_in_process
+from fedscale_ext.runtime.job_check import DataSets, check_job, check_jobs
+
+JOB = {"model": "cnn_small", "rounds": 1, "local_steps": 1}
+
+
+def job(job_file: Path, **keys: Any) -> JobConfig:
+    return with_values(load_config(job_file), **{**JOB, **keys})
+
+
+def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) -> job_check.Checked:
+    return check_job(config, data_sets or DataSets(), folder, ignore_event)
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"num_participants": 8}, "num_participants 8 is above the 7 clients"),
+        ({"min_updates": 5}, "min_updates 5 is above num_participants 4"),
+        ({"device_conf_file": "/nowhere"}, "device_conf_file /nowhere is missing"),
+        ({"deadline_s": 1e-6}, "deadline_s"),
+        ({"method": "fedmd", "fedmd.types": ["cnn_small"], "public_samples": 10_000}, "public_samples is 10000"),
+        (
+            {"method": "fedmd", "fedmd.types": ["cnn_small", "resnet18"], "fedmd.groups": [3, 3], "public_samples": 4},
+            "fedmd.groups is [3, 3], which adds up to 6",
+        ),
+        ({"method": "fedmd", "public_samples": 4}, "a job of method fedmd lacks fedmd.types"),
+        (
+            {"method": "fedmd", "fedmd.types": ["cnn_small", "resnet101"], "public_samples": 4, "deadline_s": 30.0},
+            "no device affords type resnet101",
+        ),
+        ({"method": "heterofl", "heterofl.groups": [1, 2, 3, 4, 5]}, "heterofl.groups"),
+        ({"dp_epsilon": 1.0}, "dp_epsilon needs differential privacy"),
+        ({"initial_weights": "/nowhere.safetensors"}, "/nowhere.safetensors"),
+        ({"data_dir": "/nowhere"}, "fedscale dataset"),
+        ({"method": "fedtrans", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
+    ],
+)
+def test_a_check_refuses_a_job_with_the_sentence_that_would_end_it(
+    job_file: Path, tmp_path: Path, keys: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError) as checked:
+        check(job(job_file, **keys), tmp_path / "check")
+    with pytest.raises(UserError) as ran:
+        run_in_process(job(job_file, **keys))
+    assert sentence in str(checked.value)
+    assert str(checked.value) == str(ran.value)
+
+
+def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: Path, tmp_path: Path) -> None:
+    config = job(job_file, method="heterofl", filter_less=2)
+    checked = check(config, tmp_path / "check")
+    facts = dict(checked.facts)
+    assert facts["data"] == "real: tiny generated, 7 clients, 62 classes, 104 training and 26 test samples"
+    assert facts["devices"].startswith("resampled from FedScale's published device marginals; they afford ")
+    assert facts["models"].startswith("a (1.26 M MACs), b (394 k MACs)")
+    assert facts["participants"] == "4 of 6 clients in each of 1 rounds"
+    given: list[str] = []
+    run_in_process(config, lambda event: given.append(event["message"]) if event["event"] == "notice" else None)
+    assert checked.notices and given[: len(checked.notices)] == checked.notices
+
+
+def test_a_check_leaves_no_log_folder_and_opens_equal_data_once(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    plain = job_check.open_job_data
+
+    def counted(config: JobConfig, progress: Callable[[int, int], None]) -> Any:
+        opened.append(config.job.data_seed)
+        return plain(config, progress)
+
+    monkeypatch.setattr(job_check, "open_job_data", counted)
+    data_sets = DataSets()
+    for data_seed, seed in ((1, 1), (2, 1), (1, 2), (2, 2)):
+        check(job(job_file, data_seed=data_seed, seed=seed), tmp_path / "check", data_sets)
+    assert opened == [1, 2]
+    assert not (job_file.parent / "logs").exists()
+
+
+def test_samples_that_are_decoded_are_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[dict[str, Any]] = []
+    clock = iter([0.0, 0.1, 0.3, 0.4, 0.6])
+    monkeypatch.setattr(job_check.time, "monotonic", lambda: next(clock))
+    progress = job_check._Progress(events.append)
+    for done, total in ((256, 1024), (512, 1024), (768, 1024), (1024, 0)):
+        progress(done, total)
+    assert [event["what"] for event in events] == ["512 of 1,024 samples decoded", "1,024 samples decoded"]
+
+
+def test_all_jobs_are_checked_whatever_one_of_them_raises(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = FedAvgAggregator.init_state
+
+    def broken(self: FedAvgAggregator, population: Any, task: Any) -> None:
+        if self.seed == 2:
+            raise KeyError("what")
+        plain(self, population, task)
+
+    monkeypatch.setattr(FedAvgAggregator, "init_state", broken)
+    monkeypatch.setenv("FEDSCALE_EXT_EVENTS", "1")
+    jobs = {"broken": {"seed": 2}, "refused": {"num_participants": 9}, "fine": {}, "later": {"data_dir": "/later"}}
+    check_jobs(
+        [{"job": name, "argv": to_argv(job(job_file, **keys)), "data": name != "later"} for name, keys in jobs.items()]
+    )
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    ends = {event["job"]: event for event in events if event["event"] in ("checked", "refused")}
+    assert list(ends) == list(jobs)
+    assert ends["broken"]["message"] == "KeyError: 'what'"
+    assert ends["refused"]["message"].startswith("num_participants 9 is above")
+    assert ends["fine"]["event"] == "checked" and ends["fine"]["facts"]
+    assert ends["later"] == {"event": "checked", "job": "later", "facts": [], "notices": []}
