@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fedscale_ext import compat
 from fedscale_ext.config import (
+    decisive,
     executor_configs,
     executor_slots,
     from_argv,

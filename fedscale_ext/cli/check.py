@@ -28,7 +28,8 @@ from fedscale_ext.errors import UserError
 _MODULE = "fedscale_ext.runtime.job_check"
 _NAME = "check"  # of the process
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SETUP = "setup_commands may bring what is missing: data, devices and models are checked when the job starts"
+_LATER = "data, devices and models are checked when the job starts"
+_SETUP = f"setup_commands may bring what is missing: {_LATER}"
 #: keys that name files or folders which a setup command may bring, and what they may say instead
 _FILES = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "public_dir", "initial_weights")
 _NO_FILE = "resampled"
@@ -88,7 +89,7 @@ def _outside(config: JobConfig) -> str | None:
     entry = config.entry_paths()[0]
     if entry.is_relative_to(_PACKAGE):
         return None
-    return f"aggregator_entry {entry.name} is not of this package: data, devices and models are checked when the job starts"
+    return f"aggregator_entry {entry.name} is not of this package: {_LATER}"
 
 
 def _verdict(config: JobConfig, event: Mapping[str, Any] | None) -> Verdict:

@@ -112,6 +112,17 @@ def test_labels_say_what_differs(tmp_path: Path):
     assert settings_table(arms_of([one, two])) == {"local_steps": ["5", "10"]}
 
 
+def test_keys_of_other_methods_are_no_difference(tmp_path: Path):
+    # a release before this one compared them, and a sweep gives all of its methods' keys to each job
+    one = load_job(write_job(tmp_path / "a", seed=1, settings={"fedmd.groups": [1, 2], "fedtrans.beta": 0.1}))
+    two = load_job(write_job(tmp_path / "b", seed=2, settings={"fedmd.groups": [2, 1], "fedtrans.beta": 0.1}))
+    (arm,) = arms_of([one, two])
+    assert arm.seeds == [1, 2] and arm.jobs[0].settings["fedtrans.beta"] == 0.1
+    other = load_job(write_job(tmp_path / "c", method="fedmd", settings={"fedmd.groups": [1, 2]}))
+    assert set(differences([one, other])) == {"method", "fedmd.groups", "fedtrans.beta"}
+    assert differences([one, other])["fedmd.groups"] == [None, [1, 2]]
+
+
 def test_labels_that_plots_would_cut_to_the_same_are_the_jobs_names(tmp_path: Path):
     jobs = [load_job(write_job(tmp_path / name, method="moss", params=params)) for name, params in (
         ("long-one", {"types": ["resnet18_speech", "mobilenetv2_thin", "lenet_6k"], "epochs": 5}),
