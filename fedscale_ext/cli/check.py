@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from fedscale_ext.cli import preparation, sweep_plan
@@ -203,9 +204,16 @@ def check(
 
 
 def _print(name: str, verdict: Verdict, out: Console) -> None:
-    """What a job is that can start, a line each."""
+    """What a job is that can start: a line each, in a terminal folded into its width."""
     if verdict.fault is not None:
         return
     rows = [*verdict.facts, *(("note", notice) for notice in verdict.notices)]
-    for line in (name, *(f"  {title:<14}{words}" for title, words in rows)):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    for title, words in rows:
+        lines.add_row(Text(f"  {title:<12}"), Text(words))
+    out.print(name, markup=False, highlight=False, soft_wrap=True)
+    if out.is_terminal:
+        out.print(lines)
+        return
+    for title, words in rows:
+        out.print(f"  {title:<14}{words}", markup=False, highlight=False, soft_wrap=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from fedscale_ext.cli import preparation
+from fedscale_ext.cli import preparation, runs
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
@@ -28,7 +28,7 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     for option, value in (("--image", image), ("--claim", claim)):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", value):
             raise UserError(f"{option} {value!r} is no name of Kubernetes: write letters, digits and . _ : / @ -")
-    stamp = preparation.new_stamp(config)
+    stamp = runs.new_stamp(config)
     shared = {"time_stamp": stamp, "ps_port": _PORT, "token_file": f"{_TOKEN}/token"}
     words = preparation.arguments(config, **shared)
     documents = [_service(name)]

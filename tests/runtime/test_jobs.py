@@ -11,8 +11,9 @@ import pytest
 from job_results import assert_equal, result
 
 import fedscale_ext
-from fedscale_ext.config import JobConfig
+from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
+from fedscale_ext.runtime.in_process import run_in_process
 from fedscale_ext.token import new_token
 
 FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
@@ -99,7 +100,7 @@ def test_another_configuration_is_not_resumed(job_file: Path) -> None:
     in_process(job_file)
     (header,) = job_file.parent.glob("logs/*/*/header.json")
     before = header.read_bytes()
-    with pytest.raises(UserError, match=r"another configuration: learning_rate was \S+ and is 0.01;"):
+    with pytest.raises(UserError, match=r"in_process ran with other settings: learning_rate was \S+ and is 0.01;"):
         in_process(job_file, resume=True, learning_rate=0.01)
     assert header.read_bytes() == before  # later resumes are compared with it
 
@@ -110,8 +111,10 @@ def test_a_job_of_a_release_that_had_fewer_keys_is_resumed(job_file: Path, monke
         older.setattr(JobConfig, "decisive", lambda config: {k: v for k, v in whole(config).items() if k != "augment"})
         in_process(job_file, rounds=2)
     assert len(in_process(job_file, rounds=3, resume=True)["rounds"]) == 3
+    keys = {"job_name": "in_process", "rounds": 4, "resume": True, "augment": "flip_crop"}
+    config = with_values(load_config(job_file), **keys)
     with pytest.raises(UserError, match=r'another configuration: augment was "none" and is "flip_crop";'):
-        in_process(job_file, rounds=4, resume=True, augment="flip_crop")
+        run_in_process(config)
 
 
 def test_resuming_nothing_is_an_error(job_file: Path) -> None:
