@@ -22,9 +22,9 @@ def choose_run(
     """``log_path`` and ``time_stamp`` of the job: new ones, or with ``resume`` those of the run that it continues.
 
     That is the run whose ``time_stamp`` one of the command's ``overrides`` names, else the last run. Where an override
-    names ``log_path``, a run there that has a checkpoint comes first. Where the last run has no checkpoint, the newest
-    run that has one stands in if its settings are the same, which ``notice`` tells. UserError where they are not, or
-    the job has no run.
+    names another ``log_path``, a run there that has a checkpoint comes first: a copy of the last one, else the newest.
+    Where the last run has no checkpoint, the newest run that has one stands in if its settings are the same, which
+    ``notice`` tells. UserError where they are not, or the job has no run.
     """
     log_path, name = str(Path(config.fedscale.log_path).absolute()), config.fedscale.job_name
     if not resume:
@@ -35,8 +35,9 @@ def choose_run(
     if last is None:
         raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
     here = newest_checkpoint(Path(log_path, "logs", name))
-    if here is not None and "log_path" in named:
-        return log_path, here
+    if here is not None and "log_path" in named and log_path != last.log_path:
+        copied = has_checkpoint(run_folder(log_path, name, last.time_stamp))
+        return log_path, last.time_stamp if copied else here
     if has_checkpoint(last.log_dir):
         return last.log_path, last.time_stamp
     before = newest_checkpoint(last.log_dir.parent)

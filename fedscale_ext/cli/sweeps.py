@@ -69,7 +69,9 @@ def read(name: str) -> Sweep | None:
         data = json.loads(path.read_text(encoding="utf-8"))
         points = tuple(Point(**{**point, "settings": tuple(point["settings"])}) for point in data["points"])
         data = {**data, "overrides": tuple(data["overrides"]), "points": points, "driver": Proc(**data["driver"])}
-        return Sweep(**({} if "runs" in data else {"runs": _last_runs(points)}), **data)
+        if "runs" not in data:
+            data["runs"] = _last_runs(points)
+        return Sweep(**data)
     except (ValueError, TypeError, KeyError):
         raise UserError(f"the record {path} of sweep {name} is damaged; delete it") from None
 

@@ -5,6 +5,7 @@
 standard output: ``checking`` a job, ``progress`` of long work, then ``checked`` or ``refused``.
 """
 
+import gc
 import logging
 import sys
 import time
@@ -66,7 +67,7 @@ def check_job(config: JobConfig, data_sets: DataSets, folder: Path, emit: Emit) 
     """
     values = {"log_path": str(folder), "time_stamp": "check", "num_executors": 1, "this_rank": 0}
     config = with_values(config, **values, **({"wandb_token": ""} if config.fedscale.wandb_token else {}))
-    method = method_class(config.job.method)
+    method: Any = method_class(config.job.method)
     method.check_settings(config)  # before data are read, which may take long
     device = device_of(config.fedscale)
     data = data_sets.of(config, _Progress(emit))
@@ -118,6 +119,13 @@ class _Progress:
             self._emit({"event": "progress", "what": f"{done:,}{of_all} samples decoded"})
 
 
+def check_settings(config: JobConfig) -> Checked:
+    """The same for a job whose data are not here yet: what the configuration alone tells."""
+    method: Any = method_class(config.job.method)
+    method.check_settings(config)
+    return Checked([], [])
+
+
 def check_jobs(orders: list[dict[str, Any]]) -> None:
     """Check jobs one after another, each told by an event; one that cannot start does not end the check."""
     data_sets = DataSets()
@@ -127,18 +135,23 @@ def check_jobs(orders: list[dict[str, Any]]) -> None:
             print_event({"event": "checking", "job": name})
             try:
                 config = from_argv(order["argv"])
-                if order["data"]:
-                    checked = check_job(config, data_sets, Path(folder), print_event)
-                else:  # what the configuration alone tells
-                    method_class(config.job.method).check_settings(config)
-                    checked = Checked([], [])
+                checked = (
+                    check_job(config, data_sets, Path(folder), print_event) if order["data"] else check_settings(config)
+                )
                 print_event({"event": "checked", "job": name, **asdict(checked)})
             except UserError as error:
                 print_event({"event": "refused", "job": name, "message": str(error)})
             except Exception as error:  # of a method's own code: the job would end with it
                 logging.exception(f"job {name}")
                 print_event({"event": "refused", "job": name, "message": f"{type(error).__name__}: {error}"})
+            gc.collect()  # an aggregator's parts know it: its models would stay for a while
+
+
+def main() -> None:
+    """Check the jobs in the file that the first argument names."""
+    gc.freeze()  # what was imported stays: no collection walks it
+    check_jobs(read_json(Path(sys.argv[1]), _MOST_BYTES))
 
 
 if __name__ == "__main__":
-    run_guarded(lambda: check_jobs(read_json(Path(sys.argv[1]), _MOST_BYTES)))
+    run_guarded(main)

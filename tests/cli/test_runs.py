@@ -63,6 +63,23 @@ def test_the_last_run_comes_before_a_newer_checkpoint_of_another(tmp_path):
     assert choose(config(tmp_path), last_run(tmp_path)) == ((str(tmp_path / "before"), "failed"), [])
 
 
+def test_naming_the_last_runs_log_path_again_changes_nothing(tmp_path):
+    last = last_run(tmp_path)
+    here = config(tmp_path, log_path=last.log_path)
+    write_run(tmp_path / "before" / "logs" / "fake" / "older", learning_rate=0.1)
+    with pytest.raises(UserError, match="the run before it"):
+        choose(here, last, ["log_path=before"])
+    write_run(last.log_dir)
+    write_run(tmp_path / "before" / "logs" / "fake" / "newer")
+    assert choose(here, last, ["log_path=before"]) == ((last.log_path, "failed"), [])
+
+
+def test_a_copy_of_the_last_run_comes_before_others_in_its_folder(tmp_path):
+    for stamp in ("failed", "newer"):
+        write_run(tmp_path / "here" / "logs" / "fake" / stamp)
+    assert choose(config(tmp_path), last_run(tmp_path), ["log_path=here"])[0] == (str(tmp_path / "here"), "failed")
+
+
 def test_a_run_before_the_last_stands_in_only_with_the_same_settings(tmp_path):
     folder = tmp_path / "before" / "logs" / "fake" / "older"
     write_run(folder, **{"rounds": 3, "fedmd.groups": [1, 2]})
