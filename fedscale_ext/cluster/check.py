@@ -112,11 +112,17 @@ def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
     }
     if _PORT in role:
         report["port"] = preparation.port(config)
-        folder, stamp = Path(config.fedscale.log_path, "logs", config.fedscale.job_name), config.fedscale.time_stamp
-        report["newest"] = stamp if has_checkpoint(folder / stamp) else newest_checkpoint(folder)
+        report["newest"] = run_with_checkpoint(config)
     if _TRAINS in role:
         report["data"] = open_job_data(config).digest
     return {**report, "time": time.time()}
+
+
+def run_with_checkpoint(config: JobConfig) -> str | None:
+    """``time_stamp`` of the run that a resumed job continues here: its own, which is that of the last run, where that
+    has a checkpoint, else of the newest that has one; None where none has."""
+    runs, stamp = Path(config.fedscale.log_path, "logs", config.fedscale.job_name), config.fedscale.time_stamp
+    return stamp if has_checkpoint(runs / stamp) else newest_checkpoint(runs)
 
 
 def main() -> None:

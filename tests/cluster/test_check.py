@@ -54,3 +54,15 @@ def test_a_host_may_have_two_roles():
 def test_a_report_knows_how_far_the_clock_is_ahead():
     event = {"python": "3.11", "torch": "2", "numpy": "2", "code": "c", "gpus": 0, "time": 1100.0, "heard": 1000.0}
     assert Report.read(event).skew_s == 100
+
+
+def test_the_last_run_is_continued_rather_than_a_newer_checkpoint(tmp_path):
+    config = make_config({}, {"job_name": "j", "log_path": str(tmp_path), "time_stamp": "last"})
+    assert check.run_with_checkpoint(config) is None
+    for stamp in ("last", "newer"):
+        path = tmp_path / "logs" / "j" / stamp / "checkpoints" / "checkpoint-000001.safetensors"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert check.run_with_checkpoint(config) == "last"
+    (tmp_path / "logs" / "j" / "last" / "checkpoints" / "checkpoint-000001.safetensors").unlink()
+    assert check.run_with_checkpoint(config) == "newer"
