@@ -34,6 +34,7 @@ _SETUP = f"setup_commands may bring what is missing: {_LATER}"
 #: keys that name files or folders which a setup command may bring, and what they may say instead
 _FILES = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "public_dir", "initial_weights")
 _NO_FILE = "resampled"
+_NAMED = 4  # jobs that a sentence names
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,9 @@ def grouped_notices(verdicts: Mapping[str, Verdict]) -> list[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    """Names of jobs that have something in common, of many the first."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def refuse_faults(verdicts: Mapping[str, Verdict]) -> None:
@@ -194,9 +197,13 @@ def check(
     verdicts |= check_jobs(configs, out, err)
     for name, verdict in verdicts.items():
         _print(name, verdict, out)
-    faults = {name: verdict.fault for name, verdict in verdicts.items() if verdict.fault is not None}
-    for name, fault in faults.items():
-        err.print(f"fedscale: job {name}: {fault}", markup=False, highlight=False, soft_wrap=True)
+    faults: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        if verdict.fault is not None:
+            faults.setdefault(verdict.fault, []).append(name)
+    for fault, names in faults.items():
+        jobs = f"job {names[0]}" if len(names) == 1 else f"jobs {_some(names)}"
+        err.print(f"fedscale: {jobs}: {fault}", markup=False, highlight=False, soft_wrap=True)
     if faults:
         return 2
     out.print(f"{counted(len(verdicts), 'job')} can start", markup=False, highlight=False)
