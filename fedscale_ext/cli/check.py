@@ -24,7 +24,8 @@ from fedscale_ext.cli.progress import counted
 from fedscale_ext.cli.screen import Screen
 from fedscale_ext.cli.setup_commands import plain_commands
 from fedscale_ext.config import JobConfig, executor_slots, load_config, to_argv
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, listed
+from fedscale_ext.population.population import RESAMPLED
 
 _MODULE = "fedscale_ext.runtime.job_check"
 _NAME = "check"  # of the process
@@ -33,7 +34,7 @@ _LATER = "data, devices and models are checked when the job starts"
 _SETUP = f"setup_commands may bring what is missing: {_LATER}"
 #: keys that name files or folders which a setup command may bring, and what they may say instead
 _FILES = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "public_dir", "initial_weights")
-_NO_FILE = "resampled"
+_NO_FILE = RESAMPLED
 _NAMED = 4  # jobs that a sentence names
 
 
@@ -161,13 +162,10 @@ def grouped_notices(verdicts: Mapping[str, Verdict]) -> list[str]:
     for name, verdict in verdicts.items():
         for notice in verdict.notices:
             jobs.setdefault(notice, []).append(name)
-    return [notice if len(names) == len(verdicts) else f"{_some(names)}: {notice}" for notice, names in jobs.items()]
-
-
-def _some(names: Sequence[str]) -> str:
-    """Names of jobs that have something in common, of many the first."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return [
+        notice if len(names) == len(verdicts) else f"{listed(names, _NAMED)}: {notice}"
+        for notice, names in jobs.items()
+    ]
 
 
 def refuse_faults(verdicts: Mapping[str, Verdict]) -> None:
@@ -202,7 +200,7 @@ def check(
         if verdict.fault is not None:
             faults.setdefault(verdict.fault, []).append(name)
     for fault, names in faults.items():
-        jobs = f"job {names[0]}" if len(names) == 1 else f"jobs {_some(names)}"
+        jobs = f"job {names[0]}" if len(names) == 1 else f"jobs {listed(names, _NAMED)}"
         err.print(f"fedscale: {jobs}: {fault}", markup=False, highlight=False, soft_wrap=True)
     if faults:
         return 2

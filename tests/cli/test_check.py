@@ -100,7 +100,6 @@ def test_notices_are_told_once_with_the_jobs_that_they_are_about():
         "c": check.Verdict(None, notices=["of two", "alone", "same"]),
     }
     assert check.grouped_notices(verdicts) == ["same", "a, c: of two", "c: alone"]
-    assert check._some("abcdefg") == "a, b, c, d and 3 more"
 
 
 def test_the_real_command_checks_a_sweep_before_its_first_job(fedscale, state, tiny_femnist, tmp_path):
