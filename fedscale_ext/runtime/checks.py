@@ -7,6 +7,7 @@ import torch
 
 from fedscale_ext.errors import one_line
 from fedscale_ext.runtime import wire
+from fedscale_ext.runtime.divergence import diverged
 from fedscale_ext.runtime.norms import TOO_FAR, change_norms, norm
 from fedscale_ext.runtime.reasons import LONGEST
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
@@ -60,6 +61,8 @@ def check_figures(result: Mapping[str, Any], samples: int, steps: int, seen: int
             raise Rejected(f"count {name!r} is not as planned", f"{str(value)[:20]}, not in {least}..{most}")
     for name, low in (("loss", -MOST), ("utility", 0.0), *([("norm", 0.0)] if norms else ())):
         value = result.get(name)
+        if isinstance(value, float) and not value <= MOST:  # also NaN
+            raise Rejected(diverged(f"its {name} is not finite"))
         if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= MOST:
             raise Rejected(f"figure {name!r} is not a finite number in its range")
 
@@ -128,5 +131,5 @@ def fault_in_state(state: State, reference: State) -> tuple[str, str] | None:
         if tensor.shape != reference[name].shape or tensor.dtype != reference[name].dtype:
             return "a tensor has another shape or type than the model's", name
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            return "a tensor is not finite", name
+            return diverged("a tensor is not finite"), name
     return None

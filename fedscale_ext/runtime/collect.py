@@ -14,6 +14,7 @@ from fedscale_ext.runtime.checks import (
     checked_within,
 )
 from fedscale_ext.runtime.client_tensors import ClientTensors, section_name
+from fedscale_ext.runtime.divergence import is_divergence
 from fedscale_ext.runtime.own_classes import class_rows
 from fedscale_ext.runtime.pool import ModelPool
 from fedscale_ext.runtime.reasons import count
@@ -57,6 +58,7 @@ class Collector:
         self._updates: list[Update] = []
         self.within = 0
         self.failed: Counter[str] = Counter()
+        self.diverged: set[int] = set()  # clients among those that failed
 
     def take(self, unit: Sequence[WorkItem], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Take in the result of a unit."""
@@ -119,6 +121,8 @@ class Collector:
     def _fail(self, items: Sequence[WorkItem], reason: Rejected) -> None:
         for item in items:
             count(self.failed, reason.reason)
+            if is_divergence(reason.reason):
+                self.diverged.add(item.client)
             client = self._task.name_of(item.client)
             logging.warning(f"round {self._round}: update of client {client} dropped: {reason}")
 

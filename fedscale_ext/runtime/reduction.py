@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.privacy.clipping import clip_factor
+from fedscale_ext.runtime.divergence import diverged
 from fedscale_ext.runtime.factored import FactoredWeights
 from fedscale_ext.runtime.norms import TOO_FAR, change_norms
 from fedscale_ext.runtime.own_classes import class_rows
@@ -52,7 +53,7 @@ class UnitSum:
         sums = torch.stack([_checksums(states[name]) for name in names])  # [tensors, clients]
         finite = sums.isfinite().cpu()
         faults = [
-            None if bool(column.all()) else f"tensor {names[int((~column).nonzero()[0])]!r} is not finite"
+            None if bool(column.all()) else diverged(f"tensor {names[int((~column).nonzero()[0])]!r} is not finite")
             for column in finite.unbind(1)
         ]
         norms = None

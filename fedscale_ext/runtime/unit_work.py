@@ -22,6 +22,7 @@ from fedscale_ext.runtime.client_tensors import OwnTensors, Returned, Shared, se
 from fedscale_ext.runtime.collect import CLASSES, SUM
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.device_data import DeviceData
+from fedscale_ext.runtime.divergence import diverged
 from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
 from fedscale_ext.runtime.everybody import figures_on_all
 from fedscale_ext.runtime.norms import change_norms
@@ -148,7 +149,7 @@ class UnitWork:
             if conf.offset is not None:
                 new = new_variate(conf, start, states, place - begin)
                 if new is None:
-                    results[place]["failed"] = "its control variate is not finite"
+                    results[place]["failed"] = diverged("its control variate is not finite")
                 else:
                     found[place][ControlVariates.kind] = new
         return found
@@ -165,6 +166,9 @@ class UnitWork:
             return change_norms(states, {name: start[name] for name in parameter_names(spec) if name in start}).tolist()
 
     def _figures(self, conf: Namespace, result: Mapping[str, Any] | Exception, norm: float | None) -> dict[str, Any]:
+        if isinstance(result, FloatingPointError):
+            logging.warning(f"client {conf.client_id} diverged: {result}")
+            return {"client": conf.client_id, "failed": one_line(diverged(str(result)), LONGEST)}
         if isinstance(result, Exception):
             logging.error(f"client {self.data.client_names[conf.client_id - 1]} failed", exc_info=result)
             return {"client": conf.client_id, "failed": one_line(f"{type(result).__name__}: {result}", LONGEST)}

@@ -18,6 +18,7 @@ from fedscale_ext.runtime.calibration import CohortSizes, candidates
 from fedscale_ext.runtime.checks import Rejected, checked_tensors
 from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
 from fedscale_ext.runtime.collect import Collector
+from fedscale_ext.runtime.divergence import DivergenceNotices, failure_sentence
 from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test, pieces, served
 from fedscale_ext.runtime.ledger import Dropped, Unit
 from fedscale_ext.runtime.registration import ExecutorInfo
@@ -39,6 +40,7 @@ class Workforce:
     def __init__(self, job: "MultiModelAggregator", executor: ExecutorInfo) -> None:
         self.job = job
         self.device = executor.device
+        self._divergence = DivergenceNotices(job.config, job.notice)
         self._seconds: dict[str, float] = {}
         self.sizes: dict[str, int] = {}  # of this round's cohorts, by model key
         self.cohort_sizes = CohortSizes(
@@ -94,11 +96,12 @@ class Workforce:
             kept.settle()
         gave, asked = len({update.client for update in updates}), len({item.client for item in items})
         if gave < min(quorum or 1, asked):
-            first = next(iter(collector.failed))
             most = f"{gave} of {asked} clients gave an update and min_updates is {quorum}"
-            raise UserError(
-                f"round {number}: {most if updates else 'every client failed'}, first: {first}; see the executors' log"
-            )
+            cause = f"first: {next(iter(collector.failed))}; see the executors' log"
+            if collector.diverged:
+                cause = failure_sentence(len(collector.diverged), asked, self.job.config)
+            raise UserError(f"round {number}: {most if updates else 'every client failed'}, {cause}")
+        self._divergence.training(number, len(collector.diverged), asked)
         with self.job.watch("collect"):
             privacy = self.job.privacy
             if privacy is None:
@@ -268,7 +271,9 @@ class Workforce:
             self.note_seconds(header)
             columns = wire.columns(sections["figures"], COLUMNS, torch.float64)
             gathered.add(key, clients, np.stack(columns, axis=1))
-        return gathered.evaluation(number)
+        evaluation = gathered.evaluation(number)
+        self._divergence.test(evaluation)
+        return evaluation
 
     def _measure_statistics(self, number: int, plan: EvaluationPlan) -> None:
         """Give every model that is about to be tested the BatchNorm statistics of clients that can compute it, or are

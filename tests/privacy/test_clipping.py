@@ -121,7 +121,7 @@ def test_a_client_that_failed_or_is_not_finite_is_neither_summed_nor_counted() -
     states = trained(3, "bad")
     states["b"][1, 0] = math.nan
     total, only = UnitSum(start(), longest=1e9), UnitSum(start(), longest=1e9)
-    assert total.add(states, [1.0, 1.0, None])[1] == "tensor 'b' is not finite"
+    assert total.add(states, [1.0, 1.0, None])[1] == "diverged: tensor 'b' is not finite"
     only.add({name: tensor[:1] for name, tensor in states.items()}, [1.0])
     assert (total.weight, total.within) == (1, 1)
     assert all(

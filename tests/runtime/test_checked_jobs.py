@@ -18,7 +18,7 @@ from fedscale_ext.runtime.unit_work import UnitWork
 @pytest.mark.parametrize(
     ("figure", "reason"),
     [
-        ({"utility": float("inf")}, "figure 'utility' is not a finite number in its range"),
+        ({"utility": float("inf")}, "diverged: its utility is not finite"),
         ({"moving_loss": None}, "figure 'loss' is not a finite number in its range"),
         ({"trained_size": 10**6}, "count 'trained' is not as planned"),
     ],

@@ -81,6 +81,6 @@ def test_a_client_whose_factors_are_not_finite_is_left_out() -> None:
     expected = (factors[1] - start) * 2.0
     factors._gradients[0][0, 0] = float("nan")
     total = UnitSum({"weight": start})
-    assert total.add({"weight": factors}, [1.0, 2.0]) == ["tensor 'weight' is not finite", None]
+    assert total.add({"weight": factors}, [1.0, 2.0]) == ["diverged: tensor 'weight' is not finite", None]
     assert total.weight == 2.0
     assert torch.allclose(total.change()["weight"], expected, atol=1e-6)
