@@ -259,6 +259,8 @@ class Run:
                 self._remember()
                 if self.restarts:
                     self.restarts.round_finished()
+            elif kind == "notice" and self.job.add_notice(said.event):
+                self._remember()
             self.display.event(said.event)
 
     def _hear_error(self, said: Said) -> None:

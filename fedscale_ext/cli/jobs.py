@@ -23,6 +23,7 @@ _STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
 _STOP_CHILD_S = 3.0
 _LOOK_S = 0.05
 _LISTED = 5  # most jobs that a message names
+_KEPT_NOTICES = 100  # of a job's record; output.log has all
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Job:
     round: dict[str, Any] | None = None  # the last round's event
     accuracy: float | None = None  # of the last round that was tested
     reason: str | None = None  # why it failed
+    notices: list[str] = field(default_factory=list)  # different sentences that it gave, in their order
     cluster: dict[str, Any] | None = None  # cluster.job.Places of a job that was submitted to other machines
     in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
 
@@ -56,6 +58,14 @@ class Job:
         self.round = event
         if event.get("accuracy") is not None:
             self.accuracy = event["accuracy"]
+
+    def add_notice(self, event: dict[str, Any]) -> bool:
+        """Take over a notice of the aggregator; whether it is a new one."""
+        sentence = str(event.get("message"))
+        new = sentence not in self.notices and len(self.notices) < _KEPT_NOTICES
+        if new:
+            self.notices.append(sentence)
+        return new
 
     def complete(self, rounds: int) -> bool:
         """Whether it finished with as many rounds."""

@@ -18,6 +18,7 @@ from fedscale_ext.cli import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.cli.check import check_jobs, grouped_notices, refuse_faults
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes
 from fedscale_ext.cli.supervision import has_checkpoint
+from fedscale_ext.cli.sweep_notices import print_notices
 from fedscale_ext.cli.sweep_view import State, SweepDisplay, print_arms
 from fedscale_ext.cli.sweeps import Point, Sweep
 from fedscale_ext.config import JobConfig, load_config
@@ -67,6 +68,7 @@ def start(
             run = _Run(sweep, configs, states, display, Processes(log), supervise)
             stopped = run.run(waiting, slots)
         print_arms(out, sweep, states)
+        print_notices(err, {job: state.notices for job, state in states.items()})
         if stopped:
             err.print("[red]fedscale:[/] the sweep was stopped; the same command with --resume continues it",
                       highlight=False, soft_wrap=True)  # fmt: skip
@@ -145,6 +147,7 @@ class _Run:
         with suppress(UserError):  # a record that is damaged is no reason to stop the others
             job, state = jobs.read(name), self.states[name]
             if job is not None and job.started > self.recorded[name]:
+                state.notices = job.notices
                 state.round = int(job.round["round"]) if job.round else state.round
                 state.accuracy = job.accuracy if job.accuracy is not None else state.accuracy
                 return job.reason

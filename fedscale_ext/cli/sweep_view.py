@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console, Group
 from rich.markup import escape
@@ -30,6 +30,7 @@ class State:
     began: float = 0.0  # monotonic seconds
     took: float | None = None  # seconds of one that finished now
     reason: str = ""
+    notices: list[str] = field(default_factory=list)  # of its aggregator
 
 
 class SweepDisplay(Screen):

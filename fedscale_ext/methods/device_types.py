@@ -18,6 +18,7 @@ from fedscale_ext.methods.levels import ranked_levels
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
 from fedscale_ext.ranges import check_ranges
+from fedscale_ext.runtime.model_choices import ModelChoice
 from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -115,8 +116,8 @@ class DeviceTypesAggregator(ByTypeAggregator):
         self.own = self._types_of_clients()
         if self.params.groups or self.params.ranges:
             self._tell_unaffordable()
-        counts = np.bincount(self.own, minlength=len(self.keys))
-        self.notice(", ".join(f"{n} clients have {key}" for n, key in zip(counts.tolist(), self.keys, strict=True)))
+        choices = [ModelChoice(key, cost) for key, cost in zip(self.keys, self.costs, strict=True)]
+        self.report_assignment(choices, self.own)
 
     def _types_of_clients(self) -> np.ndarray:
         """Place of each client's type, int64 [clients]."""

@@ -24,7 +24,8 @@ class FedAvgAggregator(MultiModelAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """w_0."""
         spec = self.initial_spec()
-        self.pool.add("global", spec, self.initial_state(spec))
+        model = self.pool.add("global", spec, self.initial_state(spec))
+        self.report_weak(model.cost.forward_macs, "they train it all the same")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """S_t trains w_t."""

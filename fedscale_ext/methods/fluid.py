@@ -35,6 +35,7 @@ from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.population.population import Population
 from fedscale_ext.ranges import Count, NotNegative, Part, Range, check_ranges
+from fedscale_ext.runtime.model_choices import ModelChoice
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
 from fedscale_ext.submodels import CountMean, narrowed, widths_at
@@ -102,6 +103,11 @@ class FluidAggregator(ShrinkingAggregator):
             macs = {rate: float(models.cost(small).forward_macs) for rate, small in specs.items()}
             self.rate = invariant_dropout.affordable_rates(self.capacity, full.cost.forward_macs, macs)
             self.report_weak(min(macs.values()), "they train it all the same")
+            choices = {1.0: ModelChoice("the whole model", full.cost)}
+            choices |= {rate: ModelChoice(f"rate {rate:g}", models.cost(small)) for rate, small in specs.items()}
+            indices = np.array([list(choices).index(rate) for rate in self.rate.tolist()])
+            self.report_assignment(list(choices.values()), indices)
+            self.report_unaffordable(choices[1.0].name, full.cost.forward_macs)
         self.thresholds: dict[str, float] = {}
         self.before: dict[str, np.ndarray] = {}
         self.now: dict[str, np.ndarray] = {}

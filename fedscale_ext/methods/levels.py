@@ -16,6 +16,7 @@ from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
+from fedscale_ext.runtime.model_choices import ModelChoice
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
 from fedscale_ext.submodels import narrowed, window
@@ -136,6 +137,9 @@ class LevelsAggregator(ShrinkingAggregator):
         self.affordable[:, -1] = True
         self.widest = self.affordable.argmax(axis=1)
         self.own = self._own()
+        choices = [ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.says) for level in self.parts]
+        self.report_assignment(choices, self.own, "serves" if self.levels_by == "dynamic" else "gives")
+        self.report_unaffordable(f"level {self.keys[0]}", macs[0])
 
     def _own(self) -> np.ndarray:
         if self.levels_by == "fix":

@@ -19,7 +19,7 @@ The code gives clients one of four budgets in equal shares; here the budget is w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,9 +28,10 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
-from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.spec import Cost, ModelSpec
 from fedscale_ext.population.population import Population
 from fedscale_ext.ranges import Part
+from fedscale_ext.runtime.model_choices import ModelChoice
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
 from fedscale_ext.submodels import narrowed
@@ -80,6 +81,12 @@ def affordable(capacity: np.ndarray, macs: float, bases: int) -> np.ndarray:
     return np.clip(capacity // macs, 1, bases).astype(np.int64)
 
 
+def base_nets(cost: Cost, number: int) -> ModelChoice:
+    """So many base nets of a ``cost`` each, as what a client serves."""
+    every = Cost(*(number * getattr(cost, field.name) for field in fields(Cost)))
+    return ModelChoice(f"{number} base net{'s' if number > 1 else ''}", every)
+
+
 def shared_sampler(drawn: int, bases: int, seed: int) -> int:
     """Draw number ``drawn`` (from 0) of the sampler that all clients share: shuffled rounds of all bases."""
     turn, place = divmod(drawn, bases)
@@ -118,6 +125,9 @@ class SplitMixAggregator(ShrinkingAggregator):
         self.budget = affordable(self.capacity, macs, p.bases)
         self.drawn = 0
         self.report_weak(macs, "they train one base net all the same")
+        choices = [base_nets(models.cost(spec), number) for number in range(1, p.bases + 1)]
+        self.report_assignment(choices, self.budget - 1)
+        self.report_unaffordable(choices[-1].name, choices[-1].cost.forward_macs)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Each participant's bases; one work item each."""

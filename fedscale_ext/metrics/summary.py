@@ -58,13 +58,14 @@ def job_header(
     population: str,
     num_clients: int,
     public_data_used: bool = False,
+    notices: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a job is, for header.json and the head of summary.json.
 
     ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
     configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
     Where the configuration names public data, ``data`` says how many samples they took from the clients, and whether
-    the method uses them (``public_data_used``).
+    the method uses them (``public_data_used``). ``notices`` are sentences that the job gave before its first round.
     """
     data = {"name": data_name, "generated": data_generated, "digest": data_digest}
     if (samples := set_aside(config)) or config.get("public_dir"):
@@ -77,6 +78,7 @@ def job_header(
         "data": data,
         "population": population,
         "num_clients": num_clients,
+        "notices": list(notices),
         "versions": versions(),
         "config": plain(config),
     }
@@ -92,6 +94,7 @@ def summarise(
     privacy: Mapping[str, Any] | None = None,
     wall_s: float | None = None,
     refused_messages: Mapping[str, int] | None = None,
+    notices: Sequence[str] | None = None,
     resumed: Sequence[Mapping[str, Any]] = (),
     restarts: Mapping[str, int] | None = None,
     results: Mapping[str, Any] | None = None,
@@ -106,7 +109,8 @@ def summarise(
     differential privacy promises of it, None without; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
     is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
-    started, by reason; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
+    started, by reason; ``notices`` are all sentences that the job gave, by default
+    the header's; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
     ``restarts`` how often the driver restarted each process; ``results`` are the method's own, ``server_bytes``
     what it keeps beside the models; ``client_names`` go beside what is told of each client, None where they are not
     known. Accuracies are in [0, 1]; figures that do not exist are None.
@@ -119,6 +123,7 @@ def summarise(
         **header,
         "rounds": last.round if last else 0,
         "stopped": stopped,
+        "notices": list(header.get("notices", ()) if notices is None else notices),
         "privacy": privacy,
         "accuracy": _accuracy(evaluation),
         "personalised": _at_the_end(records[-1].personalised if records else None),

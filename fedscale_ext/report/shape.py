@@ -39,6 +39,7 @@ class Header(_Part):
     num_clients: _Count
     versions: dict[str, str]
     config: _Config
+    notices: list[str] = []
 
 
 class _Named(_Part):

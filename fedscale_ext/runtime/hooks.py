@@ -1,7 +1,7 @@
 """What a method is asked for in a job, and what it may use: the hooks, in the order in which they are called."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,11 +26,13 @@ from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.initial_weights import saved_weights
 from fedscale_ext.runtime.job_data import public_data
+from fedscale_ext.runtime.model_choices import ModelChoice, assignment_sentence
 from fedscale_ext.runtime.schedule import dropped_bytes
 from fedscale_ext.runtime.selectors import Guided
 from fedscale_ext.runtime.stopwatch import Stopwatch
 from fedscale_ext.runtime.work import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 
+_KEPT_NOTICES = 100  # different ones, in the summary; the log has all
 _NAMED = 20  # clients that a notice names; the log has all
 NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
 
@@ -86,6 +88,7 @@ class MethodHooks(Coordinator):
         self.code = code_digest(type(self))
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
         self.handed: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
+        self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
         self._beside: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
@@ -298,7 +301,21 @@ class MethodHooks(Coordinator):
             f"smallest model; {instead}: {listed(weak, _NAMED)}"
         )
 
+    def report_assignment(self, choices: Sequence[ModelChoice], indices: np.ndarray, verb: str = "gives") -> None:
+        """Report how many clients have which model or level; ``indices`` int64 [clients] into ``choices``."""
+        self.notice(f"{self.config.job.method} {verb} {assignment_sentence(choices, indices)}")
+
+    def report_unaffordable(self, name: str, macs: float) -> None:
+        """Report that no client affords the largest model, if that is so; ``macs`` per sample."""
+        if (strongest := self.capacity.max()) < macs:
+            self.notice(
+                f"no client affords {name}, the largest: it takes {macs:,.0f} MACs per sample, and the strongest "
+                f"client affords {strongest:,.0f}"
+            )
+
     def notice(self, message: str) -> None:
         """Tell whoever watches the job, and the log."""
         logging.info(message)
+        if len(self.notices) < _KEPT_NOTICES:
+            self.notices[message] = None
         self.emit({"event": "notice", "message": message})

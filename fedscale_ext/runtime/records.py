@@ -42,6 +42,7 @@ class JobRecords:
             population=job.population.source,
             num_clients=job.task.num_clients,
             public_data_used=job.public_data_used,
+            notices=list(job.notices),
         )
         self.recorder = Recorder(
             job.log_dir, header=self.header, internals=config.job.record_internals, capacity=job.capacity
@@ -96,6 +97,7 @@ class JobRecords:
             stopped=stopped,
             privacy=job.privacy.summary() if job.privacy else None,
             refused_messages=job.refusals.counts(),
+            notices=list(job.notices),
             resumed=job.resumed,
             restarts=count_restarts(job.log_dir),
             client_names=job.task.client_names,

@@ -41,6 +41,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "code": job.code,
         "data_digest": job.data_info["digest"],
         "resumed": job.resumed,
+        "notices": list(job.notices),
     }
     if job.privacy is not None:
         own, content["privacy"] = job.privacy.state()
@@ -94,6 +95,7 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
     job.global_virtual_clock = data["clock_s"]
     job.workforce.cohort_sizes.chosen.update(data["cohort_sizes"])
     same = data["code"] == job.code
+    job.notices = dict.fromkeys([*data.get("notices", ()), *job.notices])  # an earlier version kept none
     job.resumed = [*data["resumed"], {"after_round": found.round, "code_changed": not same}]
     if job.privacy is not None:
         job.privacy.load_state(_below(found.tensors, "privacy/"), data["privacy"])

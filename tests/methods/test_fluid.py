@@ -258,7 +258,9 @@ def test_thresholds_grow_while_too_few_neurons_are_invariant() -> None:
 def test_who_affords_no_submodel_is_named_and_gets_the_smallest() -> None:
     made = server(FluidAggregator, "fluid", capacity=[1.0, 1e15, macs_at(0.5), 5.0, macs_at(0.75), 1e15])
     assert made.rate.tolist() == [0.5, 1.0, 0.5, 0.5, 0.75, 1.0]
-    (event,) = made.events
+    event, gives = made.events
+    assert gives["message"].startswith("fluid gives 2 of 6 clients the whole model (")
+    assert ", 1 rate 0.75 (" in gives["message"] and ", 3 rate 0.5 (" in gives["message"]
     assert event["message"].startswith("2 of 6 clients afford less than the ")
     assert event["message"].endswith("they train it all the same: 1, 4")
     assert [model.key for model in made.pool] == ["global", "p0.5", "p0.75"]

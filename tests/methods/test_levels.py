@@ -40,16 +40,22 @@ def test_each_client_is_on_the_widest_level_that_it_affords(name: str) -> None:
     assert [item.model for item in items] == ["a", "b", "c", "c", "e", "e"]
     assert list(made.evaluation_plan().serve) == [item.model for item in items]
     assert made.evaluation_plan().named == {"global": "a"}
-    (notice,) = [event["message"] for event in made.events]
-    assert notice == (
-        f"1 of 6 clients afford less than the {costs[4]:,} MACs per sample of the smallest model; "
-        "they train level e all the same: 6"
+    sizes = {key: made.pool[key].cost.parameters for key in made.keys}
+    a, b, c, _, e = (
+        f"level {key} (rate {made.rates[place]:g}, {sizes[key]:,} parameters, {costs[place]:,} MACs per sample)"
+        for place, key in enumerate(made.keys)
     )
+    assert [event["message"] for event in made.events] == [
+        f"1 of 6 clients afford less than the {costs[4]:,} MACs per sample of the smallest model; "
+        "they train level e all the same: 6",
+        f"{name} gives 1 of 6 clients {a}, 1 {b}, 2 {c}, 2 {e}",
+    ]
 
 
 def test_a_crowd_of_small_clients_is_counted() -> None:
     made = server(HeteroFLAggregator, "heterofl", clients=30, capacity=[1.0] * 29 + [1e15])
-    (event,) = made.events
+    event, assigned = made.events
+    assert "gives 1 of 30 clients level a" in assigned["message"] and "29 level e" in assigned["message"]
     assert event["message"].startswith("29 of 30 clients afford less") and event["message"].endswith("20 and 9 more")
     assert [item.model for item in made.assign(1, np.array([1, 30]))] == ["e", "a"]
 
@@ -58,9 +64,14 @@ def test_a_crowd_of_small_clients_is_counted() -> None:
 def test_channels_that_nobody_trains_are_told(name: str) -> None:
     costs = macs(server(method_class(name), name))
     made = server(method_class(name), name, capacity=[costs[2]] * 5 + [costs[4]])
-    told = [event["message"] for event in made.events]
+    gives, unaffordable, *told = [event["message"] for event in made.events]
+    assert f"{name} gives 5 of 6 clients level c (rate {made.rates[2]:g}, " in gives
+    assert unaffordable == (
+        f"no client affords level a, the largest: it takes {costs[0]:,} MACs per sample, and the strongest client "
+        f"affords {costs[2]:,}"
+    )
     assert [message[:33] for message in told] == ([] if name == "fedrolex" else ["no client is on level a or b: cha"])
-    assert not server(method_class(name), name, capacity=[costs[0]] + [costs[4]] * 5).events
+    assert len(server(method_class(name), name, capacity=[costs[0]] + [costs[4]] * 5).events) == 1
 
 
 def test_without_a_level_of_rate_1_the_whole_is_a_model_that_nobody_trains() -> None:

@@ -99,10 +99,19 @@ def test_grouped_convolutions_become_dense_where_asked() -> None:
 def test_a_budget_is_as_many_bases_as_fit_and_who_affords_none_is_named() -> None:
     made = weak([0.5, 1, 1.9, 2, 3.5, 4, 99, 0.9])
     assert made.budget.tolist() == [1, 1, 1, 2, 3, 4, 4, 1]
-    (event,) = made.events
+    event, gives = made.events
     assert event["message"].startswith("2 of 8 clients afford less than the ")
     assert event["message"].endswith("they train one base net all the same: 1, 8")
-    assert not weak([1, 2]).events
+    one = made.pool["b0"].cost
+    assert gives["message"] == "splitmix gives 4 of 8 clients " + ", ".join(
+        f"{clients}{number} base net{'s' * (number > 1)} ({number * one.parameters:,} parameters, "
+        f"{number * one.forward_macs:,} MACs per sample)"
+        for clients, number in (("", 1), ("1 ", 2), ("1 ", 3), ("2 ", 4))
+    )
+    gives, unaffordable = (event["message"] for event in weak([1, 2]).events)
+    assert unaffordable.startswith(
+        f"no client affords 4 base nets, the largest: it takes {4 * one.forward_macs:,} MACs"
+    )
     many = weak([0.5] * 30).events[0]["message"]
     assert ", 20 and 10 more" in many and many.startswith("30 of 30")
 

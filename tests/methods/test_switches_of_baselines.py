@@ -51,12 +51,12 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("heterofl", "rates", (1.0, 0.5), {}, (0, "specs"), SPECS),
     # the widest level, which nobody draws, is told of
     ("heterofl", "levels", "fix", {}, (0, "notices"), {"notices", "models", "weights", "serve"}),
-    ("heterofl", "levels", "dynamic", {}, (1, "models"), {"models", "weights"}),
+    ("heterofl", "levels", "dynamic", {}, (0, "notices"), {"notices", "models", "weights"}),
     ("heterofl", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (0, "notices"), {"notices", "models", "weights", "serve"}),
     *((method, "groups", sizes, {}, first, {"models", "weights", "serve"} | more)
       for method in ("heterofl", "fedrolex")
       for sizes, first, more in (
-          ((2, 1, 1, 1, 1), (1, "models"), set()),
+          ((2, 1, 1, 1, 1), (0, "notices"), {"notices"}),
           ((0, 0, 0, 0, 6), (0, "notices"), {"notices"}),  # of levels beyond what clients afford
       )),
     ("heterofl", "scaler", False, {"model": "cnn_small"}, (0, "specs"), {"specs"}),
@@ -86,7 +86,7 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
       for method, beside in (("scalefl", SCALED), ("depthfl", EXITS))
       for name, value, more, number, place in (
           ("levels", "fix", {}, 0, "notices"),  # of levels that nobody drew
-          ("groups", (3, 2, 1), {}, 1, "models"),
+          ("groups", (3, 2, 1), {}, 0, "notices"),
           ("shares", (0.8, 0.1, 0.1), FIX, 0, "notices"),
       )),
     ("scalefl", "widths", (0.25, 0.75, 1.0), SCALED, (0, "specs"), SPECS),

@@ -17,6 +17,7 @@ from fedscale_ext.methods.server_optimizer import ServerOptimizer
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
+from fedscale_ext.runtime.model_choices import ModelChoice
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
 
@@ -39,6 +40,9 @@ class FedTransAggregator(MultiModelAggregator):
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
         first = self.pool.add("m0", spec, self.initial_state(spec))
         self.report_weak(first.cost.forward_macs, "they train it all the same")
+        least, most = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
+        start = ModelChoice("m0", first.cost).described()
+        self.notice(f"fedtrans begins with {start}; clients afford {least} to {most} MACs per sample")
         compared, rounds = self.params.gamma + self.params.delta, self.config.fedscale.rounds
         if rounds <= compared:
             self.notice(

@@ -28,7 +28,8 @@ def test_groups_give_the_weakest_devices_the_type_of_fewest_macs() -> None:
     sizes = dict(zip(TYPES, [3, 1, 2], strict=True))
     weakest_first = [name for name in by_macs for _ in range(sizes[name])]
     assert assigned(made) == weakest_first[::-1]
-    assert any("3 clients have cnn_small, 1 clients have single_exit_mlp" in message for message in notices(made))
+    (told,) = [message for message in notices(made) if message.startswith("moss gives 3 of 6 clients cnn_small (")]
+    assert ", 1 single_exit_mlp (" in told and f"{MACS['single_exit_mlp']:,} MACs per sample" in told
 
 
 def test_groups_and_ranges_tell_which_types_no_device_affords() -> None:
