@@ -71,6 +71,7 @@ setup(
         "console_scripts": ["fedscale=fedscale_ext.cli:main"],
         "fedscale_ext.methods": [
             "fedavg=fedscale_ext.methods.fedavg:FedAvgAggregator",
+            "local=fedscale_ext.methods.local:LocalAggregator",
             "fedprox=fedscale_ext.methods.fedprox:FedProxAggregator",
             "fedyogi=fedscale_ext.methods.fedyogi:FedYogiAggregator",
             "fedadam=fedscale_ext.methods.fedadam:FedAdamAggregator",

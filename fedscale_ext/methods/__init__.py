@@ -10,6 +10,7 @@ GROUP = "fedscale_ext.methods"
 # what setup.py registers, for a source tree that is not installed
 _BUILT_IN = {
     "fedavg": "fedscale_ext.methods.fedavg:FedAvgAggregator",
+    "local": "fedscale_ext.methods.local:LocalAggregator",
     "fedprox": "fedscale_ext.methods.fedprox:FedProxAggregator",
     "fedyogi": "fedscale_ext.methods.fedyogi:FedYogiAggregator",
     "fedadam": "fedscale_ext.methods.fedadam:FedAdamAggregator",

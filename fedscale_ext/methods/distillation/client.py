@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from fedscale_ext.methods.distillation.batching import batches
 from fedscale_ext.methods.distillation.fitting import predicted
 from fedscale_ext.methods.distillation.losses import deepest, of_clients
+from fedscale_ext.methods.personal_models import PersonalModelClient
 from fedscale_ext.runtime.executor import MultiModelExecutor
 from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.runtime.work import State
-from fedscale_ext.runtime.workbench import Workbench
 from fedscale_ext.streams import torch_stream
 
 LOGITS = "logits"  # name of what a client says
@@ -74,81 +74,37 @@ class PublicPhase(MultiModelClient):
         return self._loss(logits, target, own)
 
 
-class LogitsClient(MultiModelClient):
+class LogitsClient(PersonalModelClient):
     """Trains a model that stays with it, on public samples and its own."""
 
-    loss_key: Hashable = None  # a recorded step would begin from the start that all clients share
-
-    def __init__(self, conf: Namespace, bench: Workbench) -> None:
-        super().__init__(conf)
-        self._bench = bench
-
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """The model that it keeps."""
-        enter(model, conf.own or {})
-
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """Public samples, then its own; the result brings its model and its logits."""
-        if conf.own is not None:
-            self.own_model(model, conf)
+    def prepare(self, model: nn.Module, conf: Namespace) -> None:
+        """Learn of public samples."""
         for phase in self._phases(conf):
             phase.train(phase.samples, model, phase.settings(conf))
-        return self._told(super().train(client_data, model, conf), model, conf)
 
-    def train_cohort(
-        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
-    ) -> list[dict[str, Any] | Exception]:
-        """The same side by side, each client from its own model."""
+    def prepare_cohort(self, cohort: Cohort, confs: Sequence[Namespace]) -> dict[int, Exception]:
+        """The same side by side."""
         failed: dict[int, Exception] = {}
-        for row, conf in enumerate(confs):
-            if conf.own is not None:
-                model = self._bench.module(conf.model_key)
-                self.own_model(model, conf)
-                cohort.place(row, model.state_dict())
         for phase in self._phases(confs[0]):
             found = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.settings(conf) for conf in confs])
             failed.update({row: one for row, one in enumerate(found) if isinstance(one, Exception)})
-        results = super().train_cohort(data, cohort, confs)
-        states = cohort.trained([conf.local_steps for conf in confs])
-        told: list[dict[str, Any] | Exception] = []
-        for row, (one, conf) in enumerate(zip(results, confs, strict=True)):
-            one = failed.get(row, one)
-            if not isinstance(one, Exception) and conf.shared is not None:
-                model = self._bench.module(conf.model_key)
-                enter(model, {name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
-                one = self._told(one, model, conf)
-            told.append(one)
-        return told
+        return failed
+
+    def reports(self, conf: Namespace) -> bool:
+        """Not where it is only measured, or fine-tunes."""
+        return conf.shared is not None
 
     def _phases(self, conf: Namespace) -> Iterator[PublicPhase]:
         for phase in () if conf.shared is None else getattr(conf, "public", ()):
             if not phase["told"] or "rows" in conf.shared:
                 yield PublicPhase(conf, phase, conf.shared)
 
-    def _told(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """The result with what the client keeps and says; neither where it is only measured, or fine-tunes."""
-        if conf.shared is None:
-            return result
-        told = dict(result)
-        if conf.own is not None:
-            told["own"] = {name: tensor.detach().clone() for name, tensor in kept(model.state_dict()).items()}
-        told["returned"] = {LOGITS: predicted(model.eval(), conf.shared["x"][conf.shared["asked"]], conf.test_bsz)}
-        if not torch.isfinite(told["returned"][LOGITS]).all():
+    def reported(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """The result with the model that the client keeps, if it keeps one, and its logits."""
+        logits = predicted(model.eval(), conf.shared["x"][conf.shared["asked"]], conf.test_bsz)
+        if not torch.isfinite(logits).all():
             raise FloatingPointError("its logits are not finite")
-        return told
-
-
-def kept(state: State) -> State:
-    """What a client keeps of its model's state: all but BatchNorm's count of batches, which nothing reads."""
-    return {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
-
-
-@torch.no_grad()
-def enter(model: nn.Module, own: State) -> None:
-    """Let ``model`` hold the floating tensors of ``own``."""
-    for name, tensor in kept(model.state_dict()).items():
-        if name in own:
-            tensor.copy_(own[name])
+        return {**super().reported(result, model, conf), "returned": {LOGITS: logits}}
 
 
 class LogitsExecutor(MultiModelExecutor):

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedscale_ext.methods.distillation.client import kept
 from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
+from fedscale_ext.methods.personal_models import kept
 from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors

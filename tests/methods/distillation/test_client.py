@@ -9,7 +9,8 @@ import torch
 from client_settings import client_settings
 
 from fedscale_ext import models
-from fedscale_ext.methods.distillation.client import LogitsClient, enter, kept
+from fedscale_ext.methods.distillation.client import LogitsClient
+from fedscale_ext.methods.personal_models import enter, kept
 from fedscale_ext.models.stacked import stacked
 from fedscale_ext.runtime.resident import Cohort
 from fedscale_ext.runtime.samples import ClientSamples
