@@ -58,6 +58,7 @@ def job_header(
     population: str,
     num_clients: int,
     public_data_used: bool = False,
+    floor: Mapping[str, Any] | None = None,
     notices: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a job is, for header.json and the head of summary.json.
@@ -65,7 +66,8 @@ def job_header(
     ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
     configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
     Where the configuration names public data, ``data`` says how many samples they took from the clients, and whether
-    the method uses them (``public_data_used``). ``notices`` are sentences that the job gave before its first round.
+    the method uses them (``public_data_used``). ``floor`` is what :func:`majority_floor` gives, ``notices`` are
+    sentences that the job gave before its first round.
     """
     data = {"name": data_name, "generated": data_generated, "digest": data_digest}
     if (samples := set_aside(config)) or config.get("public_dir"):
@@ -78,10 +80,20 @@ def job_header(
         "data": data,
         "population": population,
         "num_clients": num_clients,
+        "floor": floor,
         "notices": list(notices),
         "versions": versions(),
         "config": plain(config),
     }
+
+
+def majority_floor(correct: np.ndarray, count: np.ndarray) -> dict[str, Any]:
+    """Accuracy of clients that predict the label which most of their own training samples have, without a model.
+
+    ``correct`` of ``count`` test samples of each client, int64 [clients].
+    """
+    figures = accuracy(Evaluation(0, (), correct, correct, np.zeros(len(count)), count, {}))
+    return {"majority": plain({name: getattr(figures, name) for name in ("mean", "iqr", "sample_weighted", "tested")})}
 
 
 def summarise(

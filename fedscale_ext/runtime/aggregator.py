@@ -75,6 +75,7 @@ class MultiModelAggregator(MethodHooks):
         """
         self.task = self._task(info)
         self.data_info = {**info.data, "digest": info.digest}
+        self.majority_correct = info.majority_correct
         self.workforce = Workforce(self, info)
         self.init_model()
 

@@ -11,7 +11,7 @@ from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.models import save_models
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.restarts import count_restarts
-from fedscale_ext.metrics.summary import job_header, summarise, write_summary
+from fedscale_ext.metrics.summary import job_header, majority_floor, summarise, write_summary
 from fedscale_ext.report.lineage import plot_growth
 from fedscale_ext.report.own_tables import told_tables
 from fedscale_ext.report.plots import plot_job
@@ -42,6 +42,7 @@ class JobRecords:
             population=job.population.source,
             num_clients=job.task.num_clients,
             public_data_used=job.public_data_used,
+            floor=majority_floor(job.majority_correct, job.task.test_sizes),
             notices=list(job.notices),
         )
         self.recorder = Recorder(

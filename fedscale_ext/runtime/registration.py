@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fedscale_ext.data.majority import majority_correct
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.runtime import wire
 from fedscale_ext.text_columns import pack_texts, unpack_texts
@@ -43,8 +44,9 @@ class _Report(BaseModel):
 
 @dataclass(frozen=True)
 class ExecutorInfo:
-    """What an executor reported at registration; sizes are samples per client, and ``client_names`` the names that the
-    data give them, indexed by client - 1."""
+    """What an executor reported at registration, indexed by client - 1: sizes are samples per client, ``client_names``
+    the names that the data give them, ``majority_correct`` the test samples of a client's most frequent training label.
+    """
 
     digest: str
     data: dict[str, Any]
@@ -54,6 +56,7 @@ class ExecutorInfo:
     train_sizes: np.ndarray
     test_sizes: np.ndarray
     client_names: list[str]
+    majority_correct: np.ndarray
 
     def same_data(self, other: "ExecutorInfo") -> bool:
         """Whether two executors see the same samples of the same clients; the digest leaves their names out."""
@@ -77,7 +80,8 @@ def registration(data: DataSet, device: torch.device) -> bytes:
             "test_only_clients": data.test_only_clients,
         },
     }
-    sizes = {"train": torch.from_numpy(data.train_sizes), "test": torch.from_numpy(data.test_sizes)}
+    columns = {"train": data.train_sizes, "test": data.test_sizes, "majority": majority_correct(data)}
+    sizes = {name: torch.from_numpy(column) for name, column in columns.items()}
     names = pack_texts(data.client_names)
     return wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
 
@@ -94,7 +98,7 @@ def read_registration(message: bytes) -> ExecutorInfo:
     header, sections = wire.unpack(message)
     if sections.keys() != {"sizes", "names"}:
         raise wire.WireError("a registration has two sections, sizes and names")
-    train, test = _sizes(sections["sizes"])
+    train, test, majority = _sizes(sections["sizes"])
     names = _names(sections["names"], len(train))
     try:
         report = _Report.model_validate(header)
@@ -103,7 +107,9 @@ def read_registration(message: bytes) -> ExecutorInfo:
         raise wire.WireError(f"{key}: {requirement}") from None
     if "torch" not in report.versions:
         raise wire.WireError("versions lacks torch")
-    return ExecutorInfo(**report.model_dump(), train_sizes=train, test_sizes=test, client_names=names)
+    return ExecutorInfo(
+        **report.model_dump(), train_sizes=train, test_sizes=test, client_names=names, majority_correct=majority
+    )
 
 
 def _names(section: wire.Section, clients: int) -> list[str]:
@@ -120,12 +126,14 @@ def _names(section: wire.Section, clients: int) -> list[str]:
     return names
 
 
-def _sizes(section: wire.Section) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test samples of each client, int64 [clients]."""
-    train, test = wire.columns(section, ("train", "test"), torch.int64)
+def _sizes(section: wire.Section) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Training and test samples of each client, and how many of these have its majority label, int64 [clients]."""
+    train, test, majority = wire.columns(section, ("train", "test", "majority"), torch.int64)
     if not 0 < len(train) <= _MOST_CLIENTS:
         raise wire.WireError(f"a registration of {len(train)} clients")
     for sizes in (train, test):
         if (sizes < 0).any() or (sizes > _MOST_SAMPLES).any():
             raise wire.WireError("a client's count of samples is out of range")
-    return train, test
+    if (majority < 0).any() or (majority > test).any():
+        raise wire.WireError("a client's count of majority labels is out of range")
+    return train, test, majority

@@ -65,11 +65,22 @@ def service(job_file: Path) -> Any:
         registration(digest=["d"]),
         registration(digest="d" * 10_000),
         registration(sizes={"train": torch.zeros(0, dtype=torch.int64), "test": torch.zeros(0, dtype=torch.int64)}),
-        registration(sizes={"train": torch.tensor([3, 2**62]), "test": torch.tensor([1, 0])}),
+        registration(
+            sizes={"train": torch.tensor([3, 2**62]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
+        ),
         registration(sizes={"train": torch.tensor([3])}),
-        registration(sizes={"train": torch.tensor([3, -4]), "test": torch.tensor([1, 0])}),
-        registration(sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1])}),
-        registration(sizes={"train": torch.tensor([3.5, 4]), "test": torch.tensor([1, 0])}),
+        registration(
+            sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([2, 0])}
+        ),
+        registration(
+            sizes={"train": torch.tensor([3, -4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
+        ),
+        registration(
+            sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1]), "majority": torch.tensor([1, 0])}
+        ),
+        registration(
+            sizes={"train": torch.tensor([3.5, 4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
+        ),
         registration(names=pack_texts(["a"])),
         registration(names=pack_texts(["a", "b", "c"])),
         registration(names=pack_texts(["a", "a"])),

@@ -1,0 +1,32 @@
+"""What clients reach without a model: each predicts the label that most of its own training samples have."""
+
+import numpy as np
+
+from fedscale_ext.data.store import ClientRows, DataSet
+
+
+def majority_correct(data: DataSet) -> np.ndarray:
+    """int64 [clients]: test samples of each client that have its most frequent training label.
+
+    Of equally frequent labels the smallest counts; a client without training samples is right on none.
+    """
+    majority = majority_labels(data.train, data.y)
+    owner = np.repeat(np.arange(data.num_clients), data.test.sizes)
+    right = data.y[data.test.rows] == majority[owner]
+    return np.bincount(owner[right], minlength=data.num_clients).astype(np.int64)
+
+
+def majority_labels(rows: ClientRows, y: np.ndarray) -> np.ndarray:
+    """int64 [clients]: the most frequent label among each client's rows of ``y`` int64 [samples]; -1 for no rows."""
+    clients = len(rows.offsets) - 1
+    majority = np.full(clients, -1, dtype=np.int64)
+    if not len(rows.rows):
+        return majority
+    labels = y[rows.rows]
+    classes = int(labels.max()) + 1
+    owner = np.repeat(np.arange(clients), rows.sizes)
+    pairs, counts = np.unique(owner * classes + labels, return_counts=True)
+    order = np.lexsort((pairs, -counts, pairs // classes))  # by client, its most frequent label first
+    owners, first = np.unique(pairs[order] // classes, return_index=True)
+    majority[owners] = pairs[order][first] % classes
+    return majority

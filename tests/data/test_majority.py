@@ -1,0 +1,51 @@
+"""The floor of a comparison: each client's most frequent training label, on its test samples."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedscale_ext.data.majority import majority_correct, majority_labels
+from fedscale_ext.data.store import ClientRows
+
+
+def rows(owner: list[int], clients: int, start: int = 0) -> ClientRows:
+    order = np.argsort(owner, kind="stable")
+    sizes = np.bincount(np.array(owner, dtype=np.int64), minlength=clients)
+    return ClientRows(order + start, np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def data_of(train: list[tuple[int, int]], test: list[tuple[int, int]], clients: int) -> Any:
+    """Pairs of client (from 0 on) and label."""
+    y = np.array([label for _, label in train + test], dtype=np.int64)
+    own, others = ([client for client, _ in part] for part in (train, test))
+    return SimpleNamespace(
+        y=y, num_clients=clients, train=rows(own, clients), test=rows(others, clients, start=len(train))
+    )
+
+
+def test_each_client_predicts_its_own_most_frequent_label() -> None:
+    train = [(0, 1), (2, 3), (0, 1), (0, 2), (2, 0)]  # client 1 has none, client 2 as many of 0 as of 3
+    test = [(0, 1), (0, 2), (0, 1), (1, 0), (2, 3), (2, 0), (2, 0)]
+    data = data_of(train, test, 4)
+    assert majority_labels(data.train, data.y).tolist() == [1, -1, 0, -1]
+    assert majority_correct(data).tolist() == [2, 0, 2, 0]
+
+
+def test_no_training_samples_at_all() -> None:
+    assert majority_correct(data_of([], [(0, 0)], 2)).tolist() == [0, 0]
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=30)
+
+
+@given(PAIRS, PAIRS)
+def test_it_is_what_counting_client_by_client_gives(train: list[tuple[int, int]], test: list[tuple[int, int]]) -> None:
+    expected = []
+    for client in range(4):
+        own = np.bincount([label for one, label in train if one == client] or [0], minlength=5)
+        guess = int(own.argmax()) if any(one == client for one, _ in train) else -1
+        expected.append(sum(one == client and label == guess for one, label in test))
+    assert majority_correct(data_of(train, test, 4)).tolist() == expected
