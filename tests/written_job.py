@@ -1,5 +1,6 @@
 """Log folders of jobs that never ran, finished and not, for the tests of reports and leaderboards."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.summary import summarise, write_summary
 from fedscale_ext.population.population import Population
 from fedscale_ext.report.tables import write_markdown
+from fedscale_ext.runtime.work import own_version
 
 CLIENTS = 62  # of synthetic_job: the last two are untested
 LINEAGE = {"m0": {"parent": None, "birth": 0, "steps": []}, "m1": {"parent": "m0", "birth": 7, "steps": ["widen c0"]}}
@@ -29,10 +31,12 @@ def names() -> list[str]:
 def write_job(
     folder: Path, *, seed: int = 0, method: str = "fedtrans", data_set: str = "femnist", generated: bool = False,
     finished: bool = True, rounds: int = 20, clients: bool = True, job_name: str | None = None,
-    settings: dict[str, Any] | None = None, shift: float = 0.0, whole: float | None = None, **head: Any,
+    settings: dict[str, Any] | None = None, shift: float = 0.0, whole: float | None = None,
+    personal: bool = False, tuned: float | None = None, **head: Any,
 ) -> Path:  # fmt: skip
     """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``whole``
-    is what its global model reaches, ``head`` goes into its header."""
+    is what its global model reaches, ``personal`` serves each client its own version, ``tuned`` is what each reaches
+    after fine-tuning, ``head`` goes into its header."""
     job = header(generated=generated)
     flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
             "method": method, "learning_rate": 0.05}  # fmt: skip
@@ -41,6 +45,8 @@ def write_job(
     written = Recorder(folder, header=job, internals=False)
     history = records(rounds, every=10)
     for record in history:
+        if personal and record.evaluation is not None:
+            record.evaluation = replace(record.evaluation, serve=tuple(map(own_version, record.evaluation.serve)))
         written.round(record)
     written.close()
     population = Population(np.ones(CLIENTS), np.ones(CLIENTS), None, "made")
@@ -50,6 +56,8 @@ def write_job(
         summary = summarise(job, history, models(), lineage=LINEAGE, client_names=names() if clients else None)
         for name in ("mean", "sample_weighted"):
             summary["accuracy"][name] += shift
+        if tuned is not None:
+            summary["personalised"] = {**summary["accuracy"], "mean": tuned, "per_client": [tuned] * CLIENTS}
         if whole is not None:
             summary["accuracy"]["named"]["global"] = {"accuracy": whole, "loss": 1.0}
         write_summary(folder, summary)

@@ -33,12 +33,14 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
+    from fedscale_ext.report.compared import lines, table_notes
     from fedscale_ext.report.text import comparison_rows
 
     page, arms, left_out = build(folders(job), out)
     screen = console()
-    print_table(screen, *comparison_rows(arms))
-    for sentence in filter(None, (left_out, *cautions(arms))):
+    rows = lines(arms)
+    print_table(screen, *comparison_rows(arms, rows))
+    for sentence in filter(None, (left_out, *cautions(arms), *table_notes(rows))):
         typer.echo(f"note: {sentence}", err=True)
     if screen.is_terminal:
         screen.print()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.config import set_aside
+from fedscale_ext.report.fine_tuned import fine_tuned
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.tables import quantity, seconds
 
@@ -45,6 +46,10 @@ def _of(part: str, name: str) -> Callable[[LoadedJob], float | None]:
     return lambda job: job.summary[part].get(name)
 
 
+def _at_the_end(part: str) -> Callable[[LoadedJob], float | None]:
+    return lambda job: (job.summary.get(part) or {}).get("mean")
+
+
 def _worst_tenth(job: LoadedJob) -> float | None:
     values = np.sort(job.client_accuracy[~np.isnan(job.client_accuracy)])
     return float(values[: max(1, len(values) // 10)].mean()) if len(values) else None
@@ -62,6 +67,10 @@ FIGURES = (
     Figure("accuracy", "accuracy %", True, _accuracy("mean"), _percent, "mean over clients, each on what it is served"),
     Figure("global", "global accuracy %", True, _global, _percent,
            "of the whole model (of several exits the last one's) on the test samples of all clients", rare=True),
+    Figure("tuned", "after fine-tuning %", None, _at_the_end("personalised"), _percent,
+           "mean over clients that fine-tune a copy on their own data; it competes in a row of its own", rare=True),
+    Figure("on_all", "on all samples %", True, _at_the_end("on_all"), _percent,
+           "each client's model on the test samples of all clients, mean over clients", rare=True),
     Figure("samples", "over samples %", True, _accuracy("sample_weighted"), _percent, "each test sample counts once"),
     Figure("iqr", "IQR %", False, _accuracy("iqr"), _percent, "between the clients' quartiles"),
     Figure("worst_tenth", "worst tenth %", True, _worst_tenth, _percent, "mean of the tenth of clients served worst"),
@@ -88,9 +97,15 @@ class Arm:
         return self.jobs[0].data
 
     @property
-    def comparable(self) -> tuple[str, int]:
-        """What arms that compete have alike: their samples (data sets of one name may hold others) and rounds."""
-        return str(self.jobs[0].header["data"]["digest"]), self.jobs[0].rounds_asked
+    def personal(self) -> bool:
+        """Whether clients are tested on models of their own."""
+        return any(job.personal for job in self.jobs)
+
+    @property
+    def comparable(self) -> tuple[str, int, bool]:
+        """What arms that compete have alike: samples (data sets of one name may hold others), rounds, and whether
+        models are personal."""
+        return str(self.jobs[0].header["data"]["digest"]), self.jobs[0].rounds_asked, self.personal
 
     @property
     def seeds(self) -> list[int]:
@@ -120,6 +135,17 @@ class Arm:
         """What of it has not ended, in words; empty where all has."""
         early = [job for job in self.jobs if not job.finished]
         return ", ".join(f"round {job.records[-1].round} of {job.rounds_asked}" for job in early)
+
+
+def with_fine_tuned(arms: Sequence[Arm]) -> list[tuple[int, Arm]]:
+    """The rows of a table: each arm with its place among ``arms``, and after it the same arm fine-tuned, if it was."""
+    rows = []
+    for place, arm in enumerate(arms):
+        rows.append((place, arm))
+        tuned = [one for one in map(fine_tuned, arm.jobs) if one is not None]
+        if len(tuned) == len(arm.jobs):
+            rows.append((place, Arm(f"{arm.label}, fine-tuned", tuned)))
+    return rows
 
 
 def shown(arms: Sequence[Arm]) -> list[Figure]:
@@ -179,8 +205,8 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
-    """Places of the arms with the best mean of a figure among those of their data and number of rounds that have ended;
-    nobody's where nobody competes."""
+    """Places of the arms with the best mean of a figure among those that have ended and compete with them
+    (:attr:`Arm.comparable`); nobody's where nobody competes."""
     result: set[int] = set()
     for where in {arm.comparable for arm in arms}:
         means = {place: mean for place, arm in enumerate(arms) if arm.comparable == where and not arm.state

@@ -4,9 +4,14 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from fedscale_ext.report.arms import Arm, Figure, best, shown
+from fedscale_ext.report.arms import Arm, Figure, best, shown, with_fine_tuned
+from fedscale_ext.report.fine_tuned import FineTunedJob
 from fedscale_ext.report.published import paper_row
+
+Kind = Literal["arm", "tuned", "paper", "floor"]
+_MAJORITY = "majority of the client's own labels"
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: an arm's (``place``, its place among them) or a paper's (None)."""
+    """A row of a ``kind``; ``place`` is that of its arm, None for a paper's row and a floor. ``personal``: clients are
+    tested on models of their own."""
 
     label: str
     seeds: str
@@ -28,40 +34,82 @@ class Line:
     cells: Sequence[Cell]
     place: int | None
     state: str = ""
+    kind: Kind = "arm"
+    personal: bool = False
 
 
 def lines(arms: Sequence[Arm]) -> list[Line]:
-    """A row per arm, and below it the paper's where it has one for the method on the (real) data."""
-    figures = shown(arms)
-    tops = {figure.key: best(arms, figure) for figure in figures}
-    rows = []
-    for place, arm in enumerate(arms):
-        cells = [_cell(arm, figure, place in tops[figure.key]) for figure in figures]
-        rows.append(Line(arm.label, ", ".join(map(str, arm.seeds)), arm.data, cells, place, arm.state))
-        job = arm.jobs[0].header
-        where, paper = paper_row(job)
-        if paper:
-            told = [Cell(figure.tell(paper[figure.key]) if figure.key in paper else "–") for figure in figures]
-            rows.append(Line(f"{job['method']}: {where}", "", "", told, None))
-    return rows
+    """A row per arm, below it the arm fine-tuned and the paper's row where there are any, and each data's floor."""
+    figures, entries = shown(arms), with_fine_tuned(arms)
+    tops = {figure.key: best([arm for _, arm in entries], figure) for figure in figures}
+    rows: list[Line] = []
+    for number, (place, arm) in enumerate(entries):
+        cells = [_cell(arm, figure, number in tops[figure.key]) for figure in figures]
+        seeds = ", ".join(map(str, arm.seeds))
+        kind: Kind = "tuned" if isinstance(arm.jobs[0], FineTunedJob) else "arm"
+        rows.append(Line(arm.label, seeds, arm.data, cells, place, arm.state, kind, arm.personal))
+        if [one for one, _ in entries[number + 1 : number + 2]] != [place]:  # the last row of this arm
+            rows += _paper_rows(arm, figures)
+    return rows + _floors(arms, figures)
+
+
+def _paper_rows(arm: Arm, figures: Sequence[Figure]) -> list[Line]:
+    """A paper's row for the arm's method on its (real) data, if one was published."""
+    header = arm.jobs[0].header
+    where, paper = paper_row(header)
+    cells = [Cell(figure.tell(paper[figure.key]) if figure.key in paper else "–") for figure in figures]
+    return [Line(f"{header['method']}: {where}", "", "", cells, None, kind="paper")] if paper else []
+
+
+def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
+    """What clients reach without a model, for each data set of the arms whose jobs recorded it."""
+    rows: dict[tuple[str, ...], Line] = {}
+    for job in (job for arm in arms for job in arm.jobs):
+        floor = (job.header.get("floor") or {}).get("majority")
+        if floor and floor["tested"]:
+            values = {"accuracy": floor["mean"], "samples": floor["sample_weighted"], "iqr": floor["iqr"]}
+            cells = [Cell(figure.tell(values[figure.key]) if figure.key in values else "–") for figure in figures]
+            row = Line(_MAJORITY, "", job.data, cells, None, kind="floor")
+            rows.setdefault((job.data, *(cell.value for cell in cells)), row)
+    return list(rows.values())
+
+
+def table_notes(rows: Sequence[Line]) -> list[str]:
+    """What to know of the kinds of rows that a table has; a sentence or two each."""
+    notes = []
+    if any(row.personal for row in rows):
+        notes.append("In rows marked personal, each client is tested on a model of its own. A shared model must fit "
+                     "all clients, so personal and shared rows do not compete.")  # fmt: skip
+    if any(row.kind == "tuned" for row in rows):
+        notes.append("Fine-tuned rows are tested after personalise_epochs on each client's own data, whose cost is not "
+                     "counted.")  # fmt: skip
+    if any(row.kind == "floor" for row in rows):
+        notes.append("The majority row is a floor: each client predicts the most frequent label of its own training "
+                     "samples, without a model.")  # fmt: skip
+    return notes
 
 
 def has_papers(rows: Sequence[Line]) -> bool:
     """Whether a row of a paper is among them."""
-    return any(row.place is None for row in rows)
+    return any(row.kind == "paper" for row in rows)
 
 
 def comma_separated(arms: Sequence[Arm]) -> str:
-    """All figures at full precision, a line per job: arm, job, seed, data, finished, then a column per figure."""
+    """All figures at full precision, a line per job: arm, job, seed, data, finished, a column per figure, personal."""
     out, figures = io.StringIO(), shown(arms)
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["arm", "job", "seed", "data", "finished", *(figure.key for figure in figures)])
+    writer.writerow(["arm", "job", "seed", "data", "finished", *(figure.key for figure in figures), "personal"])
     for arm in arms:
         for job in arm.jobs:
             values = [figure.get(job) for figure in figures]
             told = ["" if value is None else repr(float(value)) for value in values]
-            writer.writerow([arm.label, job.name, job.seed, job.data, "yes" if job.finished else "no", *told])
+            finished, personal = (_yes_or_no(value) for value in (job.finished, job.personal))
+            writer.writerow([arm.label, job.name, job.seed, job.data, finished, *told, personal])
     return out.getvalue()
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:

@@ -19,7 +19,7 @@ from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, summarise
 from fedscale_ext.reading import MEGA, read_json
 from fedscale_ext.report.shape import Header, Summary
-from fedscale_ext.runtime.work import Evaluation, RoundRecord
+from fedscale_ext.runtime.work import Evaluation, RoundRecord, is_own
 from fedscale_ext.validation import first_fault
 
 
@@ -81,6 +81,16 @@ class LoadedJob:
     def client_accuracy(self) -> np.ndarray:
         """float64[clients] of the last test, NaN for a client that was not tested; empty where there was none."""
         return client_accuracy(self.evaluation) if self.evaluation is not None else np.array([])
+
+    @cached_property
+    def personal(self) -> bool:
+        """Whether its clients were tested on models of their own, which no other client is served."""
+        return self.evaluation is not None and any(map(is_own, dict.fromkeys(self.evaluation.serve)))
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences that it gave, in their order; none where an earlier version ran it."""
+        return list(self.summary.get("notices", ()))
 
     @cached_property
     def clients(self) -> Clients | None:

@@ -8,9 +8,10 @@ from importlib.resources import files
 
 from fedscale_ext import __version__
 from fedscale_ext.report.arms import Arm, cautions, settings_table, shown
-from fedscale_ext.report.compared import Cell, Line, has_papers
+from fedscale_ext.report.compared import Cell, Line, has_papers, table_notes
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.notices import grouped
 from fedscale_ext.report.own_tables import told_tables
 from fedscale_ext.report.panels import MODELS
 from fedscale_ext.report.pictures import inline, style_variables
@@ -54,6 +55,7 @@ def page(
         ("clients", "Clients", _clients(compared, jobs)),
         ("cost", "Cost", _plots([plot for plot in compared if plot.name.startswith("cost")])),
         ("settings", "Settings that differ", _settings(arms)),
+        ("notices", "Notices", _notices(jobs)),
         ("jobs", "Each job", "".join(_job(job, own[job.name], len(jobs) == 1) for job in jobs)),
     ]
     shown = [section for section in sections if section[2]]
@@ -88,13 +90,16 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
     body = []
     for row in rows:
         mark = "" if row.place is None else f'<span class="key" style="background:{_colour(row.place)}"></span>'
-        state = f' <span class="spread">({escape(row.state)})</span>' if row.state else ""
+        state = ' <span class="tag">personal</span>' if row.personal else ""
+        state += f' <span class="spread">({escape(row.state)})</span>' if row.state else ""
         cells = "".join(f"<td>{escape(text)}</td>" for text in [row.seeds, *([row.data] if several else [])])
         cells += "".join(map(_cell, row.cells))
-        kind = ' class="paper"' if row.place is None else ""
+        kind = f' class="{row.kind}"' if row.place is None else ""
         body.append(f"<tr{kind}><th scope=row>{mark}{_name(row.label)}{state}</th>{cells}</tr>")
     notes = "; ".join(f"{figure.title}: {figure.note}" for figure in figures if figure.note)
-    text = "Mean ± standard deviation over seeds; the best of each column is bold and green."
+    text = " ".join([
+        "Mean ± standard deviation over seeds; the best of each column is bold and green.", *table_notes(rows)
+    ])  # fmt: skip
     if has_papers(rows):
         text += (" A paper may not say what its cost, storage and network count; they stand beside ours that come "
                  "closest, and ratios compare, not values. Papers' jobs are of their own size.")  # fmt: skip
@@ -155,6 +160,14 @@ def _settings(arms: Sequence[Arm]) -> str:
         for key, values in found.items()
     ]
     return f'<div class="scroll">{_plain_table(head, body)}</div>'
+
+
+def _notices(jobs: Sequence[LoadedJob]) -> str:
+    """What the jobs told whoever watched them; nothing where earlier versions ran them."""
+    found = grouped({job.name: job.notices for job in jobs})
+    names = (f' <span class="spread">({escape(names)})</span>' if len(jobs) > 1 else "" for _, names in found)
+    items = "".join(f"<li>{escape(sentence)}{who}</li>" for (sentence, _), who in zip(found, names, strict=True))
+    return f"<ul>{items}</ul>" if items else ""
 
 
 def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:

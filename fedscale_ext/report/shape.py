@@ -27,6 +27,17 @@ class _Data(_Part):
     public_data_used: bool = False
 
 
+class _Majority(_Part):
+    mean: _Figure | None
+    iqr: _Figure | None
+    sample_weighted: _Figure | None
+    tested: _Count
+
+
+class _Floor(_Part):
+    majority: _Majority
+
+
 class Header(_Part):
     """header.json, and the head of summary.json."""
 
@@ -39,6 +50,7 @@ class Header(_Part):
     num_clients: _Count
     versions: dict[str, str]
     config: _Config
+    floor: _Floor | None = None
     notices: list[str] = []
 
 

@@ -77,6 +77,8 @@ def markdown(summary: Mapping[str, Any]) -> str:
     for name, (titles, cells) in told_tables(summary).items():
         text += f"\n## {name}\n\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         text += "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in cells)
+    if notices := summary.get("notices"):
+        text += "\n## Notices\n\n" + "".join(f"- {_cell(notice)}\n" for notice in notices)
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     return f"{text}\nWritten with {versions}.\n"
 
@@ -119,6 +121,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
         ("  over samples", percent(result["sample_weighted"])),
+        *_floor_rows(summary.get("floor")),
         *(
             (f"  {title}", f"{percent(named['accuracy'])} on everybody's samples")
             for title, named in result["named"].items()
@@ -134,6 +137,14 @@ def _client(summary: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     """The client that fares worst: its name, or its number in a job that an earlier version ran."""
     number, names = result["worst_client"], summary["clients"].get("names") or ()
     return f"client {one_line(names[number - 1], _NAME) if number and number <= len(names) else number}"
+
+
+def _floor_rows(floor: Mapping[str, Any] | None) -> Rows:
+    """What clients reach without a model; nothing where an earlier version ran the job."""
+    majority = (floor or {}).get("majority")
+    if not majority or majority["mean"] is None:
+        return []
+    return [("  without a model", f"{percent(majority['mean'])} by each client's most frequent training label")]
 
 
 def _loss(value: float | str | None) -> str:

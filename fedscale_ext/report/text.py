@@ -2,25 +2,26 @@
 
 from collections.abc import Sequence
 
-from fedscale_ext.report.arms import Arm, best, shown
+from fedscale_ext.report.arms import Arm, shown
+from fedscale_ext.report.compared import Line
 
 _COLUMNS = ("accuracy", "global", "iqr", "macs", "network", "time")
+_WITH_SPREAD = ("accuracy", "global")
 
 
-def comparison_rows(arms: Sequence[Arm]) -> tuple[list[str], list[list[str]]]:
-    """Titles and a row per arm; the best of a column has a star behind it."""
-    figures = [figure for figure in shown(arms) if figure.key in _COLUMNS]
-    tops = [best(arms, figure) for figure in figures]
+def comparison_rows(arms: Sequence[Arm], lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """Titles and a row per line of the comparison but for papers'; the best of a column has a star behind it."""
+    columns = [(place, figure) for place, figure in enumerate(shown(arms)) if figure.key in _COLUMNS]
     rows = []
-    for place, arm in enumerate(arms):
+    for line in lines:
+        if line.kind == "paper":
+            continue
         cells = []
-        for figure, top in zip(figures, tops, strict=True):
-            mean, spread = arm.mean(figure.key), arm.std(figure.key)
-            text = "–" if mean is None else figure.tell(mean)
-            if spread and figure.key in ("accuracy", "global"):
-                text += f" ± {figure.tell(spread)}"
-            cells.append(text + ("*" if place in top else ""))
-        label = f"{arm.label} ({arm.state})" if arm.state else arm.label
-        rows.append([label, str(len(arm.jobs)), *cells])
-    titles = ["", "jobs", *(figure.title for figure in figures)]
-    return titles, rows
+        for place, figure in columns:
+            cell = line.cells[place]
+            spread = f" {cell.spread}" if cell.spread and figure.key in _WITH_SPREAD else ""
+            cells.append(f"{cell.value}{spread}{'*' if cell.best else ''}")
+        marks = "; ".join(filter(None, ("personal" if line.personal else "", line.state)))
+        label = f"{line.label} ({marks})" if marks else line.label
+        rows.append([label, str(len(arms[line.place].jobs)) if line.place is not None else "", *cells])
+    return ["", "jobs", *(figure.title for _, figure in columns)], rows

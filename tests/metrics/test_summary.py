@@ -7,7 +7,7 @@ import pytest
 from synthetic_job import evaluation, header, models, records
 
 import fedscale_ext
-from fedscale_ext.metrics.summary import summarise, write_summary
+from fedscale_ext.metrics.summary import majority_floor, summarise, write_summary
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +95,15 @@ def test_the_file_is_strict_json_and_equal_to_the_dict(tmp_path: Path, summary: 
     assert path == tmp_path / "summary.json"
     assert json.loads(path.read_text(), parse_constant=pytest.fail) == summary
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_notices_are_the_headers_unless_the_job_gave_more() -> None:
+    begun = {**header(), "notices": ["at the start"]}
+    assert summarise(begun, records(2), None)["notices"] == ["at the start"]
+    assert summarise(begun, records(2), models(), notices=["at the start", "later"])["notices"][1:] == ["later"]
+
+
+def test_the_majority_floor_leaves_out_clients_without_test_samples() -> None:
+    floor = majority_floor(np.array([3, 0, 1]), np.array([4, 0, 4]))["majority"]
+    assert (floor["mean"], floor["tested"], floor["sample_weighted"]) == (0.5, 2, 0.5)
+    assert majority_floor(np.array([0]), np.array([0]))["majority"]["mean"] is None

@@ -148,3 +148,12 @@ def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_ma
         ["a", "33.99 %", "20 (last)", "50.00 %", "100.00 %", "2"],
         ["b", "–", "2", "0.00 %", "20.00 %", "0.5"],
     ]
+
+
+def test_the_floor_and_the_notices_are_told() -> None:
+    floor = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}
+    told = {**summarise({**header(), "floor": floor}, records(20), models(), notices=["a | b", "slow"])}
+    assert dict(summary_table(told))["  without a model"] == "70.00 % by each client's most frequent training label"
+    assert "\n## Notices\n\n- a \\| b\n- slow\n" in markdown(told)
+    plain = summarise(header(), records(20), models())
+    assert "  without a model" not in dict(summary_table(plain)) and "Notices" not in markdown(plain)

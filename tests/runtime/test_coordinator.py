@@ -64,7 +64,7 @@ def service(job_file: Path) -> Any:
         registration(data={}),
         registration(digest=["d"]),
         registration(digest="d" * 10_000),
-        registration(sizes={"train": torch.zeros(0, dtype=torch.int64), "test": torch.zeros(0, dtype=torch.int64)}),
+        registration(sizes=dict.fromkeys(("train", "test", "majority"), torch.zeros(0, dtype=torch.int64))),
         registration(
             sizes={"train": torch.tensor([3, 2**62]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
         ),
