@@ -2,8 +2,9 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedscale_ext.report.arms import Arm, Figure, best, shown, with_fine_tuned
@@ -62,16 +63,23 @@ def _paper_rows(arm: Arm, figures: Sequence[Figure]) -> list[Line]:
 
 
 def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
-    """What clients reach without a model, for each data set of the arms whose jobs recorded it."""
+    """What clients reach without a model, for each data set of the arms whose jobs recorded it; where the same data
+    were split in several ways, with the names of the arms."""
     rows: dict[tuple[str, ...], Line] = {}
-    for job in (job for arm in arms for job in arm.jobs):
+    labels: dict[tuple[str, ...], list[str]] = {}
+    for label, job in ((arm.label, job) for arm in arms for job in arm.jobs):
         floor = (job.header.get("floor") or {}).get("majority")
         if floor and floor["tested"]:
             values = {"accuracy": floor["mean"], "samples": floor["sample_weighted"], "iqr": floor["iqr"]}
             cells = [Cell(figure.tell(values[figure.key]) if figure.key in values else "–") for figure in figures]
-            row = Line(_MAJORITY, "", job.data, cells, None, kind="floor")
-            rows.setdefault((job.data, *(cell.value for cell in cells)), row)
-    return list(rows.values())
+            key = (job.data, *(cell.value for cell in cells))
+            rows.setdefault(key, Line(_MAJORITY, "", job.data, cells, None, kind="floor"))
+            labels.setdefault(key, []).append(label)
+    splits = Counter(row.data for row in rows.values())
+    return [
+        replace(row, label=f"{_MAJORITY} ({', '.join(dict.fromkeys(labels[key]))})") if splits[row.data] > 1 else row
+        for key, row in rows.items()
+    ]
 
 
 def table_notes(rows: Sequence[Line]) -> list[str]:

@@ -102,3 +102,11 @@ def test_the_page_marks_personal_rows_and_tells_notices_once(undrawn: None, tmp_
     assert "<li>20 of 60 clients &lt;b&gt; <span" in text and "(all 2 jobs)" in text and text.count("<li>slow") == 1
     alone = build(folders[:1], tmp_path / "alone").page.read_text(encoding="utf-8")
     assert "<li>slow</li>" in alone and "personal and shared" not in alone
+
+
+def test_floors_of_several_splits_name_their_arms(compared: Any) -> None:
+    other = {"majority": {**FLOOR["majority"], "mean": 0.6}}
+    arms = compared(fedavg={"floor": FLOOR}, local={"floor": FLOOR}, fedmd={"floor": other})
+    assert [row.label for row in lines(arms)[3:]] == [
+        "majority of the client's own labels (fedavg, local)", "majority of the client's own labels (fedmd)"
+    ]  # fmt: skip
