@@ -30,6 +30,14 @@ def job(driver: Proc, **changes) -> jobs.Job:
     return dataclasses.replace(made, **changes)
 
 
+def test_notices_are_kept_once_and_not_without_end():
+    made = job(Proc("driver", 5, 1.5))
+    assert [made.add_notice({"message": text}) for text in ("slow", "slow", "late")] == [True, False, True]
+    for number in range(200):
+        made.add_notice({"message": str(number)})
+    assert made.notices[:2] == ["slow", "late"] and len(made.notices) == 100
+
+
 def test_record_is_read_back(state):
     written = job(Proc("driver", 5, 1.5), children=[Proc("aggregator", 6, 2.5)], round={"round": 3, "rounds": 9})
     jobs.write(written)

@@ -13,6 +13,7 @@ import fedscale_ext
 from fedscale_ext.changed_settings import completed
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedyogi import FedYogiAggregator
 from fedscale_ext.metrics import files, lines
 from fedscale_ext.runtime import hooks
 from fedscale_ext.runtime.code_digest import code_digest
@@ -182,3 +183,21 @@ def test_other_errors_of_files_are_no_full_disk(job_file: Path, monkeypatch: pyt
     monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(PermissionError):
         fedscale_ext.run(job_file)
+
+
+def test_a_resumed_jobs_summary_has_the_notices_of_before(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FedYogiAggregator.assign
+
+    def assign(self: Any, round: int, participants: Any) -> Any:
+        self.notice(f"round {round} begins")
+        return plain(self, round, participants)
+
+    monkeypatch.setattr(FedYogiAggregator, "assign", assign)
+    run(job_file, rounds=2)
+    run(job_file, rounds=3, resume=True)
+    notices = json.loads((log_dir(job_file) / "summary.json").read_text())["notices"]
+    begun = [f"round {number} begins" for number in (1, 2, 3)]
+    assert [notice for notice in notices if notice.endswith("begins")] == begun
+    assert notices.count("clients are tested on test.csv") == 1 and "resumed after round 2" in notices
+    header = json.loads((log_dir(job_file) / "header.json").read_text())
+    assert header["notices"] == ["clients are tested on test.csv"] and header["floor"]["majority"]["tested"] == 6
