@@ -156,18 +156,6 @@ def _take(event: dict[str, Any], events: dict[str, dict[str, Any]], display: _Di
     display.refresh()
 
 
-def grouped_notices(verdicts: Mapping[str, Verdict]) -> list[str]:
-    """Each notice once, after the jobs that it is about where these are not all."""
-    jobs: dict[str, list[str]] = {}
-    for name, verdict in verdicts.items():
-        for notice in verdict.notices:
-            jobs.setdefault(notice, []).append(name)
-    return [
-        notice if len(names) == len(verdicts) else f"{listed(names, _NAMED)}: {notice}"
-        for notice, names in jobs.items()
-    ]
-
-
 def refuse_faults(verdicts: Mapping[str, Verdict]) -> None:
     """UserError for the first job of a sweep that cannot start, with the number of others."""
     faults = {name: verdict.fault for name, verdict in verdicts.items() if verdict.fault is not None}

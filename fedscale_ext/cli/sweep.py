@@ -12,10 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from fedscale_ext.cli import jobs, preparation, runs, sweep_plan, sweeps
-from fedscale_ext.cli.check import check_jobs, grouped_notices, refuse_faults
+from fedscale_ext.cli.check import check_jobs, refuse_faults
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes
 from fedscale_ext.cli.supervision import has_checkpoint
 from fedscale_ext.cli.sweep_notices import print_notices
@@ -49,8 +48,9 @@ def start(
                   for point, config in zip(points, configs, strict=True)}  # fmt: skip
         before = sweeps.read(name) if resume else None
         earlier = before.runs if before is not None else {}
-        for job, accuracy in sweep_plan.finished_runs(configs, earlier).items():
-            states[job].status, states[job].accuracy = "finished", accuracy
+        for record in sweep_plan.finished_runs(configs, earlier):
+            state = states[record.name]
+            state.status, state.accuracy, state.notices = "finished", record.accuracy, record.notices
         verdicts = check_jobs([config for config in configs if states[config.fedscale.job_name].status == "waiting"],
                               out, err)  # fmt: skip
         refuse_faults(verdicts)
@@ -62,13 +62,14 @@ def start(
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
         display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
-        for notice in grouped_notices(verdicts):
-            display.aside(f"[yellow]note:[/] {escape(notice)}")
+        checked = {job: verdict.notices for job, verdict in verdicts.items()}
+        print_notices(err, checked)
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
             run = _Run(sweep, configs, states, display, Processes(log), supervise)
             stopped = run.run(waiting, slots)
         print_arms(out, sweep, states)
-        print_notices(err, {job: state.notices for job, state in states.items()})
+        print_notices(err, {job: [notice for notice in state.notices if notice not in checked.get(job, ())]
+                            for job, state in states.items()})  # fmt: skip
         if stopped:
             err.print("[red]fedscale:[/] the sweep was stopped; the same command with --resume continues it",
                       highlight=False, soft_wrap=True)  # fmt: skip

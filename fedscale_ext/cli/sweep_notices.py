@@ -1,4 +1,4 @@
-"""What the jobs of a sweep have noticed, at its end: each sentence once, with the jobs that said it."""
+"""Notices of a sweep's jobs, before its first one and at its end: each sentence once, with the jobs that gave it."""
 
 from collections.abc import Mapping, Sequence
 

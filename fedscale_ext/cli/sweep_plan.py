@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from fedscale_ext.cli import jobs, preparation, runs
+from fedscale_ext.cli.jobs import Job
 from fedscale_ext.cli.supervision import has_checkpoint
 from fedscale_ext.cli.sweeps import Point
 from fedscale_ext.config import JobConfig, executor_slots, load_config
@@ -116,12 +117,12 @@ def at_once(config: JobConfig) -> int:
     return max(1, min(cores // executors, by_memory))
 
 
-def finished_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> dict[str, float | None]:
-    """Name and accuracy of each job whose run in ``earlier`` (name -> folder) has all its rounds.
+def finished_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> list[Job]:
+    """The records of the jobs whose run in ``earlier`` (name -> folder) has all its rounds.
 
     UserError for a job whose run, finished or half-way, had other settings than the job has now.
     """
-    finished = {}
+    finished = []
     for config in configs:
         name, run = config.fedscale.job_name, Path(earlier.get(config.fedscale.job_name, ""))
         if name not in earlier:
@@ -132,7 +133,7 @@ def finished_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> d
         if done or has_checkpoint(run):
             runs.check_unchanged(config, run, _CHANGED)
         if last is not None and done:
-            finished[name] = last.accuracy
+            finished.append(last)
     return finished
 
 

@@ -12,7 +12,7 @@ from .test_main import terminal
 
 NOTE = (
     "note: aggregator_entry aggregator.py is not of this package: data, devices and models are checked when the job "
-    "starts\n"
+    "starts (all 2 jobs)\n"
 )
 
 
