@@ -1,11 +1,12 @@
 """The configuration keys that this package adds to FedScale's, in one place."""
 
 import math
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
+
+from fedscale_ext.data.shapes import parse_sides
 
 _COHORT_SIZE = "auto, or a whole number from 1"
 _SAMPLE_SHAPE = "channels x height x width, as 3x64x64"
@@ -23,9 +24,9 @@ def _cohort_size(value: Any) -> int | str:
 def _sample_shape(value: Any) -> tuple[int, int, int] | None:
     if value is None:
         return None
-    sides = re.split("[x ,]+", value.strip("([ ])")) if isinstance(value, str) else value
-    if isinstance(sides, list | tuple) and len(sides) == 3 and all(re.fullmatch(r"\d{1,4}", str(n)) for n in sides):
-        return int(sides[0]), int(sides[1]), int(sides[2])
+    sides = parse_sides(value)
+    if sides is not None and len(sides) == 3:
+        return sides[0], sides[1], sides[2]
     raise PydanticCustomError("sample_shape", f"it should be {_SAMPLE_SHAPE}")
 
 

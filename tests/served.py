@@ -68,7 +68,7 @@ def registration(executor: str = "1", **changes: Any) -> Any:
         "sizes", {"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
     )
     data = {"name": "d", "generated": True, "input_shape": [1, 28, 28], "num_classes": 4}
-    data |= {"test_source": "a split", "test_only_clients": 0}
+    data |= {"test_source": "a split", "test_only_clients": 0, "notes": []}
     header = {"digest": "d", "data": data, "device": "cpu", "device_name": "a processor"}
     header |= {"versions": {"torch": "2"}, "host": "here", **changes}
     info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})

@@ -64,7 +64,7 @@ def stub_data(clients: int) -> SimpleNamespace:
     rng = stream("coordinator", clients)
     return SimpleNamespace(
         name="stub", generated=True, digest="0" * 64, input_shape=(1, 28, 28), num_classes=62,
-        test_source="nothing", test_only_clients=0,
+        test_source="nothing", test_only_clients=0, notes=[],
         train_sizes=rng.integers(5, 300, clients), test_sizes=rng.integers(0, _MOST_TEST_SAMPLES + 1, clients),
     )  # fmt: skip
 

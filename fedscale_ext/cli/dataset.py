@@ -1,8 +1,5 @@
 """``fedscale dataset``: get data into FedScale's layout, and look at it."""
 
-import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.dataset_view import progress_bar, report, report_import
 from fedscale_ext.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from fedscale_ext.data.partition import Partition
-    from fedscale_ext.data.verify import Verification
-    from fedscale_ext.data.writer import Written
 
 app = typer.Typer(
     help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize femnist",
     no_args_is_help=True,
 )
-Progress = Callable[[int, int], None]
 
 
 class Format(str, Enum):
@@ -72,6 +67,15 @@ ClassesPerClient = Annotated[int, typer.Option(help="Classes of each client of a
 ClientMap = Annotated[
     Path | None, typer.Option(help="Speech Commands: FedScale's JSON {wav name: client}.", show_default="speakers")
 ]
+PictureShape = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        metavar="SHAPE",
+        help="Resize pictures to height x width (128x128) or channels x height x width (3x128x128).",
+        show_default="that of DATA_SET, else of the first picture",
+    ),
+]
 Test = Annotated[
     Tests, typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own.")
 ]
@@ -102,14 +106,21 @@ def list_(
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.data.layout import DESCRIPTION, read_description
     from fedscale_ext.data.registry import KNOWN
+    from fedscale_ext.data.shapes import shape_text
 
     if folder.is_file():
         raise UserError(f"{folder} is a file; name the folder that your data folders are in")
     out = console()
     known = [
-        (entry.name, str(entry.classes), _shape(entry.shape), "natural" if entry.natural_clients else "by partition",
-         entry.title) for entry in KNOWN
-    ]  # fmt: skip
+        (
+            entry.name,
+            str(entry.classes),
+            shape_text(entry.shape),
+            "natural" if entry.natural_clients else "by partition",
+            entry.title,
+        )
+        for entry in KNOWN
+    ]
     print_table(out, ["data set", "classes", "shape", "clients", "what it is"], known)
     out.print("\nReal data: fedscale dataset import SOURCE --data-set NAME [--name OWN_NAME]")
     out.print("(npz, LEAF json, parquet, folders of images, CIFAR's and STL-10's binary files,")
@@ -156,6 +167,7 @@ def import_(
     stride: Annotated[
         int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")
     ] = None,
+    shape: PictureShape = None,
     test: Test = Tests.source,
     test_fraction: TestFraction = 0.2,
     seed: Seed = 1,
@@ -166,10 +178,13 @@ def import_(
 
     Example: fedscale dataset import mnist.npz --data-set Mnist --partition dirichlet --clients 500
 
+    Example: fedscale dataset import photos/ --data-set animals --shape 3x128x128 -o data/animals
+
     A split that SOURCE has is kept, unless --test local sets it aside. With either that or --partition, a client's
     test samples have its own mix of classes.
     """
     from fedscale_ext.data import registry
+    from fedscale_ext.data.shapes import parse_picture_shape
 
     spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
     kind = format_ or _format(source)
@@ -178,6 +193,8 @@ def import_(
         kind = Format.text
     options: dict[str, Any] = {"name": name, "test_fraction": test_fraction, "seed": seed, "force": force}
     options |= {"partition": spread, "local_test": test is Tests.local, "generated": generated}
+    if shape is not None:
+        options["shape"] = parse_picture_shape(shape, "--shape")
     if kind is Format.npz:
         options |= {"x": x, "y": y, "client": client, "split": split, "names": names}
         options["name"] = name or source.stem  # one's own samples in a known kind's layout are not that data set
@@ -193,7 +210,7 @@ def import_(
         options["stride"] = stride
     elif stride is not None:
         raise UserError(f"--stride is for text, but {source} is {kind.value} data")
-    import_and_tell(kind.value, source, out or Path("data") / (name or data_set), data_set, options)
+    import_and_report(kind.value, source, out or Path("data") / (name or data_set), data_set, options)
     if not registry.known(data_set):
         meant = did_you_mean(data_set, [entry.name for entry in registry.KNOWN])
         where = "is not in `fedscale dataset list`, its shape and labels are the files'"
@@ -223,7 +240,7 @@ def spread_over(
     return Partition(partition.value, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
 
 
-def import_and_tell(kind: str, source: Path, out: Path, data_set: str, options: dict[str, Any]) -> None:
+def import_and_report(kind: str, source: Path, out: Path, data_set: str, options: dict[str, Any]) -> None:
     """Import ``source`` of that format to ``out``, decode it, and say what it is."""
     from fedscale_ext.data import importers
 
@@ -231,7 +248,7 @@ def import_and_tell(kind: str, source: Path, out: Path, data_set: str, options: 
     with progress_bar(f"importing {source.name}") as progress:
         written = importer(source, out, data_set, progress=progress, **options)
     _decode(written.data_dir, written.data_set)
-    _tell(written)
+    report_import(written)
 
 
 def _format(source: Path) -> Format:
@@ -293,7 +310,7 @@ def synthesize(
             test_fraction=test_fraction, seed=seed, force=force, progress=progress,
         )  # fmt: skip
     _decode(written.data_dir, written.data_set)
-    _tell(written)
+    report_import(written)
 
 
 @app.command()
@@ -318,7 +335,7 @@ def verify(
         raise UserError(f"{folder} does not say what kind of data it holds; give --data-set")
     with progress_bar("reading") as progress:
         found = look(folder, str(kind), progress=progress)
-    _report(found)
+    report(found)
     if not found.ok:
         raise typer.Exit(1)
     _decode(folder, str(kind))
@@ -330,64 +347,3 @@ def _decode(folder: Path, data_set: str) -> None:
 
     with progress_bar("decoding") as progress:
         open_decoded(folder, data_set, progress=progress)
-
-
-def _report(found: "Verification") -> None:
-    from fedscale_ext.cli.tables import console, print_table
-    from fedscale_ext.data.verify import QUANTILES
-
-    test = "by test_split" if found.test_samples is None else str(found.test_samples)
-    rows = [
-        ["name", f"{'generated' if found.generated else 'real'}: {found.name}"],
-        ["data set", f"{found.data_set}, {_shape(found.shape)}, {found.classes_present} of {found.classes} classes"],
-        ["clients", str(found.clients)],
-        ["train / test", f"{found.train_samples} / {test}"],
-        [f"train per client at {'/'.join(map(str, QUANTILES))} %", " ".join(map(str, found.train_quantiles))],
-        ["missing files", str(found.missing_files)],
-        ["broken files", str(found.broken_files)],
-        ["labels out of range", str(found.labels_out_of_range)],
-        ["bad rows", str(found.bad_rows)],
-        *([["clients without training data", str(found.test_only_clients)]] if found.test_only_clients else []),
-    ]
-    print_table(console(), ["data folder", ""], rows)
-    for problem in found.problems:
-        typer.echo(problem, err=True)
-
-
-def _tell(written: "Written") -> None:
-    from fedscale_ext.data.registry import known
-
-    kind = "generated" if written.generated else "real"
-    how = "already there, unchanged" if written.already_there else f"written in {written.seconds:.1f} s"
-    print(f"{kind}: {written.name}, {how}")
-    print(f"{written.clients} clients, {written.train_samples} training and {written.test_samples} test samples")
-    if written.left_out:
-        entry = known(written.data_set)
-        what = "speakers without a whole window" if entry and entry.text else "samples that no client has"
-        print(f"{written.left_out} {what} were left out")
-    if written.absent:
-        print(f"{written.absent} clips that the client map names are not there")
-    print(f"use it with: --set data_dir={shlex.quote(str(written.data_dir))} --set data_set={written.data_set}")
-
-
-def _shape(shape: tuple[int, int, int]) -> str:
-    return "x".join(map(str, shape))
-
-
-@contextmanager
-def progress_bar(what: str, *, of_bytes: bool = False) -> Iterator[Progress | None]:
-    """A bar on standard error while something long runs, with bytes and speed if it counts these; nothing where that
-    is no terminal."""
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
-
-    from fedscale_ext.cli.tables import console
-
-    err = console(stderr=True)
-    if not err.is_terminal:
-        yield None
-        return
-    columns = [TextColumn("{task.description}"), BarColumn(None), DownloadColumn(), TransferSpeedColumn()]
-    with Bar(*columns if of_bytes else Bar.get_default_columns(), console=err, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total or None)

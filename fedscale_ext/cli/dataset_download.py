@@ -10,7 +10,8 @@ import typer
 
 from fedscale_ext.cli import complete
 from fedscale_ext.cli import dataset as options
-from fedscale_ext.cli.dataset import Tests, import_and_tell, progress_bar, spread_over
+from fedscale_ext.cli.dataset import Tests, import_and_report, spread_over
+from fedscale_ext.cli.dataset_view import progress_bar
 from fedscale_ext.errors import UserError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def download(
         elif client_map is not None:
             raise UserError(f"--client-map is for the wav files of Speech Commands, but {got.paths[0]} is none of them")
         with _unpacked(got, wanted) as source:
-            import_and_tell(got.source.format, source, place, wanted.name, settings)
+            import_and_report(got.source.format, source, place, wanted.name, settings)
         if drop:
             for path in got.paths:
                 path.unlink()

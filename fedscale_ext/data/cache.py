@@ -17,15 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.data.audio import FEATURES_VERSION
+from fedscale_ext.data.conversions import Conversions
 from fedscale_ext.data.folders import new_folder
 from fedscale_ext.data.images import DECODER_VERSION
 from fedscale_ext.data.mapping import Mapping
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.samples import VALUES, decode_sample
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, one_line
 from fedscale_ext.reading import open_plain, read_json
 
 FOLDER = ".fedscale_ext_cache"
+_MOST_NOTES = 20
 _ABANDONED_S = 24 * 3600.0
 
 Progress = Callable[[int, int], None]
@@ -34,11 +36,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Cached:
-    """``x`` uint8 or float16 [N, C, H, W] memory-mapped read-only, ``y`` int64 [N], ``digest`` of their bytes."""
+    """``x`` uint8 or float16 [N, C, H, W] memory-mapped read-only, ``y`` int64 [N], ``digest`` of their bytes, and
+    ``notes`` on what decoding changed."""
 
     x: np.ndarray
     y: np.ndarray
     digest: str
+    notes: tuple[str, ...] = ()
 
 
 def _places(data_dir: Path) -> list[Path]:
@@ -97,21 +101,24 @@ def _open(folder: Path, samples: int, shape: Shape, values: bool = False) -> Cac
         hashes = {"x.npy": x_hash, "y.npy": y_hash}
         if meta["sha256"] != hashes:
             return None
+        notes = tuple(one_line(str(note), 1000) for note in list(meta.get("notes", ()))[:_MOST_NOTES])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Cached(x, np.array(y), _of_both(hashes))
+    return Cached(x, np.array(y), _of_both(hashes), notes)
 
 
 def _fill(folder: Path, mappings: Sequence[Mapping], shape: Shape, values: bool, progress: Progress | None) -> None:
     """Write a cache. Its pixels are written, not mapped: a mapping would end the process on a full disk."""
     samples = sum(map(len, mappings))
-    images = (decode_sample(part.file(row), shape, values) for part in mappings for row in range(len(part)))
+    changes = Conversions()
+    images = (decode_sample(part.file(row), shape, values, changes) for part in mappings for row in range(len(part)))
     labels = np.concatenate([part.labels for part in mappings])
     hashes = {
         "x.npy": _write(folder / "x.npy", _type(values), (samples, *shape), _told(images, progress, samples)),
         "y.npy": _write(folder / "y.npy", np.int64, (samples,), [labels]),
     }
-    meta = {"decoder": DECODER_VERSION, "shape": shape, "samples": samples, "sha256": hashes}
+    notes = changes.sentences(shape, "")
+    meta = {"decoder": DECODER_VERSION, "shape": shape, "samples": samples, "sha256": hashes, "notes": notes}
     (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.data.images import check_shape
 from fedscale_ext.data.published import Published, open_part
+from fedscale_ext.data.shapes import check_shape
 from fedscale_ext.data.sources import Sample
 from fedscale_ext.errors import UserError
 from fedscale_ext.reading import MEGA

@@ -1,13 +1,14 @@
 """From an image file to an array of bytes and back, through Pillow."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from fedscale_ext.data.conversions import GREY_MODES, Conversions
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.errors import UserError
 from fedscale_ext.reading import MEGA, open_plain
@@ -17,31 +18,30 @@ T = TypeVar("T")
 # Part of the cache key: raise it when the same file would decode to other bytes.
 DECODER_VERSION = 1
 
-MAX_SIDE = 1024  # of what a model gets
 MAX_SOURCE_PIXELS = 64_000_000  # of what a file may hold; Pillow's own limits are above it
 MAX_SOURCE_BYTES = 256 * MEGA
 
 # Only plain raster formats: some of Pillow's others start programs or follow references.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
-
-def check_shape(shape: Sequence[int], values: bool = False) -> Shape:
-    """The shape (C, H, W) if it can be an input: 1 or 3 channels (``values``: 1 to 1024), sides of 1 to 1024 pixels."""
-    if (
-        len(shape) != 3
-        or any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in shape)
-        or not (1 <= shape[0] <= MAX_SIDE if values else shape[0] in (1, 3))
-        or not all(1 <= side <= MAX_SIDE for side in shape[1:])
-    ):
-        raise UserError(
-            f"the input shape {tuple(shape)} is not possible: it must be (channels, height, width) with "
-            f"{f'1 to {MAX_SIDE}' if values else '1 or 3'} channels and sides of 1 to {MAX_SIDE} pixels"
-        )
-    return int(shape[0]), int(shape[1]), int(shape[2])
+_ORIENTATION = 0x0112  # EXIF's tag
+_SIDEWAYS = (5, 6, 7, 8)  # orientations that exchange height and width
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
-def _read(source: Path | bytes, name: str, use: Callable[[Image.Image], T]) -> T:
-    """What ``use`` makes of an image; UserError with the file's name for whatever goes wrong."""
+def _read(source: Path | bytes, name: str, use: Callable[[Image.Image, bool], T]) -> T:
+    """What ``use`` makes of an image, and of whether its file has 16 bits per channel.
+
+    UserError with the file's name for whatever goes wrong.
+    """
     try:
         file = io.BytesIO(source) if isinstance(source, bytes) else open_plain(source, MAX_SOURCE_BYTES)
     except FileNotFoundError as error:
@@ -55,10 +55,11 @@ def _read(source: Path | bytes, name: str, use: Callable[[Image.Image], T]) -> T
                 raise UserError(
                     f"the image {name} has {image.width} x {image.height} pixels, which is refused as absurd"
                 )
+            deep = any(";16" in str(tile) for tile in image.tile)  # Pillow keeps the upper 8 bits of colours
             image.load()
             if image.mode.startswith(("I", "F")):
                 raise UserError(f"the image {name} has more than 8 bits per channel: convert it to 8 bits")
-            return use(image)
+            return use(image, deep)
         except UserError:
             raise
         except UnidentifiedImageError as error:  # its text names the open file's number
@@ -67,34 +68,59 @@ def _read(source: Path | bytes, name: str, use: Callable[[Image.Image], T]) -> T
             raise UserError(f"the image {name} cannot be decoded ({error}): replace or remove it") from error
 
 
-def decode(source: Path | bytes, shape: Shape, name: str = "") -> np.ndarray:
+def decode(
+    source: Path | bytes, shape: Shape, name: str = "", conversions: Conversions | None = None, upright: bool = False
+) -> np.ndarray:
     """Pixels of an image file (or of its bytes) as uint8 [C, H, W], resized to ``shape`` where they differ.
 
-    Raises UserError naming the file when it is truncated, no image, or absurdly large.
+    ``conversions`` counts what is changed on the way. ``upright`` turns pictures as their EXIF orientation says, which
+    FedScale's loaders do not. Raises UserError naming the file when it is truncated, no image, or absurdly large.
     """
     channels, height, width = shape
 
-    def pixels(image: Image.Image) -> np.ndarray:
+    def pixels(file: Image.Image, deep: bool) -> np.ndarray:
+        image = file
+        turn = _TURNS.get(orientation(file)) if upright or conversions is not None else None
+        if conversions is not None:
+            tilted = turn is not None
+            conversions.see(file, shape, deep=deep, turned=tilted and upright, tilted=tilted and not upright)
         mode = "L" if channels == 1 else "RGB"
         if image.mode != mode:
             image = image.convert(mode)
+        if upright and turn is not None:
+            image = image.transpose(turn)
         if image.size != (width, height):
+            if conversions is not None:
+                conversions.resize(image.height, image.width, shape)
             image = image.resize((width, height), Image.Resampling.BILINEAR)
         plane = np.asarray(image, dtype=np.uint8)
+        if conversions is not None:
+            conversions.see_frames(file)
         return plane[None] if channels == 1 else np.ascontiguousarray(plane.transpose(2, 0, 1))
 
     return _read(source, name or str(source), pixels)
 
 
+def orientation(image: Image.Image) -> int:
+    """The EXIF orientation of an image, 1 (upright) to 8; 1 where there is none that can be read."""
+    if "exif" not in image.info and image.format != "TIFF":
+        return 1
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # a broken note beside the pixels is no reason to refuse them
+        return 1
+
+
 def natural_shape(source: Path | bytes, name: str = "") -> Shape:
-    """Shape (C, H, W) that an image file has by itself; C is 1 for grey images, else 3."""
-    name = name or str(source)
-    channels, height, width = _read(
-        source, name, lambda image: (1 if image.mode in ("1", "L", "LA") else 3, image.height, image.width)
-    )
-    if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
-        raise UserError(f"the image {name} has {width} x {height} pixels; give a shape of at most {MAX_SIDE} to a side")
-    return channels, height, width
+    """Shape (C, H, W) that an image file has by itself once it is upright; C is 1 for grey images, else 3."""
+
+    def look(image: Image.Image, deep: bool) -> Shape:
+        height, width = image.height, image.width
+        if orientation(image) in _SIDEWAYS:
+            height, width = width, height
+        return (1 if image.mode in GREY_MODES else 3), height, width
+
+    return _read(source, name or str(source), look)
 
 
 def write_png(path: Path, pixels: np.ndarray) -> None:

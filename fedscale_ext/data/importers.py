@@ -10,6 +10,7 @@ in ``out_dir`` is replaced only with ``force``. The options that all take are th
 import contextlib
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -18,15 +19,19 @@ import numpy as np
 
 from fedscale_ext.data.cache import FOLDER, Progress
 from fedscale_ext.data.cifar import CifarSource
+from fedscale_ext.data.conversions import Conversions
+from fedscale_ext.data.folder_source import FolderSource
 from fedscale_ext.data.idx import IdxSource
-from fedscale_ext.data.images import check_shape
+from fedscale_ext.data.labels import number_classes
 from fedscale_ext.data.layout import describe
 from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.npz_source import CLASS_NAMES, NpzSource
 from fedscale_ext.data.partition import Partition
 from fedscale_ext.data.published import Published
-from fedscale_ext.data.registry import Shape
+from fedscale_ext.data.registry import KnownDataSet, Shape, known
 from fedscale_ext.data.relayout import LayoutSource
-from fedscale_ext.data.sources import CLASS_NAMES, FolderSource, LeafSource, NpzSource, ParquetSource, Source
+from fedscale_ext.data.shapes import check_shape, with_channels
+from fedscale_ext.data.sources import LeafSource, ParquetSource, Source
 from fedscale_ext.data.speech import SpeechSource
 from fedscale_ext.data.split import check_fraction
 from fedscale_ext.data.stl10 import Stl10Source
@@ -49,6 +54,8 @@ class Common(TypedDict, total=False):
     ``test_fraction`` (0.2) of each client's samples is for tests where the source has no split; with ``local_test`` a
     split that it has is set aside, and each client's test samples have its own mix of classes. ``seed`` (1) of all
     draws. ``force`` replaces what is in the folder. ``progress`` is called with (samples done, samples in all).
+    Pictures are resized to ``shape``, (height, width) or (channels, height, width); default: the data set's, else the
+    first one's.
     """
 
     name: str | None
@@ -59,6 +66,7 @@ class Common(TypedDict, total=False):
     force: bool
     progress: Progress | None
     generated: bool
+    shape: Sequence[int] | None
 
 
 def fingerprint(source: Path, files: Sequence[Path] | None = None) -> str:
@@ -90,6 +98,7 @@ def _import(
     progress: Progress | None = None,
     options: dict[str, Any] | None = None,
     generated: bool = False,
+    shape: Sequence[int] | None = None,
 ) -> Written:
     out, how = Path(out_dir).expanduser(), f"imported from {source.kind}"
     if not source.path.exists():
@@ -97,6 +106,12 @@ def _import(
     if not data_set:
         raise UserError("the data set to import as has no name: see `fedscale dataset list`")
     check_fraction(test_fraction)
+    entry = known(data_set)
+    if shape is not None:
+        with_channels(shape, 1)  # refuses what is out of bounds before anything is read
+        if entry is not None and entry.values:
+            raise UserError(f"a shape is for pictures, but samples of {entry.name} are values: leave --shape out")
+        source.sides = shape
     settings = {
         "source": source.path.name,
         "sha256": fingerprint(source.path, source.files() if isinstance(source, Published) else None),
@@ -107,12 +122,13 @@ def _import(
         "seed": seed,
         **({"local_test": True} if local_test else {}),
         **({"generated": True} if generated else {}),
+        **({"shape": list(shape)} if shape is not None else {}),
         **(options or {}),
     }
     done = already_written(out, how, settings, force)
     if done is not None:
         return done
-    shape: Shape | None = None
+    shapes: Counter[Shape] = Counter()  # of samples as they are written
     with LayoutWriter(out, data_set, name or data_set, how=how, settings=settings, generated=generated) as writer:
         samples = source.samples()
         with contextlib.closing(samples):
@@ -124,22 +140,44 @@ def _import(
                     )
                 if partition is not None and source.outline is not None and not len(writer):
                     labels, split = source.outline  # refuses before minutes of writing what cannot be spread
+                    labels = number_classes(labels, entry, source.num_classes, source.label_names()).labels
                     spread(partition, labels, np.full_like(split, -1) if local_test else split, seed, test_fraction)
-                if shape is None and sample.x.ndim == 3:
-                    shape = check_shape(sample.x.shape)
+                if sample.x.ndim == 3:
+                    shapes[sample.x.shape] += 1
                 client = "" if partition else sample.client
-                writer.add(sample.x, sample.label, client, None if local_test else sample.test)
+                writer.add(sample.x, sample.label, client, None if local_test else sample.test, sample.where)
                 report_progress(progress, len(writer), source.total())
+        read_as = _shape(source, entry, next(iter(shapes), (1, 1, 1)))
         return writer.finish(
             seed=seed,
             test_fraction=test_fraction,
             partition=partition,
-            shape=shape or (1, 1, 1),
+            shape=read_as,
+            classes=source.num_classes,
             label_names=source.label_names(),
             left_out=source.left_out if isinstance(source, SpeechSource | TextSource) else 0,
             absent=source.absent if isinstance(source, SpeechSource) else 0,
             own_mix=local_test,
+            notes=[*source.notes(), *_resized_later(shapes, read_as, len(writer))],
         )
+
+
+def _shape(source: Source, entry: KnownDataSet | None, first: Shape) -> Shape:
+    """What models get: the shape that is asked for, else the data set's, else the first sample's."""
+    if source.sides is not None:
+        return with_channels(source.sides, entry.shape[0] if entry else first[0])
+    return entry.shape if entry else check_shape(first)
+
+
+def _resized_later(shapes: Counter[Shape], shape: Shape, samples: int) -> list[str]:
+    """A sentence on arrays that are written as they are and resized for jobs to ``shape``; [] where none is."""
+    conversions = Conversions(pictures=samples)
+    for given, pictures in shapes.items():
+        if given[1:] != shape[1:]:
+            conversions.resize(given[1], given[2], shape, pictures)
+        conversions.coloured += pictures * (given[0] < shape[0])
+        conversions.greyed += pictures * (given[0] > shape[0])
+    return conversions.sentences(shape, ", which is what models get")
 
 
 def import_npz(
@@ -211,26 +249,24 @@ def import_parquet(
 ) -> Written:
     """Import the parquet files of Hugging Face's ``flwrlabs/femnist`` (columns ``image`` as a struct with
     ``bytes``, ``writer_id``, ``character``); ``path`` is a file or a folder of them. Needs pyarrow."""
-    return _import(ParquetSource(Path(path).expanduser(), data_set), out_dir, data_set, **common)
+    source = ParquetSource(Path(path).expanduser(), data_set, common.get("shape"))
+    return _import(source, out_dir, data_set, **common)
 
 
 def import_folder(
     path: StrPath,
     out_dir: StrPath,
     data_set: str,
-    *,
-    shape: Shape | None = None,
     **common: "Unpack[Common]",
 ) -> Written:
     """Import a tree ``client/label/*.png`` (jpg, bmp, gif, webp too) or, with ``partition``, ``label/*.png``.
 
     Labels are the folders' names: numbers as they are, names by the data set's own order of labels, else
-    in alphabetical order. Images get the shape of the data set, or ``shape``, or that of the first image.
+    in alphabetical order. Numbers of a kind of one's own that leave gaps are numbered anew from 0. Images get the shape
+    of the data set, or ``shape``, or that of the first image, and are turned upright by their EXIF orientation.
     """
-    return _import(
-        FolderSource(Path(path).expanduser(), data_set, shape, common.get("partition") is None), out_dir, data_set,
-        options={"shape": list(shape) if shape else None}, **common,
-    )  # fmt: skip
+    source = FolderSource(Path(path).expanduser(), data_set, common.get("partition") is None, common.get("shape"))
+    return _import(source, out_dir, data_set, **common)
 
 
 def import_cifar(
@@ -304,7 +340,7 @@ def import_layout(
 ) -> Written:
     """Write a folder in FedScale's layout anew, with the clients of ``partition``. The split into train.csv and
     test.csv is kept, and what was generated stays so; pictures get the data set's shape, speech becomes features."""
-    source = LayoutSource(Path(path).expanduser(), data_set)
+    source = LayoutSource(Path(path).expanduser(), data_set, common.get("shape"))
     about = describe(data_folder(source.path), data_set)
     common["name"] = common.get("name") or about.name
     common["generated"] = common.get("generated", False) or about.generated

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.data.images import check_shape
+import numpy as np
+
+from fedscale_ext.data.labels import absent_note
 from fedscale_ext.data.mapping import MAX_CLASSES, WAYS_OUT, Mapping, Problem, data_folder, read_mapping, stop
 from fedscale_ext.data.registry import KNOWN, Shape, known
+from fedscale_ext.data.shapes import check_shape
 from fedscale_ext.errors import UserError, one_line
 from fedscale_ext.reading import read_json
 
@@ -42,11 +45,17 @@ def read_description(folder: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}): import or synthesize the data set again") from error
-    kinds = {"settings": dict, "name": str, "data_set": str, "generated": bool}
+    kinds = {"settings": dict, "name": str, "data_set": str, "generated": bool, "notes": list, "label_names": list}
     whole = isinstance(content, dict)
-    if not whole or not all(isinstance(content.get(key, kind()), kind) for key, kind in kinds.items()):
+    whole = whole and all(isinstance(content.get(key, kind()), kind) for key, kind in kinds.items())
+    if not whole or not all(isinstance(text, str) for key in ("notes", "label_names") for text in content.get(key, ())):
         raise UserError(f"{path} is not a description of a data set: import or synthesize the data set again")
     return content
+
+
+def notes_in(content: dict[str, Any]) -> list[str]:
+    """What the import of a data set reported, a sentence each."""
+    return [one_line(note, 2000) for note in content.get("notes", ())]
 
 
 def describe(folder: Path, data_set: str, input_shape: tuple[int, int, int] | None = None) -> Description:
@@ -76,6 +85,17 @@ def describe(folder: Path, data_set: str, input_shape: tuple[int, int, int] | No
             "only given another shape of as many numbers"
         )
     return Description(name, data_set, shape, stored, classes, written.get("generated", False), values, written)
+
+
+def gaps_note(about: Description, labels: np.ndarray) -> list[str]:
+    """A sentence about classes of a kind of one's own that have no sample, for all ``labels`` int [n]; [] where each
+    has one, or a known data set says what its classes are."""
+    if known(about.data_set) is not None or not len(labels):
+        return []
+    count = np.bincount(labels, minlength=about.classes or 0)
+    source = "by the labels" if about.classes is None else f"by {DESCRIPTION}"
+    names = about.written.get("label_names", ())
+    return [f"{len(count):,} classes {source}: {note}" for note in absent_note(count, names)]
 
 
 def read_layout(

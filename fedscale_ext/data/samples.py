@@ -17,7 +17,9 @@ from fedscale_ext.data.audio import (
     square_mfcc,
     write_wav,
 )
+from fedscale_ext.data.conversions import Conversions
 from fedscale_ext.data.images import decode, write_png
+from fedscale_ext.data.labels import row_of
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.errors import UserError
 from fedscale_ext.npz import read_npy
@@ -30,14 +32,15 @@ _FEATURES = {(1, FRAMES, BANDS): log_mel, (1, COEFFICIENTS, MFCC_FRAMES): mfcc, 
 _HEADER = 4096  # bytes that may stand before an array
 
 
-def decode_sample(path: Path, shape: Shape, values: bool) -> np.ndarray:
+def decode_sample(path: Path, shape: Shape, values: bool, conversions: Conversions | None = None) -> np.ndarray:
     """What a model gets of a file, [C, H, W]: uint8 pixels, resized to ``shape``, or with ``values`` float16.
 
+    ``conversions`` counts what is changed in pictures.
     Of values, a wav file gives the features of that shape, an npy file its array, which must have it.
     Raises UserError naming the file.
     """
     if not values:
-        return decode(path, shape)
+        return decode(path, shape, conversions=conversions)
     if path.suffix == ".wav":
         features = _FEATURES.get(shape)
         if features is None:
@@ -69,8 +72,10 @@ def as_values(x: np.ndarray, where: str) -> np.ndarray:
         raise UserError(f"{where} must hold numbers, not {x.dtype}")
     with np.errstate(over="ignore"):
         values = x.astype(VALUES)
-    if not np.isfinite(values).all():
-        raise UserError(f"{where} has values that are not finite or beyond {float(np.finfo(VALUES).max):.0f}")
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = f", first in {row_of(~finite)}" if values.ndim > 3 else ""  # else they are one sample's
+        raise UserError(f"{where} has values that are not finite or beyond {float(np.finfo(VALUES).max):.0f}{row}")
     return values
 
 

@@ -1,15 +1,19 @@
 """Look at a whole data folder and count what is in it and what is wrong with it."""
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedscale_ext.data.cache import Progress
-from fedscale_ext.data.layout import describe, read_layout
-from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.conversions import Conversions
+from fedscale_ext.data.layout import describe, gaps_note, notes_in, read_layout
+from fedscale_ext.data.mapping import Mapping, data_folder
+from fedscale_ext.data.notes import client_notes
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.samples import decode_sample
+from fedscale_ext.data.wording import counted
 from fedscale_ext.data.writer import report_progress
 from fedscale_ext.errors import UserError
 
@@ -23,7 +27,8 @@ class Verification:
 
     ``train_quantiles`` / ``test_quantiles`` are samples per client at ``QUANTILES`` per cent (tests only
     where there is a test.csv, over the clients who train). ``bad_rows`` counts rows that are incomplete
-    or lead out of the folder. ``problems`` are the first 20 in words.
+    or lead out of the folder. ``problems`` are the first 20 in words. ``notes`` say what is no fault but worth knowing:
+    what the import of the folder reported, then what reading it shows.
     """
 
     name: str
@@ -43,6 +48,7 @@ class Verification:
     labels_out_of_range: int
     bad_rows: int
     problems: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
@@ -54,6 +60,21 @@ def _quantiles(client: np.ndarray, clients: int) -> tuple[int, ...]:
     sizes = np.bincount(client[client < clients], minlength=clients)
     found = np.percentile(sizes, QUANTILES, method="nearest") if clients else np.zeros(len(QUANTILES))
     return tuple(int(value) for value in found)
+
+
+def _notes(train: Mapping, test: Mapping | None) -> list[str]:
+    """A sentence about files that several rows name."""
+    parts = [train] if test is None else [train, test]
+    files = Counter(str(part.file(row)) for part in parts for row in range(len(part)))
+    again = files.total() - len(files)
+    return [f"{counted(again, 'row names', 'rows name')} a file that an earlier row names"] if again else []
+
+
+def _client_notes(train: Mapping, test: Mapping | None) -> list[str]:
+    names = train.clients if test is None else test.clients
+    trained = np.bincount(train.client, minlength=len(names))
+    tested = np.zeros_like(trained) if test is None else np.bincount(test.client, minlength=len(names))
+    return client_notes(names, trained, tested)
 
 
 def verify(
@@ -81,10 +102,12 @@ def verify(
     parts = [train] if test is None else [train, test]
     total = sum(map(len, parts))
     done = 0
+    conversions = Conversions()
+    imported = "notes" in about.written  # then they say what was changed and noticed, about the samples as they came
     for part in parts:
         for row in range(len(part)):
             try:
-                decode_sample(part.file(row), about.stored, about.values)
+                decode_sample(part.file(row), about.stored, about.values, conversions)
             except UserError as error:
                 note("broken", str(error))
             done += 1
@@ -109,4 +132,10 @@ def verify(
         labels_out_of_range=counts["label"],
         bad_rows=counts["path"] + counts["row"],
         problems=tuple(problems),
+        notes=(
+            *notes_in(about.written),
+            *_notes(train, test),
+            *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
+            *([] if imported else _client_notes(train, test)),
+        ),
     )

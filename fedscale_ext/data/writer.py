@@ -16,8 +16,9 @@ import numpy as np
 
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.folders import new_folder
-from fedscale_ext.data.layout import DESCRIPTION, MAPPING, read_description
-from fedscale_ext.data.mapping import Strings
+from fedscale_ext.data.labels import Classes, class_notes, number_classes
+from fedscale_ext.data.layout import DESCRIPTION, MAPPING, notes_in, read_description
+from fedscale_ext.data.notes import SampleNotes, client_notes, label_notes
 from fedscale_ext.data.partition import Partition, follow
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.samples import VALUES, ending, write_sample
@@ -25,13 +26,19 @@ from fedscale_ext.data.split import check_fraction, group, held_out_mask
 from fedscale_ext.errors import UserError
 
 _PER_FOLDER = 1000
+_DESCRIBED = (
+    "name", "data_set", "generated", "classes", "label_names", "shape", "clients", "train_samples", "test_samples",
+    "left_out", "absent", "notes",
+)  # fmt: skip
+_OLDER = "an older version wrote this folder and kept no notes: --force imports it anew"
 
 
 @dataclass(frozen=True)
 class Written:
     """What a data folder holds after an import or synthesis; ``already_there``: nothing was done because
     the folder held the same data, made with the same settings; ``left_out`` counts samples that the source has
-    and a list of clients does not name, or a partition leaves over."""
+    and a list of clients does not name, or a partition leaves over. ``label_names`` are those of classes 0.., () where
+    they have none. ``notes``: what the import changed, left out or noticed, a sentence each."""
 
     data_dir: Path
     name: str
@@ -46,6 +53,8 @@ class Written:
     seconds: float
     left_out: int = 0
     absent: int = 0
+    label_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def check_place(out_dir: Path, force: bool) -> dict[str, Any]:
@@ -79,7 +88,8 @@ def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bo
             out_dir, str(content["name"]), str(content["data_set"]), bool(content["generated"]),
             int(content["clients"]), int(content["train_samples"]), int(content["test_samples"]),
             int(content["classes"]), tuple(content["shape"]), True, 0.0, int(content.get("left_out", 0)),
-            int(content.get("absent", 0)),
+            int(content.get("absent", 0)), tuple(content.get("label_names", ())),
+            tuple(notes_in(content)) if "notes" in content else (_OLDER,),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{out_dir / DESCRIPTION} is incomplete: add --force to write {out_dir} anew") from error
@@ -101,7 +111,8 @@ class LayoutWriter:
         self.entry = known(data_set)
         self._clients: dict[str, int] = {}
         self._client, self._label, self._test = array("i"), array("q"), array("b")
-        self._names = Strings()
+        self._first: dict[int, str] = {}  # what the user calls the first sample of each label
+        self._seen = SampleNotes()
         self._started = time.monotonic()
         # FedScale's OpenImage looks below data_dir/train; test samples move to data_dir/test at the end
         self._ending = ""  # of the samples' files: a data set's are all of one kind
@@ -125,21 +136,24 @@ class LayoutWriter:
     def __len__(self) -> int:
         return len(self._label)
 
-    def add(self, x: np.ndarray, label: int, client: str = "", test: bool | None = None) -> None:
+    def add(self, x: np.ndarray, label: int, client: str = "", test: bool | None = None, where: str = "") -> None:
         """Write one sample: uint8 pixels or float16 values [C, H, W], or int16 speech [n]; its label, whose
-        it is ("" where a partition will tell), and whether its source calls it a test sample (None: the source
-        has no split)."""
-        if not 0 <= label < (self.entry.classes if self.entry else 1 << 31):
+        it is ("" where a partition will tell), whether its source calls it a test sample (None: the source
+        has no split), and what the user calls it."""
+        where = where or f"sample {len(self)} (counted from 0)"
+        if self.entry and not 0 <= label < self.entry.classes:
             hint = "; where labels are places in an array of words, name it by --names"
             raise UserError(
-                f"sample {len(self)} has label {label}, out of range for {self.data_set}"
-                + (hint if self.entry and self.entry.by_name else "")
+                f"{where} has label {label}, out of range for {self.data_set} (0 to {self.entry.classes - 1})"
+                + (hint if self.entry.by_name else "")
             )
         self._ending = ending(x)
         path = self._folder / self._path(len(self))
         if len(self) % _PER_FOLDER == 0:
             path.parent.mkdir(parents=True)
         self._check(x)
+        self._seen.see(x, where)
+        self._first.setdefault(label, where)
         write_sample(path, x)
         self._client.append(self._clients.setdefault(client, len(self._clients)))
         self._label.append(label)
@@ -168,17 +182,22 @@ class LayoutWriter:
         left_out: int = 0,
         absent: int = 0,
         own_mix: bool = False,
+        notes: Sequence[str] = (),
     ) -> Written:
         """Decide whose each sample is and which are for tests, write the csv files, give the folder its name.
 
         A source's own split is kept; without one, ``test_fraction`` of each client's samples go to test.csv
         (0: no test.csv). Under a ``partition``, a client's test samples have its own mix of classes either way, with
-        ``own_mix`` also those held out of clients that the source has.
+        ``own_mix`` also those held out of clients that the source has. ``shape`` is what models get, ``classes`` how
+        many classes the source declares (None: labels of a kind of the user's own are numbered from 0), ``notes`` are
+        what the source reports.
         """
         check_fraction(test_fraction)
         if not len(self):
             raise UserError(f"there are no samples to write to {self.out_dir}")
-        labels, split = np.array(self._label), np.array(self._test)
+        split = np.array(self._test)
+        numbered = number_classes(np.array(self._label), self.entry, classes, label_names)
+        labels = numbered.labels
         if partition is not None:
             client = spread(partition, labels, split, seed, test_fraction)
             width = len(str(partition.clients))
@@ -195,37 +214,51 @@ class LayoutWriter:
         train = ~test & ~nobodys
         if not train.any():
             raise UserError(f"the samples for {self.out_dir} are all test samples: there is nothing to train on")
-        entry = self.entry
-        classes = entry.classes if entry else classes or int(labels.max()) + 1
-        label_names = label_names or (entry.label_names if entry else ())
         rows, _ = group(client, len(names))
         for row in np.flatnonzero(nobodys).tolist():
             (self._folder / self._path(row)).unlink()
         left_out += int(nobodys.sum())
         for file, wanted in (("train", train), ("test", test)):
             if wanted.any():
-                self._write_csv(file, rows[wanted[rows]], client, names, labels, label_names)
-        about: dict[str, Any] = {
-            "name": self.name,
-            "data_set": self.data_set,
-            "generated": self.generated,
-            "how": self.how,
-            "classes": classes,
-            "shape": list(entry.shape if entry else shape),
-            "clients": len(np.unique(client[train])),
-            "train_samples": int(train.sum()),
-            "test_samples": int(test.sum()),
-            "left_out": left_out,
-            "absent": absent,
-            "settings": self.settings,
-        }
+                self._write_csv(file, rows[wanted[rows]], client, names, labels, numbered.names)
+        written = Written(
+            self.out_dir,
+            self.name,
+            self.data_set,
+            self.generated,
+            clients=len(np.unique(client[train])),
+            train_samples=int(train.sum()),
+            test_samples=int(test.sum()),
+            classes=numbered.number,
+            shape=shape,
+            already_there=False,
+            seconds=time.monotonic() - self._started,
+            left_out=left_out,
+            absent=absent,
+            label_names=tuple(numbered.names),
+            notes=(*numbered.notes, *notes, *self._notes(numbered, client, names, train, test)),
+        )
+        about = {key: getattr(written, key) for key in _DESCRIBED} | {"how": self.how, "settings": self.settings}
         (self._folder / DESCRIPTION).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         self._publish()
-        return Written(
-            self.out_dir, self.name, self.data_set, self.generated, about["clients"], about["train_samples"],
-            about["test_samples"], classes, tuple(about["shape"]), False, time.monotonic() - self._started, left_out,
-            absent,
-        )  # fmt: skip
+        return written
+
+    def _notes(
+        self, numbered: Classes, client: np.ndarray, names: Sequence[str], train: np.ndarray, test: np.ndarray
+    ) -> list[str]:
+        """What is worth knowing about classes, clients and samples that are ``train`` or ``test``, bool [n]."""
+        labels, kept = numbered.labels, train | test
+        first = {}
+        if kept.all():  # else the only sample of a class need not be the first that came
+            rows = np.unique(labels, return_index=True)[1].tolist()
+            first = {int(labels[row]): self._first[self._label[row]] for row in rows}
+        sizes = [np.bincount(client[part], minlength=len(names)) for part in (train, test)]
+        return [
+            *label_notes(numbered.names),
+            *class_notes(labels[kept], train[kept], numbered.number, numbered.names, first),
+            *client_notes(names, *sizes),
+            *self._seen.sentences(labels, train, test, self._path),
+        ]
 
     def _write_csv(
         self,

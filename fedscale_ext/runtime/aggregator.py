@@ -11,7 +11,8 @@ import torch
 from overrides import overrides
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.data.notes import untested_note
+from fedscale_ext.errors import UserError, one_line
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_strata
@@ -104,6 +105,10 @@ class MultiModelAggregator(MethodHooks):
             spread=job.capacity_spread,
         )
         self.notice(f"clients are tested on {self.data_info['test_source']}")
+        for note in self.data_info["notes"]:
+            self.notice(f"data: {one_line(note, 1000)}")
+        if untested := int((self.task.test_sizes == 0).sum()):
+            self.notice(untested_note(untested, self.task.num_clients))
         strangers = self.data_info["test_only_clients"]
         if strangers:
             self.notice(f"{strangers} clients of test.csv have no training samples and are left out")

@@ -30,6 +30,7 @@ class _Data(BaseModel):
     num_classes: int = Field(ge=1, le=1_000_000)
     test_source: _Name
     test_only_clients: int = Field(ge=0)
+    notes: Annotated[list[_Name], Field(max_length=100)]  # what was changed in the samples, a sentence each
 
 
 class _Report(BaseModel):
@@ -78,6 +79,7 @@ def registration(data: DataSet, device: torch.device) -> bytes:
             "num_classes": data.num_classes,
             "test_source": data.test_source,
             "test_only_clients": data.test_only_clients,
+            "notes": list(data.notes),
         },
     }
     columns = {"train": data.train_sizes, "test": data.test_sizes, "majority": majority_correct(data)}

@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedscale_ext.data.cache import FOLDER
 
@@ -27,7 +28,8 @@ def test_import_list_and_verify(call, npz, tmp_path):
     assert code == 0, err
     assert said.splitlines()[0].startswith("real: mine, written in")
     assert said.splitlines()[1] == "4 clients, 32 training and 8 test samples"
-    assert said.splitlines()[2] == f"use it with: --set data_dir={out} --set data_set=Mnist"
+    assert said.splitlines()[2] == "10 classes, samples of 1x28x28"
+    assert said.splitlines()[3] == f"use it with: --set data_dir={out} --set data_set=Mnist"
     assert decoded(out)
     code, said, _ = call("dataset", "list", tmp_path / "data")
     assert code == 0
@@ -44,6 +46,30 @@ def test_import_list_and_verify(call, npz, tmp_path):
     assert code == 1
     assert "broken files                               1" in said
     assert picture.name in err
+
+
+def test_what_an_import_changes_and_leaves_out_is_printed_each_time(call, tmp_path):
+    for client in ("ann", "bob"):
+        for label in ("1", "2"):
+            (tmp_path / "tree" / client / label).mkdir(parents=True)
+            for number in range(2):
+                pixels = np.random.default_rng(len(client) + number).integers(0, 256, (8 + 1200 * number, 8), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "tree" / client / label / f"{number}.png")
+    (tmp_path / "tree" / "readme.txt").write_text("")
+    arguments = ["import", tmp_path / "tree", "--data-set", "own", "-o", tmp_path / "out", "--shape", "3x8x9"]
+    for _ in range(2):
+        code, said, err = call("dataset", *arguments)
+        assert code == 0, err
+        lines = said.splitlines()
+        assert lines[2] == "2 classes (1, 2), samples of 3x8x9"
+        assert lines[3:6] == [
+            "note: labels 1, 2 became classes 0 and 1",
+            "note: left out: 1 file with another ending (1 of .txt)",
+            "note: 8 of 8 pictures were resized to 3x8x9, as --shape asks (4 of 8x8, 4 of 1208x8)",
+        ]
+        assert lines[-1].startswith("use it with: ")
+    code, said, err = call("dataset", "verify", tmp_path / "out")
+    assert code == 0 and lines[3] in said and lines[5] in said
 
 
 def test_a_kind_that_nobody_knows_is_noted(call, npz, tmp_path):
@@ -106,6 +132,9 @@ def test_synthesize_is_named_generated(call, tmp_path):
         (["import", "x", "--data-set", "a", "--format", "svhn", "--x", "pixels"], "name arrays of an npz file"),
         (["import", "x", "--data-set", "a", "--format", "leaf", "--client-map", "m"], "is for the wav files of Speech"),
         (["import", "x", "--data-set", "a", "--format", "folder", "--x", "pixels"], "name arrays of an npz file"),
+        (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "8"], "--shape '8' is no shape: give"),
+        (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "1025x8"], "1025x8 is not possible: give"),
+        (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "2x8x8"], "2x8x8 is not possible: give"),
         (["synthesize", "mnist"], "'mnist' cannot be generated; femnist can"),
         (["verify", "no/such/folder"], "no/such/folder does not exist"),
     ],

@@ -244,7 +244,7 @@ def test_clips_of_half_the_rate_get_the_features_of_the_whole_one(tmp_path: Path
 
 def test_places_in_an_array_of_words_need_its_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", audio=tone(400)[None], label=np.array([24]), client=np.array([0]), words=SPEECH_WORDS)
-    with pytest.raises(UserError, match=r"label 24, out of range for speech12_mfcc32; .* name it by --names"):
+    with pytest.raises(UserError, match=r"label 24, out of range for speech12_mfcc32 .* name it by --names"):
         import_npz(tmp_path / "a.npz", tmp_path / "out", "speech12_mfcc32", x="audio", y="label")
 
 

@@ -1,0 +1,96 @@
+"""What the ``fedscale dataset`` commands print: a bar while they work, what was imported, what a folder holds."""
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from fedscale_ext.data.verify import Verification
+    from fedscale_ext.data.writer import Written
+
+Progress = Callable[[int, int], None]
+_NAMES_SHOWN = 10
+
+
+def report(found: "Verification") -> None:
+    """Print what a data folder holds, and on standard error what is wrong with it."""
+    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.data.shapes import shape_text
+    from fedscale_ext.data.verify import QUANTILES
+
+    test = "by test_split" if found.test_samples is None else str(found.test_samples)
+    rows = [
+        ["name", f"{'generated' if found.generated else 'real'}: {found.name}"],
+        [
+            "data set",
+            f"{found.data_set}, {shape_text(found.shape)}, {found.classes_present} of {found.classes} classes",
+        ],
+        ["clients", str(found.clients)],
+        ["train / test", f"{found.train_samples} / {test}"],
+        [f"train per client at {'/'.join(map(str, QUANTILES))} %", " ".join(map(str, found.train_quantiles))],
+        ["missing files", str(found.missing_files)],
+        ["broken files", str(found.broken_files)],
+        ["labels out of range", str(found.labels_out_of_range)],
+        ["bad rows", str(found.bad_rows)],
+        *([["clients without training data", str(found.test_only_clients)]] if found.test_only_clients else []),
+    ]
+    print_table(console(), ["data folder", ""], rows)
+    _print_notes(found.notes)
+    for problem in found.problems:
+        typer.echo(problem, err=True)
+
+
+def report_import(written: "Written") -> None:
+    """Print what an import or a synthesis wrote, and what it changed, left out or noticed."""
+    from fedscale_ext.data.registry import known
+    from fedscale_ext.data.shapes import shape_text
+    from fedscale_ext.data.wording import counted, listed
+    from fedscale_ext.errors import one_line
+
+    kind = "generated" if written.generated else "real"
+    how = "already there, unchanged" if written.already_there else f"written in {written.seconds:.1f} s"
+    print(f"{kind}: {written.name}, {how}")
+    print(f"{written.clients} clients, {written.train_samples} training and {written.test_samples} test samples")
+    names = [one_line(name, 60) for name in written.label_names]
+    some = f" ({listed(names, _NAMES_SHOWN)})" if names else ""
+    print(f"{counted(written.classes, 'class', 'classes')}{some}, samples of {shape_text(written.shape)}")
+    if written.left_out:
+        entry = known(written.data_set)
+        what = "speakers without a whole window" if entry and entry.text else "samples that no client has"
+        print(f"{written.left_out} {what} were left out")
+    if written.absent:
+        print(f"{written.absent} clips that the client map names are not there")
+    _print_notes(written.notes)
+    print(f"use it with: --set data_dir={shlex.quote(str(written.data_dir))} --set data_set={written.data_set}")
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    from rich.text import Text
+
+    from fedscale_ext.cli.tables import console
+
+    out = console()
+    for note in notes:
+        out.print(Text(f"note: {note}"), soft_wrap=not out.is_terminal)
+
+
+@contextmanager
+def progress_bar(what: str, *, of_bytes: bool = False) -> Iterator[Progress | None]:
+    """A bar on standard error while something long runs, with bytes and speed if it counts these; nothing where that
+    is no terminal."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    from fedscale_ext.cli.tables import console
+
+    err = console(stderr=True)
+    if not err.is_terminal:
+        yield None
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(None), DownloadColumn(), TransferSpeedColumn()]
+    with Bar(*columns if of_bytes else Bar.get_default_columns(), console=err, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

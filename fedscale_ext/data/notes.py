@@ -1,0 +1,108 @@
+"""What is worth knowing about the samples and clients of a data set, in sentences."""
+
+import hashlib
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from fedscale_ext.data.wording import counted, quoted
+
+_SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation"}
+
+
+class SampleNotes:
+    """Looks at samples as they are written, and keeps a few numbers of each: equal ones, constant ones, dark ones."""
+
+    def __init__(self) -> None:
+        self._digests = array("Q")
+        self._constant = 0
+        self._first_constant = ""
+        self._brightest = 0
+
+    def see(self, x: np.ndarray, where: str) -> None:
+        """Look at a sample; ``where`` names it to the user."""
+        digest = hashlib.blake2b(np.ascontiguousarray(x).tobytes(), digest_size=8)
+        self._digests.append(int.from_bytes(digest.digest(), "little"))
+        smallest, largest = x.min(), x.max()
+        if smallest == largest:
+            self._first_constant = self._first_constant or where
+            self._constant += 1
+        if x.dtype != np.uint8:
+            self._brightest = 255
+        elif largest > self._brightest:
+            self._brightest = int(largest)
+
+    def sentences(
+        self, labels: np.ndarray, train: np.ndarray, test: np.ndarray, file: Callable[[int], str]
+    ) -> list[str]:
+        """What is to be reported, for ``labels`` int [n], ``train`` / ``test`` bool [n]: who has which split, and the
+        ``file`` that a sample was written to."""
+        notes = self._equal(labels, train, test, file)
+        if self._constant:
+            what = "sample has" if self._constant == 1 else "samples have"
+            notes.append(f"{self._constant:,} {what} the same value everywhere, the first is {self._first_constant}")
+        if self._brightest <= 1:
+            notes.append("no pixel is above 1 of 255: give pixels of 0 to 255 as bytes, or of 0 to 1 as floats")
+        return notes
+
+    def _equal(self, labels: np.ndarray, train: np.ndarray, test: np.ndarray, file: Callable[[int], str]) -> list[str]:
+        kept = np.flatnonzero(train | test)
+        digests = np.array(self._digests)[kept]
+        _, first, content = np.unique(digests, return_index=True, return_inverse=True)
+        content = content.reshape(-1)
+        again = np.flatnonzero(first[content] != np.arange(len(content)))
+        if not len(again):
+            return []
+        rows = [int(kept[index]) for index in (first[content[again[0]]], again[0])]
+        what = counted(len(again), "sample equals", "samples equal")
+        notes = [f"{what} an earlier one, as {file(rows[1])} does {file(rows[0])}"]
+        of_label = np.unique(np.stack([content, labels[kept]]), axis=1)[0]
+        if several := int((np.bincount(of_label) > 1).sum()):
+            notes.append(f"{several:,} of these came with more than one label")
+        trained = np.zeros(len(first), dtype=bool)
+        trained[content[train[kept]]] = True
+        if leaked := int(trained[content[test[kept]]].sum()):
+            notes.append(f"{counted(leaked, 'test sample equals', 'test samples equal')} a training sample")
+        return notes
+
+
+def client_notes(names: Sequence[str], train_sizes: np.ndarray, test_sizes: np.ndarray) -> list[str]:
+    """Sentences about clients by ``names``, for samples of each, int [clients]: alike names, one split alone."""
+    trains, tests = train_sizes > 0, test_sizes > 0
+    notes = [f"clients {quoted(alike)} differ by case or spaces alone, and stay apart" for alike in alike_names(names)]
+    if len(names) > 1 and {name.strip().casefold() for name in names} <= _SPLITS:
+        notes.append(f"the clients are called {quoted(names)}: if these are splits, import one of them by --partition")
+    only_tests = [names[index] for index in np.flatnonzero(tests & ~trains).tolist()]
+    if only_tests:
+        notes.append(f"{counted(len(only_tests), 'client has', 'clients have')} test samples alone, which no job uses: "
+                     f"{quoted(only_tests)}")  # fmt: skip
+    if not tests.any():
+        notes.append("there are no test samples: jobs hold out a share of each client's (test_split)")
+    elif (trains & ~tests).any():
+        untested = [names[index] for index in np.flatnonzero(trains & ~tests).tolist()]
+        notes.append(untested_note(len(untested), int(trains.sum())) + f" ({quoted(untested)})")
+    return notes
+
+
+def untested_note(untested: int, clients: int) -> str:
+    """Clients that train and are not tested."""
+    are = "it is" if untested == 1 else "they are"
+    has = "has" if untested == 1 else "have"
+    return f"{untested:,} of {counted(clients, 'client')} {has} no test samples: {are} not in the accuracies"
+
+
+def label_notes(names: Sequence[str]) -> list[str]:
+    """Sentences about names of classes that are easily taken for each other."""
+    return [
+        f"the labels {quoted(alike)} differ by case or spaces alone, and stay apart" for alike in alike_names(names)
+    ]
+
+
+def alike_names(names: Iterable[str]) -> list[list[str]]:
+    """Names that differ by case and spaces alone, in groups."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        groups["".join(name.casefold().split())].append(name)
+    return [group for group in groups.values() if len(group) > 1]

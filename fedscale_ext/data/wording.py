@@ -1,0 +1,21 @@
+"""Parts of sentences about data: lists that are cut short, numbers of things."""
+
+from collections.abc import Sequence
+
+_LONGEST_NAME = 60
+
+
+def quoted(names: Sequence[str], shown: int = 5) -> str:
+    """The first names in quotation marks, and how many more there are."""
+    return listed([repr(name[:_LONGEST_NAME]) for name in names], shown)
+
+
+def listed(items: Sequence[object], shown: int = 5) -> str:
+    """The first items, and how many more there are: "1, 2, 3 and 4 more"."""
+    rest = len(items) - shown
+    return ", ".join(map(str, items[:shown])) + (f" and {rest} more" if rest > 0 else "")
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun: "1 picture", "1,200 pictures"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
