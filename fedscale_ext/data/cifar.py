@@ -61,7 +61,8 @@ class CifarSource(Source):
                     record = np.frombuffer(file.read(size), np.uint8)
                     if len(record) != size:
                         raise UserError(f"{path} is cut off after {number} pictures: unpack the archive again")
-                    yield Sample(record[labels:].reshape(3, 32, 32), int(record[labels - 1]), "", is_test)
+                    where = f"picture {number} (counted from 0) of {path}"
+                    yield Sample(record[labels:].reshape(3, 32, 32), int(record[labels - 1]), "", is_test, where)
 
 
 def _records(path: Path, size: int) -> int:

@@ -71,7 +71,7 @@ class SampleNotes:
 def client_notes(names: Sequence[str], train_sizes: np.ndarray, test_sizes: np.ndarray) -> list[str]:
     """Sentences about clients by ``names``, for samples of each, int [clients]: alike names, one split alone."""
     trains, tests = train_sizes > 0, test_sizes > 0
-    notes = [f"clients {quoted(alike)} differ by case or spaces alone, and stay apart" for alike in alike_names(names)]
+    notes = alike_note(names, "clients")
     if len(names) > 1 and {name.strip().casefold() for name in names} <= _SPLITS:
         notes.append(f"the clients are called {quoted(names)}: if these are splits, import one of them by --partition")
     only_tests = [names[index] for index in np.flatnonzero(tests & ~trains).tolist()]
@@ -93,16 +93,16 @@ def untested_note(untested: int, clients: int) -> str:
     return f"{untested:,} of {counted(clients, 'client')} {has} no test samples: {are} not in the accuracies"
 
 
-def label_notes(names: Sequence[str]) -> list[str]:
-    """Sentences about names of classes that are easily taken for each other."""
-    return [
-        f"the labels {quoted(alike)} differ by case or spaces alone, and stay apart" for alike in alike_names(names)
-    ]
+def alike_note(names: Iterable[str], what: str) -> list[str]:
+    """A sentence about names of ``what`` that differ by case and spaces alone; [] where none do.
 
-
-def alike_names(names: Iterable[str]) -> list[list[str]]:
-    """Names that differ by case and spaces alone, in groups."""
+    Single characters are left aside: 'A' and 'a' are two letters.
+    """
     groups: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         groups["".join(name.casefold().split())].append(name)
-    return [group for group in groups.values() if len(group) > 1]
+    alike = [group for group in groups.values() if len(group) > 1 and any(len(name) > 1 for name in group)]
+    if not alike:
+        return []
+    more = f" ({len(alike):,} such groups)" if len(alike) > 1 else ""
+    return [f"{what} {quoted(alike[0])} differ by case or spaces alone, and stay apart{more}"]

@@ -189,7 +189,8 @@ class NpzSource(Source):
                 x = self._pixels(self._read(archive, x_key), x_key)
                 owner = self._clients(archive, client_key, len(y))
                 if not len(x) == len(y) == len(owner) or owner.ndim != 1:
-                    raise UserError(f"{x_key!r}, {y_key!r} and {client_key!r} of {self.path} differ in length")
+                    sizes = f"{len(x)}, {len(y)} and {len(owner)} rows"
+                    raise UserError(f"{x_key!r}, {y_key!r} and {client_key!r} of {self.path} differ in length: {sizes}")
                 # by client (numbers by size), so that clients are numbered in that order
                 for row in np.argsort(owner, kind="stable").tolist():
                     is_test = bool(test[row]) if isinstance(test, np.ndarray) else test

@@ -65,7 +65,7 @@ class SpeechSource(Source):
             samples = read_wav(clip.path)
             if clip.begin is not None:
                 samples = samples[clip.begin : clip.begin + CLIP]
-            yield Sample(samples, clip.label, clip.client, None)
+            yield Sample(samples, clip.label, clip.client, None, str(clip.path))
 
     def _files(self) -> list[Path]:
         files = sorted(path for pattern in ("*.wav", "*/*.wav") for path in self.path.glob(pattern) if path.is_file())

@@ -18,7 +18,7 @@ from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.folders import new_folder
 from fedscale_ext.data.labels import Classes, class_notes, number_classes
 from fedscale_ext.data.layout import DESCRIPTION, MAPPING, notes_in, read_description
-from fedscale_ext.data.notes import SampleNotes, client_notes, label_notes
+from fedscale_ext.data.notes import SampleNotes, alike_note, client_notes
 from fedscale_ext.data.partition import Partition, follow
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.samples import VALUES, ending, write_sample
@@ -254,7 +254,7 @@ class LayoutWriter:
             first = {int(labels[row]): self._first[self._label[row]] for row in rows}
         sizes = [np.bincount(client[part], minlength=len(names)) for part in (train, test)]
         return [
-            *label_notes(numbered.names),
+            *([] if self.entry else alike_note(numbered.names, "labels")),
             *class_notes(labels[kept], train[kept], numbered.number, numbered.names, first),
             *client_notes(names, *sizes),
             *self._seen.sentences(labels, train, test, self._path),

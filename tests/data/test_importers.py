@@ -114,7 +114,7 @@ def test_orders_of_axes_and_floats(tmp_path, order):
         ({"x": X, "z": Y}, "no arrays 'x' and 'y'"),
         ({"x": X.astype(np.int32), "y": Y, "client": CLIENT}, "bytes"),
         ({"x": X.astype(float), "y": Y, "client": CLIENT}, r"floats in 0\.\.1"),
-        ({"x": X, "y": Y[:5], "client": CLIENT}, "differ in length"),
+        ({"x": X, "y": Y[:5], "client": CLIENT}, "differ in length: 40, 5 and 40 rows"),
         ({"x": X, "y": Y + 0.5, "client": CLIENT}, "integers"),
         ({"x": X, "y": Y + 60, "client": CLIENT}, "label 62, out of range"),
         ({"x": X[0], "y": Y, "client": CLIENT}, "must be images"),

@@ -301,6 +301,8 @@ def test_a_class_that_nobody_trains_on_is_reported(tmp_path: Path) -> None:
 def test_clients_that_are_hard_to_tell_apart_are_named(tmp_path: Path) -> None:
     notes = import_npz(npz(tmp_path, ["cam 1", "cam 1 ", "Cam 1", "cam 2"] * 2), tmp_path / "out", "own").notes
     assert "clients 'Cam 1', 'cam 1', 'cam 1 ' differ by case or spaces alone, and stay apart" in notes
+    notes = import_npz(npz(tmp_path, ["ab", "Ab", "x y", "xy"] * 2), tmp_path / "more", "own").notes
+    assert "clients 'Ab', 'ab' differ by case or spaces alone, and stay apart (2 such groups)" in notes
     notes = import_npz(npz(tmp_path, ["train", "test"] * 3), tmp_path / "splits", "own").notes
     assert any(note.startswith("the clients are called 'test', 'train': if these are splits") for note in notes)
 
