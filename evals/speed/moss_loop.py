@@ -58,7 +58,7 @@ class Loop:
                     wanted = functional.interpolate(wanted, mapped.shape[2:], mode="bilinear", align_corners=False)
                 each = (deg * (mapped - wanted).square().mean((2, 3))).sum(1)
                 loss = loss + (loc * each).mean()
-        return loss
+        return loss / (len(sources) * len(targets)) if self.options.pair_reduce == "mean" else loss
 
     def run(self, teacher: torch.nn.Module, state: State, public: Public, generator: torch.Generator) -> State:
         """The student's new state, as :meth:`Wire.run` gives it."""

@@ -72,10 +72,10 @@ class MossAggregator(DeviceTypesAggregator):
             if own.taps is not None:  # copies, and WIRE without matching, would not notice
                 check_named_taps(key, name, own.spec, own.taps)
         switches: dict[str, Any] = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
-        switches["progress"] = self._progress
+        switches |= {"statistics": p.bn_statistics, "progress": self._progress}
         if proxies is None:
             return PairwiseModels(types, p.options(target), self.seed, **switches)
-        return ProxyModels(types, p.options(target), self.seed, architecture=proxies, **switches)
+        return ProxyModels(types, p.options(target), self.seed, architecture=proxies, proxies=p.proxies, **switches)
 
     def _progress(self, round: int, done: int, of: int) -> None:
         what = f"server: {done} of {of} transfers done"
@@ -112,7 +112,7 @@ class MossAggregator(DeviceTypesAggregator):
         return {**super().results(), "server": self.figures.rows()}
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """PM^G, of each transfer its networks and their moments, and the figures of the rounds so far."""
+        """PM^G and the proxies that persist, of each transfer its networks and their moments, and the figures of the rounds so far."""
         tensors, data = self.server.state()
         return tensors, {**data, "figures": self.figures.state()}
 

@@ -12,6 +12,10 @@ Departures from Algorithm 2, which names no objective for phi and accumulates on
 is the default. ``meta_update`` "joint" is its literal reading, in which phi minimises the loss itself, and can by
 Loc -> 0; "frozen" leaves phi as it began. One step per batch. phi and r persist from round to round, but for those of a
 transfer that diverged, which begin anew.
+
+Eq. 5 is a sum over all pairs, and so is the default. Its gradient is several times that of cross-entropy while r is
+untrained. Two switches, in neither text, make it smaller: ``pair_reduce`` mean divides the sum by the number of pairs;
+``projection_start`` least_squares begins r where the matching error of the public samples is least.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,13 +45,16 @@ class WireParams:
     """What WIRE is like; the defaults are the paper's (section 4.2.4) and where it names none L2T-ww's.
 
     ``wire``: the loss, "ce+mse" matches all pairs with equal weights. ``meta_update`` and ``inner_steps``: as above.
-    ``meta_layers``: of the meta-networks. ``beta`` weighs L_loc (L2T-ww's is 0.5). ``persistent`` off begins phi and r
-    anew each time.
+    ``meta_layers``: of the meta-networks. ``beta`` weighs L_loc (L2T-ww's is 0.5). ``pair_reduce``: L_loc is the sum
+    over the pairs of layers, or their mean. ``projection_start``: r begins at random, or as the least-squares solution.
+    ``persistent`` off begins phi and r anew each time.
     """
 
     wire: Literal["loc+ce", "loc", "ce", "ce+mse"] = "loc+ce"
     meta_update: Literal["bilevel", "joint", "frozen"] = "bilevel"
     meta_layers: Literal[1, 2] = 1
+    pair_reduce: Literal["sum", "mean"] = "sum"
+    projection_start: Literal["random", "least_squares"] = "random"
     persistent: bool = True
     epochs: Count = 5
     batch_size: Count = 32
@@ -114,6 +121,7 @@ class Wire:
             f"{part}.{name}": torch.zeros_like(each) for part in ("first", "second") for name, each in self.phi.items()
         }
         self.steps = 0
+        self.solved = False  # whether r has begun as the least-squares solution
 
     def run(
         self, teacher: Observed, state: State, x: Tensor, labels: Tensor | None, generator: torch.Generator
@@ -132,6 +140,9 @@ class Wire:
         means = [each.mean((2, 3)) for each in teacher.maps]
         self._to(x.dtype)
         problem = Student(self.student, self.student_taps, state, x.dtype, generator)
+        if options.projection_start == "least_squares" and not self.solved:
+            self.projections = matching.solved_projections(problem.maps(x, options.batch_size), wanted)
+            self.solved = True
         theta = {**problem.parameters, **self.projections}
         velocity = {name: torch.zeros_like(each) for name, each in theta.items()}
         figures: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -221,13 +232,18 @@ class Wire:
         return {name: each + decay * along[name] + curved[name] for name, each in by_theta.items()}
 
     def _weights(self, phi: State, batch: Batch) -> Tensor | None:
-        """Loc * Deg, or 1 / C_m where nothing is learnt from the teacher's features."""
+        """Loc * Deg, or 1 / C_m where nothing is learnt from the teacher's features; divided by the number of pairs
+        where L_loc is their mean."""
         if self.options.wire == "ce":
             return None
         if self.options.wire == "ce+mse":
             even = torch.cat([each.new_full(each.shape, 1 / each.shape[1]) for each in batch.means], 1)
-            return even.expand(len(self.student_taps), *even.shape)
-        return matching.pair_weights(phi, batch.means)
+            weights = even.expand(len(self.student_taps), *even.shape)
+        else:
+            weights = matching.pair_weights(phi, batch.means)
+        if self.options.pair_reduce == "mean":
+            return weights / (len(self.teacher_taps) * len(self.student_taps))
+        return weights
 
     def _sgd(self, theta: State, velocity: State, gradients: State) -> tuple[State, State]:
         """torch's SGD, as a function."""
@@ -253,13 +269,14 @@ class Wire:
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """(tensors, JSON) for a checkpoint; the tensors are its own, to be written before the next :meth:`run`."""
-        return {**self.phi, **self.projections, **self.moments}, {"steps": self.steps}
+        return {**self.phi, **self.projections, **self.moments}, {"steps": self.steps, "solved": self.solved}
 
     def load_state(self, tensors: Mapping[str, Tensor], data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned; KeyError where it is of another transfer."""
         for name in ("phi", "projections", "moments"):
             setattr(self, name, {key: tensors[key].clone() for key in getattr(self, name)})
         self.steps = int(data["steps"])
+        self.solved = bool(data.get("solved"))  # an earlier version had no such start
 
 
 def _vjp(function: Callable[..., Any], *at: Any) -> tuple[Any, Callable[[Any], Any]]:

@@ -1,5 +1,6 @@
 """The student's losses on batches of public data, and what a teacher answers on them (Moss, Eqs. 5 and 8)."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,12 +9,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from fedscale_ext import models
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.matching import Wanted
 from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.registry import parameter_names, skeleton
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import as_map, features
+from fedscale_ext.runtime import static_statistics
 from fedscale_ext.runtime.work import State
 
 _OBSERVED = 64  # samples at once where nothing is learnt
@@ -76,6 +79,25 @@ class Student:
         if weights is None:
             return ce, torch.zeros_like(ce), buffers
         return ce, (weights * matching.errors(theta, found, batch.wanted)).sum() / len(batch.x), buffers
+
+    def maps(self, x: Tensor, batch_size: int) -> list[Tensor]:
+        """The tapped maps [N, C, H, W] of all samples x, as steps on batches of that size or less would see them."""
+        parts = []
+        with torch.no_grad(), DrawnFrom(self._generator):
+            for part in x.tensor_split(math.ceil(len(x) / batch_size)):
+                buffers = {name: each.clone() for name, each in self.buffers.items()}
+                parts.append(_outputs(self.module, part, self.names, {**self.parameters, **buffers})[1])
+        return [torch.cat(each) for each in zip(*parts, strict=True)]
+
+
+def reestimated(spec: ModelSpec, state: State, x: Tensor, batch_size: int) -> State:
+    """The state with BatchNorm's running statistics of samples x [N, C, H, W], in batches of that size or less."""
+    if not static_statistics.layers(state):
+        return state
+    module = models.build(spec).to(x.dtype)
+    module.load_state_dict(state)
+    seen = static_statistics.sums(module, x.tensor_split(math.ceil(len(x) / batch_size)))
+    return static_statistics.with_statistics(state, seen)
 
 
 def _cast(state: State, dtype: torch.dtype) -> State:

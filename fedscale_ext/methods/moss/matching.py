@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 Shape = tuple[int, int, int]
+_RANK = 1e-8  # singular values below it, in parts of the largest, are none
 
 
 def meta_networks(
@@ -155,13 +156,27 @@ def errors(project: Mapping[str, Tensor], found: Sequence[Tensor], wanted: Wante
 
 
 def _error(r: Tensor, found: Tensor, wanted: Wanted, n: int) -> Tensor:
-    batch, _, height, width = found.shape
-    positions = height * width
-    t = torch.cat([found.flatten(2), found.new_ones(batch, 1, positions)], 1)
+    positions = found.shape[2] * found.shape[3]
+    t = _with_ones(found)
     small, squares = wanted.small[n], wanted.squares[n]
     if small is not None:
         return (r @ t - small).square().sum(2) / positions
     assert squares is not None
+    inner = r @ (t @ t.mT) - 2 * _crossed(t, found, wanted, n)
+    return ((inner * r).sum(2) + squares) / positions
+
+
+def _with_ones(found: Tensor) -> Tensor:
+    """T_n with a row of ones as matrices per sample: [B, C_n, H, W] -> [B, C_n + 1, P]."""
+    return torch.cat([found.flatten(2), found.new_ones(found.shape[0], 1, found.shape[2] * found.shape[3])], 1)
+
+
+def _crossed(t: Tensor, found: Tensor, wanted: Wanted, n: int) -> Tensor:
+    """U S T' [B, sum of C_m, C_n + 1], with S interpolated by U, from T = ``t`` of the maps ``found``."""
+    small = wanted.small[n]
+    if small is not None:
+        return small @ t.mT
+    height, width = found.shape[2:]
     crossed = []
     shrunk: dict[tuple[int, int], Tensor] = {(height, width): t}
     for own, (_, rows, columns) in zip(wanted.maps[n], wanted.teacher, strict=True):
@@ -170,5 +185,16 @@ def _error(r: Tensor, found: Tensor, wanted: Wanted, n: int) -> Tensor:
             down, across = _spread(rows, height, t), _spread(columns, width, t)
             shrunk[size] = (down.T @ t.unflatten(2, (height, width)) @ across).flatten(2)
         crossed.append(own @ shrunk[size].mT)
-    inner = r @ (t @ t.mT) - 2 * torch.cat(crossed, 1)
-    return ((inner * r).sum(2) + squares) / positions
+    return torch.cat(crossed, 1)
+
+
+def solved_projections(found: Sequence[Tensor], wanted: Wanted) -> dict[str, Tensor]:
+    """r for each layer of the student where the sum of E over samples, channels and positions is least, of the
+    shortest such: from the student's maps [B, C_n, H, W] of all samples that ``wanted`` has. In float64 within."""
+    solved = {}
+    for n, maps in enumerate(found):
+        t = _with_ones(maps)
+        gram = (t.double() @ t.double().mT).sum(0)
+        crossed = _crossed(t, maps, wanted, n).double().sum(0)
+        solved[f"project.{n}"] = (crossed @ torch.linalg.pinv(gram, rtol=_RANK, hermitian=True)).to(maps.dtype)
+    return solved

@@ -26,12 +26,15 @@ class MossParams(DeviceTypesParams, WireParams):
     +, or default; ``proxy_taps`` those of the proxies.
 
     ``proxy`` off is the variant without PROM: each type learns from every other. ``aggregation`` file weighs proxies by
-    their fidelity (FILE), fedavg by their devices' samples. ``same_arch_transfer``: a type that has the proxies'
-    architecture is copied, or transferred as the others are.
+    their fidelity (FILE), fedavg by their devices' samples. ``proxies``: each proxy begins a round as the last round's
+    mean of them (global), or as it ended that round (persistent). ``same_arch_transfer``: a type that has the proxies'
+    architecture is copied, or transferred as the others are. ``bn_statistics``: BatchNorm's running statistics stay as
+    transfers leave them, or are estimated anew on the public samples after every transfer and after FILE.
 
     WIRE: ``wire`` is the loss, ``meta_update`` how its meta-networks learn (bilevel judges them by cross-entropy, of
     the loss loc too; joint: Algorithm 2 taken literally; see ``methods/moss/knowledge_transfer.py``), ``meta_layers``
-    their depth, ``ce_target`` labels or the teacher's outputs (auto: labels where the public data have the clients'
+    their depth, ``pair_reduce`` whether pairs of layers are added up or averaged, ``projection_start`` how the 1x1
+    transformations begin, ``ce_target`` labels or the teacher's outputs (auto: labels where the public data have the clients'
     classes), ``persistent`` whether they are kept from round to round. ``epochs`` over the public data in batches of
     ``batch_size``, SGD with ``lr``, ``momentum`` (the paper's text says 0.05) and ``weight_decay``; ``beta`` weighs the
     matching, ``inner_steps`` precede the step by which the meta-networks are judged, which learn by Adam with
@@ -42,7 +45,9 @@ class MossParams(DeviceTypesParams, WireParams):
     proxy_taps: str = DEFAULT_TAPS
     proxy: bool = True
     aggregation: Literal["file", "fedavg"] = "file"
+    proxies: Literal["global", "persistent"] = "global"
     same_arch_transfer: Literal["copy", "wire"] = "copy"
+    bn_statistics: Literal["running", "public"] = "running"
     ce_target: Literal["auto", "labels", "teacher"] = "auto"
 
     method: ClassVar[str] = "moss"
@@ -53,6 +58,8 @@ class MossParams(DeviceTypesParams, WireParams):
             raise UserError(
                 f"moss.taps has {len(self.taps)} entries for {len(self.types)} types; write default for one"
             )
+        if self.proxies == "persistent" and not self.proxy:
+            raise UserError("moss.proxies is persistent, but moss.proxy is off, so there are none; remove one of them")
         if self.ce_target == "teacher" and self.wire == "loc" and self.meta_update != "bilevel":
             raise UserError(
                 f"moss.ce_target is given, but moss.wire loc with moss.meta_update {self.meta_update} has no "

@@ -4,9 +4,15 @@
 the proxies, WIRE from their mean PM^G back to each M^i. :class:`PairwiseModels` is "Moss without PROM" (section
 4.8.1): each M^i is met by every other model, transformed to its architecture.
 
-Departures: each PM^i begins the round as the last round's PM^G, a common random state in the first, for Eq. 10 averages
-weights, which have no meaning across separate basins. A type that has the proxy's architecture is copied instead of
-transferred (``same_arch_transfer`` wire is the text taken literally): its fidelity is 1.
+Departures: each PM^i begins the round as the last round's PM^G, for Eq. 10 averages weights, which have no meaning
+across separate basins. Algorithm 1 makes the proxies once (line 1) and never sets them to PM^G: with ``proxies``
+persistent, each PM^i begins as it ended the last round. In the first round all begin as one random state. A type that
+has the proxy's architecture is copied instead of transferred (``same_arch_transfer`` wire is line 13 taken literally,
+which transfers to every type): its fidelity is 1.
+
+A transfer takes some ten steps, in which BatchNorm's running statistics lag behind the weights. With ``statistics``
+public they are estimated anew on the public samples: of the student after every transfer, and of PM^G after FILE. The
+text says nothing of them.
 
 A transfer that diverges (its student, what that answers, or its networks are not finite) counts for nothing: its proxy
 is left out of FILE, a type that it was to teach keeps its model, and its networks begin anew. Where no proxy is left,
@@ -26,7 +32,7 @@ from fedscale_ext import models
 from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.moss.fidelity_aggregation import aggregate, fidelity
 from fedscale_ext.methods.moss.knowledge_transfer import Options, Report, Wire
-from fedscale_ext.methods.moss.losses import Observed, observe
+from fedscale_ext.methods.moss.losses import Observed, observe, reestimated
 from fedscale_ext.models import ModelSpec
 from fedscale_ext.runtime.threads import in_threads
 from fedscale_ext.runtime.work import State
@@ -86,7 +92,8 @@ class Transfers(ABC):
 
     Results depend on ``seed``, the rounds and the states alone: transfers run in ``threads`` threads at once.
     ``progress`` is told the round, how many of its transfers are done, and how many it has.
-    ``transfers``: the type that each is of and where it leads or comes from, in words, by name.
+    ``transfers``: the type that each is of and where it leads or comes from, in words, by name. ``statistics``: whose
+    BatchNorm's running statistics are, those of training or of the public samples.
     """
 
     def __init__(
@@ -96,11 +103,12 @@ class Transfers(ABC):
         seed: int,
         same_arch_transfer: Literal["copy", "wire"] = "copy",
         aggregation: Literal["file", "fedavg"] = "file",
+        statistics: Literal["running", "public"] = "running",
         threads: int | None = None,
         progress: Callable[[int, int, int], None] = lambda round, done, of: None,
     ) -> None:
         self.types, self.options, self.seed = dict(types), options, seed
-        self.copies, self.aggregation = same_arch_transfer == "copy", aggregation
+        self.copies, self.aggregation, self.statistics = same_arch_transfer == "copy", aggregation, statistics
         self.threads, self.progress = threads or os.cpu_count() or 1, progress
         self.wires: dict[str, Wire] = {}
         self.transfers: dict[str, tuple[str, str]] = {}
@@ -147,6 +155,7 @@ class Transfers(ABC):
                 check_finite([teacher.logits], "the teacher")
                 generator = torch_stream(self.seed, round, "moss", job.name)
                 state, report = wire.run(teacher, job.student, public.x, public.labels, generator)
+                state = self._with_statistics(wire.student, state, public)
                 answers = observe(wire.student, state, public.x, ()).logits
                 check_finite([answers], "the student")
             except FloatingPointError:
@@ -159,6 +168,12 @@ class Transfers(ABC):
         largest_first = sorted(jobs, key=lambda job: -models.cost(self.wires[job.name].student).training_macs)
         found = in_threads(largest_first, run, self.threads)
         return {job.name: each for job, each in zip(largest_first, found, strict=True) if each is not None}
+
+    def _with_statistics(self, spec: ModelSpec, state: State, public: Public) -> State:
+        """What a transfer or FILE made, with the running statistics that it is used with."""
+        if self.statistics == "running":
+            return state
+        return reestimated(spec, state, public.x, self.options.batch_size)
 
     def _observe(
         self, held: Mapping[str, tuple[ModelSpec, State, tuple[str, ...]]], public: Public
@@ -185,7 +200,8 @@ class Transfers(ABC):
 class ProxyModels(Transfers):
     """Moss's server with proxies: 2 N transfers, named ``forward.<type>`` and ``backward.<type>``.
 
-    ``architecture``: of the proxies, by default that of the type of most parameters; ``proxy``: PM^G.
+    ``architecture``: of the proxies, by default that of the type of most parameters; ``proxy``: PM^G; ``proxies``: what
+    each PM^i begins a round as, and ``own_proxies`` these by type where they are ``persistent``.
     """
 
     def __init__(
@@ -195,6 +211,7 @@ class ProxyModels(Transfers):
         seed: int,
         *,
         architecture: Type | None = None,
+        proxies: Literal["global", "persistent"] = "global",
         **switches: Any,
     ) -> None:
         """Further arguments as :class:`Transfers` has them."""
@@ -206,6 +223,8 @@ class ProxyModels(Transfers):
             if not self._copied(key):
                 self._add(f"forward.{key}", own, self.architecture, (key, "to its proxy"))
                 self._add(f"backward.{key}", self.architecture, own, (key, "from the proxies' mean"))
+        moved = [key for key in types if proxies == "persistent" and not self._copied(key)]
+        self.own_proxies = dict.fromkeys(moved, self.proxy)
 
     def _copied(self, key: str) -> bool:
         return self.copies and self.types[key].spec == self.architecture.spec
@@ -215,7 +234,7 @@ class ProxyModels(Transfers):
         moved = [key for key in models if not self._copied(key)]
         names = {key: self.wires[f"forward.{key}"].teacher_taps for key in moved}
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in moved}, public)
-        jobs = [_Job(f"forward.{key}", key, self.proxy) for key in moved]
+        jobs = [_Job(f"forward.{key}", key, self.own_proxies.get(key, self.proxy)) for key in moved]
         forward = self._transfer(round, jobs, observed, public, after=len(jobs))
         proxies: dict[str, State] = {}
         fidelities: dict[str, float] = {}
@@ -224,9 +243,11 @@ class ProxyModels(Transfers):
                 proxies[key], fidelities[key] = models[key], 1.0
             elif (made := forward.get(f"forward.{key}")) is not None:
                 proxies[key], fidelities[key] = made.state, fidelity(observed[key].logits, made.logits)
+        self.own_proxies |= {key: state for key, state in proxies.items() if key in self.own_proxies}
         backward: dict[str, _Made] = {}
         if proxies:
-            self.proxy = aggregate(list(proxies.values()), self._weights(fidelities, samples))
+            mean = aggregate(list(proxies.values()), self._weights(fidelities, samples))
+            self.proxy = self._with_statistics(self.architecture.spec, mean, public)
             tapped = self.wires[f"backward.{moved[0]}"].teacher_taps if moved else ()
             teacher = self._observe({"proxy": (self.architecture.spec, self.proxy, tapped)}, public)
             back = [_Job(f"backward.{key}", "proxy", models[key]) for key in moved]
@@ -239,11 +260,16 @@ class ProxyModels(Transfers):
 
     def state(self) -> tuple[State, dict[str, Any]]:  # noqa: D102
         tensors, data = super().state()
-        return tensors | {f"proxy/{name}": each for name, each in self.proxy.items()}, data
+        held = {"proxy": self.proxy, **{f"proxy.{key}": state for key, state in self.own_proxies.items()}}
+        return tensors | {f"{key}/{name}": each for key, state in held.items() for name, each in state.items()}, data
 
     def load_state(self, tensors: State, data: Mapping[str, Any]) -> None:  # noqa: D102
         super().load_state(tensors, data)
-        self.proxy = {name: tensors[f"proxy/{name}"].clone() for name in self.proxy}
+        names = list(self.proxy)
+        self.proxy = {name: tensors[f"proxy/{name}"].clone() for name in names}
+        self.own_proxies = {
+            key: {name: tensors[f"proxy.{key}/{name}"].clone() for name in names} for key in self.own_proxies
+        }
 
 
 class PairwiseModels(Transfers):
@@ -277,6 +303,8 @@ class PairwiseModels(Transfers):
             meeting = {k: meeting[k] for k in models if k in meeting}  # sums run in the types' order
             fidelities = {k: reached.get(f"{k}.{i}", 1.0) for k in meeting}
             new[i] = aggregate(list(meeting.values()), self._weights(fidelities, samples))
+            if any(f"{k}.{i}" in found for k in meeting):
+                new[i] = self._with_statistics(self.types[i].spec, new[i], public)
         return _exchange(new, reached, found, jobs)
 
 

@@ -82,6 +82,7 @@ HIGH, MIDDLE, LOW = (sorted(MACS.values())[place] for place in (2, 1, 0))
     ({"beta": -1.0}, "moss.beta is -1.0; it must be at least 0"),
     ({"momentum": 1.0}, "moss.momentum is 1.0"),
     ({"wire": "loc", "ce_target": "teacher", "meta_update": "joint"}, "moss.meta_update joint has no cross-entropy"),
+    ({"proxy": False, "proxies": "persistent"}, "moss.proxies is persistent, but moss.proxy is off"),
     ({"cls": WithOtherData, "ce_target": "labels"}, "moss.ce_target is labels and the public data are 6 samples"),
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(keys: dict[str, Any], sentence: str) -> None:
@@ -173,7 +174,7 @@ def test_a_round_whose_transfers_diverge_installs_the_types_means_and_says_so(ke
 @pytest.mark.parametrize("keys", [
     {"proxy": False}, {"same_arch_transfer": "wire"}, {"aggregation": "fedavg"}, {"ce_target": "teacher"},
     {"wire": "ce", "persistent": False}, {"meta_update": "joint", "meta_layers": 2}, {"taps": ["conv2"] * 3},
-    {"cls": WithOtherData}, {"model": "lenet_6k"},
+    {"cls": WithOtherData}, {"model": "lenet_6k"}, {"pair_reduce": "mean"}, {"projection_start": "least_squares"},
 ])  # fmt: skip
 def test_switches_change_what_becomes_of_the_types(keys: dict[str, Any]) -> None:
     if "taps" in keys:

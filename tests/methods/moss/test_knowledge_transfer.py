@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -65,9 +66,10 @@ def test_bilevel_gradients_are_those_of_finite_differences(teacher, student, lay
         assert (ends[0] - ends[1]) / 2e-4 == pytest.approx(slope, rel=1e-4, abs=1e-10)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
 @pytest.mark.parametrize(("teacher", "student"), PAIRS[:3])  # the loop knows maps only
-def test_it_equals_the_plain_loop_over_pairs(teacher, student):
-    made, data = wire(teacher, student), public()
+def test_it_equals_the_plain_loop_over_pairs(teacher, student, reduce):
+    made, data = wire(teacher, student, replace(OPTIONS, pair_reduce=reduce)), public()
     loop = moss_loop.Loop(made, torch.float64)
     network = moss_loop._network(SPECS[teacher], start(teacher, 2), torch.float64).eval()
     expected = loop.run(network, start(student), data, generator())
@@ -112,6 +114,46 @@ def test_the_losses_are_what_their_names_say():
     assert float(decayed.max() - decayed.min()) < 1e-9
 
 
+@pytest.mark.parametrize("kind", ["loc+ce", "ce+mse"])
+def test_the_mean_over_pairs_is_their_sum_with_less_weight(kind):
+    options = replace(OPTIONS, wire=kind, meta_update="frozen")
+    made = wire("resnet", "cnn", options)
+    pairs = len(made.teacher_taps) * len(made.student_taps)
+    assert pairs > 1
+    (mean, report), (less, summed) = (
+        run(wire("resnet", "cnn", replace(options, **changes)), "resnet", "cnn")
+        for changes in ({"pair_reduce": "mean"}, {"beta": OPTIONS.beta / pairs})
+    )
+    for name, each in mean.items():
+        torch.testing.assert_close(each, less[name], rtol=0, atol=1e-12, msg=name)
+    assert report.matching == pytest.approx(summed.matching / pairs, rel=1e-9)
+
+
+def test_projections_begin_as_the_least_squares_solution_once():
+    options = replace(OPTIONS, projection_start="least_squares", epochs=1, batch_size=10, wire="ce+mse", lr=1e-12)
+    made, data = wire("resnet", "cnn", options), public()
+    seen_maps = seen(made, "resnet", data)
+    at_random = run(wire("resnet", "cnn", replace(options, projection_start="random")), "resnet", "cnn")[1].matching
+    begun = run(made, "resnet", "cnn")[1].matching
+    assert begun < 0.5 * at_random
+    problem = losses.Student(SPECS["cnn"], made.student_taps, start("cnn"), torch.float64, generator())
+    wanted = matching.Wanted.of(seen_maps.maps, made._shapes[1])
+    for n, maps in enumerate(problem.maps(data.x, 10)):  # numpy's solution of each, positions as rows
+        height, width = maps.shape[2:]
+        resized = [torch.nn.functional.interpolate(m, (height, width), mode="bilinear") for m in seen_maps.maps]
+        x = torch.cat([maps, torch.ones_like(maps[:, :1])], 1).movedim(1, -1).flatten(0, 2).numpy()
+        y = torch.cat(resized, 1).movedim(1, -1).flatten(0, 2).numpy()
+        expected = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+        found = y - x @ made.projections[f"project.{n}"].T.numpy()
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert wanted.student == made._shapes[1]
+    before = {name: each.clone() for name, each in made.projections.items()}
+    run(made, "resnet", "cnn", public(seed=8))  # other samples: r has begun
+    assert all(torch.allclose(each, before[name], atol=1e-6) for name, each in made.projections.items())
+    made.begin(generator())
+    assert not made.solved
+
+
 def test_ce_alone_is_plain_sgd():
     made, data = wire("resnet", "mobilenet", replace(OPTIONS, wire="ce")), public()
     network = models.build(SPECS["mobilenet"]).double().train()
@@ -153,7 +195,17 @@ def test_teachers_answers_stand_for_labels():
     assert torch.equal(flat[0], flat[1]) and torch.equal(flat[0], flat[2]) and not torch.equal(flat[0], flat[3])
 
 
-@pytest.mark.parametrize("options", [{}, {"meta_layers": 2}, {"meta_update": "joint"}, {"persistent": False}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"meta_layers": 2},
+        {"meta_update": "joint"},
+        {"persistent": False},
+        {"projection_start": "least_squares", "pair_reduce": "mean"},
+    ],
+    ids=str,
+)
 def test_the_state_goes_round_bitwise_and_runs_repeat(options):
     whole, half, resumed = (wire("resnet", "cnn", replace(OPTIONS, **options), seed) for seed in (1, 1, 2))
     run(whole, "resnet", "cnn")

@@ -10,6 +10,7 @@ import torch
 from evals.speed import moss_loop
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.moss import losses
 from fedscale_ext.methods.moss.knowledge_transfer import Options
 from fedscale_ext.methods.moss.losses import observe
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Type
@@ -76,6 +77,67 @@ def test_any_types_meet_and_neither_threads_nor_restarts_matter(kind, names):
     assert equal(again.models, resumed.models) and again.reports == resumed.reports
     assert not equal(first.models, again.models)
     assert all(torch.equal(each, late.state()[0][name]) for name, each in one.state()[0].items())
+
+
+def test_persistent_proxies_begin_where_they_ended():
+    found = {}
+    for kept in ("global", "persistent"):
+        server, late = (ProxyModels(types(*MAPS), SHORT, 4, proxies=kept) for _ in range(2))
+        first = step(server, MAPS)
+        begins = {}
+        for key in ("mobilenet", "cnn"):
+            wire = server.wires[f"forward.{key}"]
+            plain = wire.run
+
+            def noted(teacher, state, *rest, key=key, plain=plain):
+                begins[key] = state
+                return plain(teacher, state, *rest)
+
+            wire.run = noted
+        tensors, data = server.state()
+        late.load_state({name: each.clone() for name, each in tensors.items()}, data)
+        mean, own = dict(server.proxy), {key: dict(state) for key, state in server.own_proxies.items()}
+        second = step(server, MAPS, round=2)
+        if kept == "persistent":
+            assert own.keys() == {"mobilenet", "cnn"} and not equal({"": own["cnn"]}, {"": mean})
+        for key, state in begins.items():
+            assert equal({"": state}, {"": own[key] if kept == "persistent" else mean})
+        assert equal(second.models, step(late, MAPS, round=2).models)
+        found[kept] = first.models, second.models
+    assert equal(found["global"][0], found["persistent"][0])  # all begin as one random state
+    assert not equal(found["global"][1], found["persistent"][1])
+
+
+def test_a_persistent_proxy_of_a_type_that_is_absent_or_diverges_stays():
+    server = ProxyModels(types(*MAPS), SHORT, 4, proxies="persistent")
+    step(server, MAPS)
+    before = {key: dict(state) for key, state in server.own_proxies.items()}
+    held = {name: start(name) for name in ("resnet", "cnn")}
+    held["cnn"] = {name: each * 1e200 for name, each in held["cnn"].items()}
+    assert server.step(2, held, dict.fromkeys(held, 10), public()).diverged
+    assert equal(before, server.own_proxies)
+
+
+@pytest.mark.parametrize("kind", [ProxyModels, PairwiseModels])
+def test_statistics_of_the_public_samples_are_those_of_the_weights_that_are_served(kind):
+    data = public()
+    for whose in ("running", "public"):
+        server = kind(types(*MAPS), SHORT, 4, statistics=whose)
+        found = step(server, MAPS)
+        states = {key: (SPECS[key], found.models[key]) for key in ("resnet", "mobilenet")}
+        if kind is ProxyModels:
+            states["proxy"] = server.architecture.spec, server.proxy
+        for spec, state in states.values():
+            again = losses.reestimated(spec, state, data.x, SHORT.batch_size)
+            assert equal({"": again}, {"": state}) == (whose == "public")
+            layer = next(name for name in state if name.endswith("running_mean"))  # the first: of the samples alone
+            network = models.build(spec).double()
+            network.load_state_dict(state)
+            seen = []
+            network.get_submodule(layer.rpartition(".")[0]).register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+            network.train()(data.x)
+            same = torch.allclose(state[layer], seen[0].mean((0, 2, 3)).to(state[layer].dtype), rtol=0, atol=1e-6)
+            assert same == (whose == "public")
 
 
 def test_a_type_of_the_proxys_architecture_is_copied():
