@@ -175,6 +175,11 @@ class JobKeys(BaseModel):
         description="at the end of the job, the model of each client is also tested on the test samples of all "
         "clients; one that only this client has, too, which takes a pass through them for each client",
     )
+    test_around_training: bool = Field(
+        False,
+        description="at the end of the job, each client also does one more round as far as its local training, and its "
+        "model is tested before and after that training; for methods whose devices have types or levels",
+    )
     pacer_rule: Literal["falls", "flat"] = Field(
         "falls",
         description="when Oort's pacer raises `round_threshold` by `pacer_delta`: where exploited clients' utility "

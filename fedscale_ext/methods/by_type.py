@@ -29,6 +29,10 @@ class ByTypeAggregator(MultiModelAggregator):
         """A round of each client, by client; ``first``: the one in which it takes part for the first time."""
         return [self.item_of(client + 1) for client in range(self.task.num_clients)]
 
+    def next_items(self) -> list[WorkItem]:
+        """A round of each client, by client, as things are."""
+        return self.usual(first=False)
+
     def results(self) -> dict[str, Any]:
         """Accuracy, rounds, time, modelled energy and transmission by type."""
         usual, first = (self._participation(self.usual(first=first)) for first in (False, True))

@@ -44,6 +44,11 @@ class PersonalModelClient(MultiModelClient):
         """Make ``model`` the one that the client keeps."""
         enter(model, conf.own or {})
 
+    def begin(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model`` the one that the client keeps, prepared."""
+        super().begin(model, conf)
+        self.prepare(model, conf)
+
     # ---- what subclasses may say ----
 
     def prepare(self, model: nn.Module, conf: Namespace) -> None:
@@ -65,9 +70,7 @@ class PersonalModelClient(MultiModelClient):
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """See :meth:`MultiModelClient.train`; it begins from the client's model."""
-        if conf.own is not None:
-            self.own_model(model, conf)
-        self.prepare(model, conf)
+        self.begin(model, conf)
         result = super().train(client_data, model, conf)
         return self.reported(result, model, conf) if self.reports(conf) else result
 

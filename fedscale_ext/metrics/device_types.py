@@ -54,8 +54,9 @@ def device_type_figures(
         for place, name in enumerate(names)
     ]
     at_the_end = {} if kept is None else {"kept_share": kept}
-    if records and records[-1].on_all is not None:
-        at_the_end["accuracy_on_all"] = client_accuracy(records[-1].on_all)
+    for what in ("before_training", "after_training", "on_all"):
+        if records and (found := getattr(records[-1], what)) is not None:
+            at_the_end[f"accuracy_{what}"] = client_accuracy(found)
     for name, values in at_the_end.items():
         for number, row in enumerate(types):
             row[name] = _mean(values[own == number])

@@ -27,7 +27,7 @@ from fedscale_ext.reading import load_json
 from fedscale_ext.runtime.work import Evaluation
 
 FOLDER = "evaluations"
-_NAME = re.compile(r"(?:round|personalised|on_all)-(\d+)\.safetensors")
+_NAME = re.compile(r"(?:round|personalised|before_training|after_training|on_all)-(\d+)\.safetensors")
 _TYPES = {"correct": np.float64, "top5": np.float64, "loss": np.float64, "count": np.int64}
 
 
@@ -71,7 +71,7 @@ def _(evaluation: StoredEvaluation) -> Accuracy:
 def write_evaluation(
     log_dir: Path, evaluation: Evaluation, kind: str = "round"
 ) -> tuple[dict[str, Any], StoredEvaluation]:
-    """Write the file of an evaluation below ``log_dir``; ``kind`` round, personalised or on_all begins its name.
+    """Write the file of an evaluation below ``log_dir``; ``kind`` begins its name: round, or one of ``records.LAST``.
 
     Returns what its line of metrics.jsonl says, as JSON values, and the evaluation as one that is stored.
     """

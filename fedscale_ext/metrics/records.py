@@ -11,7 +11,7 @@ from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.reading import load_json, open_plain
 from fedscale_ext.runtime.work import RoundRecord
 
-LAST = ("personalised", "on_all")  # evaluations that the last round alone may have
+LAST = ("personalised", "before_training", "after_training", "on_all")  # evaluations that the last round alone may have
 
 
 def record_to_json(

@@ -139,6 +139,8 @@ def summarise(
         "privacy": privacy,
         "accuracy": _accuracy(evaluation),
         "personalised": _at_the_end(records[-1].personalised if records else None),
+        "before_training": _at_the_end(records[-1].before_training if records else None),
+        "after_training": _at_the_end(records[-1].after_training if records else None),
         "on_all": _at_the_end(records[-1].on_all if records else None),
         "loss": {
             "train": losses[-1] if losses else None,
@@ -213,7 +215,7 @@ def _mean(of_client: np.ndarray) -> float | None:
 
 
 def _at_the_end(evaluation: Evaluation | None) -> dict[str, Any] | None:
-    """The accuracy after fine-tuning, or on all test samples; None where nobody asked for it."""
+    """The accuracy after fine-tuning, around local training, or on all test samples; None where nobody asked for it."""
     if evaluation is None:
         return None
     figures = dataclasses.asdict(accuracy(evaluation))

@@ -182,6 +182,8 @@ class Summary(Header):
     privacy: _Privacy | None = None
     accuracy: _Accuracy | None
     personalised: _AtTheEnd | None = None
+    before_training: _AtTheEnd | None = None
+    after_training: _AtTheEnd | None = None
     on_all: _AtTheEnd | None = None
     loss: _Loss
     cost: _Cost

@@ -127,6 +127,8 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
             for title, named in result["named"].items()
         ),
         *_at_the_end(summary, "personalised"),
+        *_at_the_end(summary, "before_training"),
+        *_at_the_end(summary, "after_training"),
         *_at_the_end(summary, "on_all"),
         ("loss", f"training {train}, test {test}"),
         *_perplexity(summary.get("perplexity")),
@@ -160,8 +162,8 @@ def _perplexity(found: Mapping[str, Any] | None) -> Rows:
 
 
 def _at_the_end(summary: Mapping[str, Any], name: str) -> Rows:
-    """What clients reach that fine-tune what they are served, or on everybody's samples; nothing where that was not
-    asked for."""
+    """What clients reach that fine-tune what they are served, around local training, or on everybody's samples; nothing
+    where that was not asked for."""
     tuned = summary.get(name)
     if not tuned or not tuned["tested"]:
         return []

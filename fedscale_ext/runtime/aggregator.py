@@ -19,6 +19,7 @@ from fedscale_ext.population.selection import select, select_strata
 from fedscale_ext.privacy.job import JobPrivacy
 from fedscale_ext.runtime import full_disk, resume
 from fedscale_ext.runtime.answers import check_items
+from fedscale_ext.runtime.around_training import around_training
 from fedscale_ext.runtime.everybody import test_on_all
 from fedscale_ext.runtime.hooks import NOTHING, MethodHooks
 from fedscale_ext.runtime.job_data import public_notice
@@ -193,6 +194,11 @@ class MultiModelAggregator(MethodHooks):
         if last and self.config.job.test_on_all and record.evaluation is not None:
             with self.watch("on_all"):
                 record.on_all = test_on_all(self.workforce, number, record.evaluation.serve)
+        if last and self.config.job.test_around_training and record.evaluation is not None:
+            with self.watch("around_training"):
+                serve = record.evaluation.serve
+                found = around_training(self.workforce, number, serve, self.next_items())
+                record.before_training, record.after_training = found
         record.models = len(self.pool)
         record.cohort_sizes = {key: size for key, size in self.workforce.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began

@@ -15,7 +15,7 @@ from overrides import overrides
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data import store
 from fedscale_ext.errors import UserError
-from fedscale_ext.runtime import calibration, everybody, personalise, static_statistics, wire
+from fedscale_ext.runtime import around_training, calibration, everybody, personalise, static_statistics, wire
 from fedscale_ext.runtime.client_tensors import read_handed
 from fedscale_ext.runtime.connection import Connection
 from fedscale_ext.runtime.job_data import open_job_data
@@ -108,6 +108,10 @@ class MultiModelExecutor(NoPickle, Executor):
             commons.MODEL_TEST: (commons.MODEL_TEST, partial(self.work.test, batch=self.args.test_bsz)),
             calibration.EVENT: (calibration.EVENT, self.work.calibrate),
             personalise.EVENT: (personalise.EVENT, partial(self.work.personalise, batch=self.args.test_bsz)),
+            around_training.EVENT: (
+                around_training.EVENT,
+                partial(self.work.around_training, batch=self.args.test_bsz),
+            ),
             everybody.EVENT: (everybody.EVENT, partial(self.work.test_on_all, batch=self.args.test_bsz)),
             static_statistics.EVENT: (
                 static_statistics.EVENT,

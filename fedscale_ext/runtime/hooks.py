@@ -101,6 +101,11 @@ class MethodHooks(Coordinator):
         """
         params, private = make_params(cls.Params, config), check_options(config, cls)
         check_local_training(config, cls)
+        if config.job.test_around_training and cls.next_items is MethodHooks.next_items:
+            raise UserError(
+                f"test_around_training is for methods whose devices have types or levels, and {config.job.method} has "
+                "none; remove it"
+            )
         return params, private
 
     # ---- hooks ----
@@ -155,6 +160,11 @@ class MethodHooks(Coordinator):
 
     def evolve(self, round: int) -> None:
         """Transform, distil, generate; nothing by default."""
+
+    def next_items(self) -> list[WorkItem]:
+        """What each client would train in the next round, by client, for the key ``test_around_training``; a method
+        that does not override it refuses that key. It must leave all state as it is."""
+        raise NotImplementedError
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Which model each client is served, and which global models are tested beside."""

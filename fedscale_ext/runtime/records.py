@@ -10,6 +10,7 @@ from fedscale_ext.metrics.internal_states import drop_states, write_states
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.models import save_models
 from fedscale_ext.metrics.recorder import Recorder
+from fedscale_ext.metrics.records import LAST
 from fedscale_ext.metrics.restarts import count_restarts
 from fedscale_ext.metrics.summary import job_header, majority_floor, summarise, write_summary
 from fedscale_ext.report.lineage import plot_growth
@@ -115,8 +116,7 @@ class JobRecords:
                 | {
                     "clients": _without(summary["clients"], "names"),
                     "accuracy": _without(summary["accuracy"], "per_client", "served", "named"),
-                    "personalised": _without(summary["personalised"], "per_client"),
-                    "on_all": _without(summary["on_all"], "per_client"),
+                    **{name: _without(summary[name], "per_client") for name in LAST},
                 },
                 "table": summary_table(summary),
                 "tables": told_tables(summary),

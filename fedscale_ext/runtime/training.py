@@ -61,6 +61,11 @@ class MultiModelClient(TorchClient):
         keeps (empty: none yet); for methods with ``OwnTensors``."""
         raise NotImplementedError
 
+    def begin(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model``, as it was sent, the one that the client's local training begins with, in place."""
+        if conf.own is not None:
+            self.own_model(model, conf)
+
     def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
         """Row numbers of each of the client's steps, from its own stream; none of what it holds out."""
         rng = stream(conf.seed, conf.round, conf.client_id, "batches")
@@ -131,3 +136,8 @@ class MultiModelClient(TorchClient):
         loss is not finite has a FloatingPointError in its place; it cannot disturb the others.
         """
         return train_together(self, data, cohort, confs)
+
+
+def seed_layers(conf: Namespace) -> None:
+    """Let layers that draw by themselves (torch's dropout) draw from the client's own stream."""
+    torch.manual_seed(int(stream(conf.seed, conf.round, conf.client_id, "layers").integers(2**62)))

@@ -17,6 +17,7 @@ from fedscale_ext.errors import one_line
 from fedscale_ext.models import parameter_names
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.runtime import calibration, faults, static_statistics, wire
+from fedscale_ext.runtime.around_training import SECTIONS, figures_around_training
 from fedscale_ext.runtime.checks import Rejected, check_figures
 from fedscale_ext.runtime.client_tensors import OwnTensors, Returned, Shared, section_name
 from fedscale_ext.runtime.collect import CLASSES, SUM
@@ -35,12 +36,11 @@ from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.static_statistics import in_batches
 from fedscale_ext.runtime.steps import step_sizes, trained_on
 from fedscale_ext.runtime.stopwatch import Stopwatch
-from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.runtime.training import MultiModelClient, seed_layers
 from fedscale_ext.runtime.units import in_parts
 from fedscale_ext.runtime.variates import new_variate
 from fedscale_ext.runtime.work import State
 from fedscale_ext.runtime.workbench import Workbench
-from fedscale_ext.streams import stream
 
 HANDED = "handed"  # what a unit brings beside models: its kinds, then the tensors by kind and place of the client
 # where a client's settings have them
@@ -69,7 +69,7 @@ class UnitWork:
     ) -> None:
         self.data, self.bench, self.watch = data, bench, watch
         self._on_device = DeviceData(data, bench.device, augment)
-        self._client_of, self.settings, self._handler = client_of, conf_of, handler
+        self.client_of, self.settings, self._handler = client_of, conf_of, handler
 
     def train(self, header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Train the unit's work items; a client that fails is reported, not fatal.
@@ -192,7 +192,7 @@ class UnitWork:
     def trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
         """The items' results in order, some at a time; their states are overwritten when more are asked for."""
         model = header["items"][0]["model"]
-        trainer = self._client_of(confs[0])
+        trainer = self.client_of(confs[0])
         factored = can_factor(header, confs)
         size = header["cohort"] if trainer.in_cohorts else 1
         for part in in_parts(confs, math.ceil(len(confs) / max(size, 1))):
@@ -260,6 +260,11 @@ class UnitWork:
         answer, figures = personalised_figures(self, header, batch)
         return answer, {"figures": figures_section(figures)}
 
+    def around_training(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Train the unit's clients, and test the model of each before and after."""
+        answer, figures = figures_around_training(self, header, batch)
+        return answer, {name: figures_section(each) for name, each in zip(SECTIONS, figures, strict=True)}
+
     def test(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Test the unit's model on the test samples of the unit's clients."""
         with self.watch("evaluation"):
@@ -290,19 +295,20 @@ class UnitWork:
         items = [{"client": client, "model": member, "objective": {}} for client in header["clients"]]
         for conf in self.confs(header, items):
             module = self.bench.module(member)
-            self._client_of(conf).own_model(module, conf)
+            self.client_of(conf).own_model(module, conf)
             if header.get(static_statistics.EVENT):
-                found = self._seen(module, [conf.client_id], batch)
+                found = self.seen(module, [conf.client_id], batch)
                 module.load_state_dict(static_statistics.with_statistics(module.state_dict(), found))
             yield conf.client_id, module
 
     def statistics(self, header: dict[str, Any], batch: int) -> tuple[dict[str, Any], dict[str, bytes]]:
         """What BatchNorm layers of the unit's model see of the unit's clients' training samples."""
         with self.watch("evaluation"):
-            found = self._seen(self.bench.module(header["model"]), header["clients"], batch)
+            found = self.seen(self.bench.module(header["model"]), header["clients"], batch)
         return {}, {static_statistics.SUMS: wire.tensors_to_bytes(found)}
 
-    def _seen(self, module: nn.Module, clients: Sequence[int], batch: int) -> State:
+    def seen(self, module: nn.Module, clients: Sequence[int], batch: int) -> State:
+        """What BatchNorm layers of ``module`` see of the clients' training samples (``static_statistics.sums``)."""
         rows = [part for client in clients for part in in_batches(self.data.train_rows(client), batch)]
         return static_statistics.sums(module, (self._on_device.samples(part).x for part in rows))
 
@@ -310,7 +316,7 @@ class UnitWork:
         """Seconds per client and step by size of cohort, on random samples from the model's present state."""
         model = header["model"]
         conf = self.settings(header, {"client": 1, "objective": {}})
-        trainer = self._client_of(conf)
+        trainer = self.client_of(conf)
         generator = torch.Generator().manual_seed(0)
         shape, classes = (2 * conf.batch_size, *self.data.input_shape), self.data.num_classes
         entry = known(self.data.data_set)
@@ -385,7 +391,7 @@ def train_alone(
     client: MultiModelClient, data: ClientSamples, module: torch.nn.Module, conf: Namespace
 ) -> dict[str, Any]:
     """One client on a resident module. Layers that draw by themselves (dropout) draw from its own stream."""
-    torch.manual_seed(int(stream(conf.seed, conf.round, conf.client_id, "layers").integers(2**62)))
+    seed_layers(conf)
     return client.train(data, module, conf)
 
 

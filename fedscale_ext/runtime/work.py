@@ -224,5 +224,7 @@ class RoundRecord:
     executor_seconds: dict[str, float] = field(default_factory=dict)  # summed over executors, by kind of work
     privacy: dict[str, float | None] | None = None  # under differential privacy, what it cost and used so far
     personalised: Evaluation | None = None  # after fine-tuning on each client's own data, at the end of a job
+    before_training: Evaluation | None = None  # of each client's model around one more round, at the end of a job
+    after_training: Evaluation | None = None
     on_all: Evaluation | None = None  # of each client's model on all clients' test samples, at the end of a job
     faults: dict[str, int] = field(default_factory=dict)  # what went wrong and was mended; no result depends on it

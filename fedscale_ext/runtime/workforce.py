@@ -60,7 +60,7 @@ class Workforce:
         sizes = self.sizes = self.cohort_sizes_of(items)
         unit_size, spread = self.job.config.job.unit_size, SPREAD[self.device.partition(":")[0]]
         planned = plan_units(items, self.job.pool, self.job.task, sizes.__getitem__, unit_size, spread)
-        handed = self._handed(items)
+        handed = self.handed_with(items)
         for kept in handed:
             kept.begin(items)
         planned = [part for unit in planned for part in self.in_messages(unit, unit[0].model, handed)]
@@ -158,7 +158,8 @@ class Workforce:
         """What clients are handed beside the model of a key of an evaluation."""
         return [self.job.handed[OwnTensors.kind]] if is_own(key) else []
 
-    def _handed(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
+    def handed_with(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
+        """What the clients of these items are handed beside models."""
         return [kept for kept in self.job.handed.values() if kept.concerns(items)]
 
     def brings(self, handed: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
@@ -178,7 +179,7 @@ class Workforce:
         return self.job.make_unit(
             commons.CLIENT_TRAIN,
             [items[0].model],
-            **self.brings(self._handed(items), items),
+            **self.brings(self.handed_with(items), items),
             learning_rate=self.job.learning_rate(self.job.round),
             cohort=cohort,
             sum=self.job.reduces,

@@ -70,12 +70,22 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody learns what was told, trains the model that it keeps, and says its logits."""
+        rows = self._hand_out(round)
+        return [self._item(client, rows, first=not self.downloaded[client - 1]) for client in participants.tolist()]
+
+    def _hand_out(self, round: int) -> Tensor:
+        """Let clients have what they learn from in a round; the rows of which they say logits."""
         rows = self.asked(round)
-        more = {} if self.public.labels is None else {"labels": self.public.labels}
+        more: dict[str, Tensor] = {} if self.public.labels is None else {"labels": self.public.labels}
         if len(self.rows):
             more |= {"rows": self.rows, "target": self.target}
         self.ask(rows, **more)
-        return [self._item(client, rows, first=not self.downloaded[client - 1]) for client in participants.tolist()]
+        return rows
+
+    def next_items(self) -> list[WorkItem]:
+        """They learn what the server says now; who has not taken part yet begins with what comes first."""
+        rows = self._hand_out(self.round + 1)
+        return [self._item(client + 1, rows, first=not known) for client, known in enumerate(self.downloaded.tolist())]
 
     def _item(self, client: int, rows: Tensor, *, first: bool) -> WorkItem:
         phases, own = self.phases(first), self.objective(first)

@@ -112,7 +112,8 @@ class MossAggregator(DeviceTypesAggregator):
         return {**super().results(), "server": self.figures.rows()}
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """PM^G and the proxies that persist, of each transfer its networks and their moments, and the figures of the rounds so far."""
+        """PM^G and the proxies that persist, of each transfer its networks and their moments, and the figures of the
+        rounds so far."""
         tensors, data = self.server.state()
         return tensors, {**data, "figures": self.figures.state()}
 

@@ -33,9 +33,10 @@ class MossParams(DeviceTypesParams, WireParams):
 
     WIRE: ``wire`` is the loss, ``meta_update`` how its meta-networks learn (bilevel judges them by cross-entropy, of
     the loss loc too; joint: Algorithm 2 taken literally; see ``methods/moss/knowledge_transfer.py``), ``meta_layers``
-    their depth, ``pair_reduce`` whether pairs of layers are added up or averaged, ``projection_start`` how the 1x1
-    transformations begin, ``ce_target`` labels or the teacher's outputs (auto: labels where the public data have the clients'
-    classes), ``persistent`` whether they are kept from round to round. ``epochs`` over the public data in batches of
+    their depth, ``persistent`` whether they are kept from round to round. ``pair_reduce``: the loss of all pairs of
+    layers is their sum or their mean; ``projection_start``: the 1x1 transformations begin at random or solved.
+    ``ce_target``: labels or the teacher's outputs (auto: labels where the public data have the clients' classes).
+    ``epochs`` over the public data in batches of
     ``batch_size``, SGD with ``lr``, ``momentum`` (the paper's text says 0.05) and ``weight_decay``; ``beta`` weighs the
     matching, ``inner_steps`` precede the step by which the meta-networks are judged, which learn by Adam with
     ``meta_lr`` and ``meta_weight_decay``.

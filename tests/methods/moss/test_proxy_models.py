@@ -89,7 +89,7 @@ def test_persistent_proxies_begin_where_they_ended():
             wire = server.wires[f"forward.{key}"]
             plain = wire.run
 
-            def noted(teacher, state, *rest, key=key, plain=plain):
+            def noted(teacher, state, *rest, key=key, plain=plain, begins=begins):
                 begins[key] = state
                 return plain(teacher, state, *rest)
 
@@ -133,8 +133,10 @@ def test_statistics_of_the_public_samples_are_those_of_the_weights_that_are_serv
             layer = next(name for name in state if name.endswith("running_mean"))  # the first: of the samples alone
             network = models.build(spec).double()
             network.load_state_dict(state)
-            seen = []
-            network.get_submodule(layer.rpartition(".")[0]).register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+            seen: list[torch.Tensor] = []
+            network.get_submodule(layer.rpartition(".")[0]).register_forward_pre_hook(
+                lambda _, x, seen=seen: seen.append(x[0])
+            )
             network.train()(data.x)
             same = torch.allclose(state[layer], seen[0].mean((0, 2, 3)).to(state[layer].dtype), rtol=0, atol=1e-6)
             assert same == (whose == "public")
