@@ -60,6 +60,12 @@ class JobKeys(BaseModel):
         "their name; `order`, client i has row i; `auto`, by name where all clients are named, by order where the ids "
         "are numbers that name none or merely number the rows, else an error",
     )
+    groups_by: Literal["capacity", "main_class"] = Field(
+        "capacity",
+        description="in which order a method's `groups` take clients, the smallest type first: the weakest devices "
+        "first, or the lowest numbers of the class of which a client has most training samples, so that types have data "
+        "of kinds of their own",
+    )
     reference_macs: float = Field(
         3.0e8, gt=0, description="forward MACs of the model that the trace's ms/sample were measured with"
     )

@@ -128,7 +128,7 @@ class DeviceTypesAggregator(ByTypeAggregator):
         if self.params.groups:
             self._check_groups(self.params.groups)
             sizes = [self.params.groups[place] for place in largest_first[::-1]]
-            return largest_first[ranked_levels(self.capacity, sizes)]
+            return largest_first[ranked_levels(self.dealing_order(), sizes)]
         return self._by_capacity(macs, largest_first)
 
     def _by_capacity(self, macs: np.ndarray, largest_first: np.ndarray) -> np.ndarray:

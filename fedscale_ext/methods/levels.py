@@ -62,11 +62,12 @@ def check_ranks(key: str, ranks: Sequence[int], levels: int, clients: int) -> No
         raise UserError(f"{given}, that add up to {added}")
 
 
-def ranked_levels(capacity: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
-    """int64 [clients]: levels (0 the largest) of ``ranks`` clients each, smallest level first, by rising capacity."""
+def ranked_levels(order: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
+    """int64 [clients]: levels (0 the largest) of ``ranks`` clients each, smallest level first, by rising ``order``
+    [clients] (capacities), of equal ones the first."""
     levels = np.repeat(np.arange(len(ranks))[::-1], ranks)
-    own = np.empty(len(capacity), dtype=np.int64)
-    own[np.argsort(capacity, kind="stable")] = levels
+    own = np.empty(len(order), dtype=np.int64)
+    own[np.argsort(order, kind="stable")] = levels
     return own
 
 
@@ -150,7 +151,7 @@ class LevelsAggregator(ShrinkingAggregator):
             return own
         if self.levels_by != "ranks":
             return self.widest
-        own = ranked_levels(self.capacity, self.ranks)
+        own = ranked_levels(self.dealing_order(), self.ranks)
         beyond = int((own < self.widest).sum())
         if beyond:
             self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")

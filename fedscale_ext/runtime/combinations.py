@@ -43,6 +43,16 @@ def check_local_training(config: JobConfig, method: type) -> None:
                 raise UserError(f"{key} needs client_optimizer: adam; set that, or remove {key}")
 
 
+def check_groups(config: JobConfig) -> None:
+    """UserError where ``groups_by`` orders clients for groups that the method does not have."""
+    job = config.job
+    if job.groups_by != "capacity" and not config.method_params(job.method).get("groups"):
+        raise UserError(
+            f"groups_by is {job.groups_by} and {job.method}.groups is not given, so that nothing is dealt in this "
+            "order; give it, or remove groups_by"
+        )
+
+
 def _check_dropout(config: JobConfig, method: type) -> None:
     """UserError where clients cannot leave out parts of their updates as PyramidFL has it."""
     low, high = config.job.pyramidfl_dropout_low, config.job.pyramidfl_dropout_high

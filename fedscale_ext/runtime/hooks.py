@@ -21,11 +21,11 @@ from fedscale_ext.privacy.job import JobPrivacy, check_options
 from fedscale_ext.runtime import events, resume
 from fedscale_ext.runtime.client_tensors import ClientTensors
 from fedscale_ext.runtime.code_digest import code_digest
-from fedscale_ext.runtime.combinations import check_local_training
+from fedscale_ext.runtime.combinations import check_groups, check_local_training
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.initial_weights import saved_weights
-from fedscale_ext.runtime.job_data import public_data
+from fedscale_ext.runtime.job_data import main_classes, public_data
 from fedscale_ext.runtime.model_choices import ModelChoice, assignment_sentence
 from fedscale_ext.runtime.schedule import dropped_bytes
 from fedscale_ext.runtime.selectors import Guided
@@ -101,6 +101,7 @@ class MethodHooks(Coordinator):
         """
         params, private = make_params(cls.Params, config), check_options(config, cls)
         check_local_training(config, cls)
+        check_groups(config)
         if config.job.test_around_training and cls.next_items is MethodHooks.next_items:
             raise UserError(
                 f"test_around_training is for methods whose devices have types or levels, and {config.job.method} has "
@@ -253,6 +254,12 @@ class MethodHooks(Coordinator):
         """The samples that the server alone holds; UserError where the configuration asks for none."""
         self.public_data_used = True
         return public_data(self.config, self.data_info["digest"])
+
+    def dealing_order(self) -> np.ndarray:
+        """By which sizes of groups are dealt to clients, lowest first with the smallest type: float64 [clients]."""
+        if self.config.job.groups_by == "capacity":
+            return self.capacity
+        return main_classes(self.config, self.data_info["digest"]).astype(np.float64)
 
     @property
     def static_statistics(self) -> bool:

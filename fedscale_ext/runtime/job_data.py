@@ -1,6 +1,8 @@
-"""A job's data set, as executors and aggregator open it alike, and the server's public data."""
+"""A job's data set, as executors and aggregator open it alike, the server's public data, and clients' main classes."""
 
 from typing import Any
+
+import numpy as np
 
 from fedscale_ext.config import JobConfig, set_aside
 from fedscale_ext.data.cache import Progress
@@ -57,12 +59,26 @@ def public_data(config: JobConfig, digest: str) -> PublicData:
         raise UserError(
             f"method {job.method} learns from public data that the server holds: set public_samples to their number"
         )
+    data = _as_executors(config, digest, "so that public samples could be clients'")
+    if job.public_dir is None:
+        return of_the_same_task(data, job.public_fraction)
+    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.data_seed, data)
+
+
+def main_classes(config: JobConfig, digest: str) -> np.ndarray:
+    """The class of which each client has most training samples (of equal ones the first), int64 [clients], in a job
+    whose executors reported the data set ``digest``. A simulation looks at the clients' labels for that."""
+    data = _as_executors(config, digest, "so that clients' classes are not known")
+    labels = (data.labels(data.train_rows(client + 1)).numpy() for client in range(data.num_clients))
+    return np.array([np.bincount(own, minlength=data.num_classes).argmax() for own in labels], dtype=np.int64)
+
+
+def _as_executors(config: JobConfig, digest: str, consequence: str) -> DataSet:
+    """The clients' data set; UserError where the executors' is another one."""
     data = open_job_data(config)
     if data.digest != digest:
         raise UserError(
             f"data_dir {config.fedscale.data_dir} holds other samples on the aggregator's machine than on the "
-            "executors', so that public samples could be clients'; copy the folder"
+            f"executors', {consequence}; copy the folder"
         )
-    if job.public_dir is None:
-        return of_the_same_task(data, job.public_fraction)
-    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.data_seed, data)
+    return data

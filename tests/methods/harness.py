@@ -49,6 +49,7 @@ def server(
     made.task = Task(shape, CLASSES, np.arange(1, clients + 1) * 10, np.full(clients, 4), 2, 5)
     made.pool, made.history, made._internals, made._internal_states, made.events = ModelPool(), [], {}, {}, []
     made.emit, made.handed, made.notices = made.events.append, {}, {}
+    made.data_info = {"digest": ""}
     made.init_state(None, made.task)
     return made
 

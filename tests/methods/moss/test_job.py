@@ -40,7 +40,30 @@ def test_a_resumed_job_equals_an_unbroken_one(job_file: Path, other: str) -> Non
     assert len(fidelities) == 2 and all(set(each) == {other, "lenet_6k"} for each in fidelities)
 
 
+@pytest.mark.parametrize("method", ["moss", "heterofl"])
+def test_groups_by_main_class_give_types_data_of_their_own_kind(job_file: Path, tmp_path: Path, method: str) -> None:
+    rng = np.random.default_rng(3)
+    main = np.array([2, 0, 1, 0, 2, 1])  # of each of six clients
+    y = np.concatenate([[each] * 6 + [(each + 1) % 3] * 3 for each in main])
+    np.savez(
+        tmp_path / "kinds.npz", x=rng.random((54, 8, 8)).astype(np.float32), y=y, client=np.repeat(np.arange(6), 9)
+    )
+    import_npz(tmp_path / "kinds.npz", tmp_path / "kinds", "kinds")
+    keys = {key: value for key, value in MOSS.items() if not key.startswith("moss.")}
+    names = {"moss": ["single_exit_mlp", "lenet_6k", "cnn_small"]}
+    keys |= {"method": method, "data_set": "kinds", "data_dir": tmp_path / "kinds", "sample_shape": "1x8x8",
+             "num_participants": 6, "rounds": 1, "groups_by": "main_class", f"{method}.groups": [2, 2, 2],
+             "public_samples": 6, "test_split": 0.2}  # fmt: skip
+    keys |= {f"{method}.types": names[method], "moss.epochs": 1} if method in names else {}
+    keys |= {"heterofl.rates": [1.0, 0.5, 0.25]} if method == "heterofl" else {}
+    made = fedscale_ext.run(job_file, job_name=method, **keys)
+    macs = {model["key"]: model["cost"]["forward_macs"] for model in made["models"]}
+    served = [macs[key] for key in made["accuracy"]["served"]]
+    assert [sorted(set(served)).index(each) for each in served] == main.tolist()
+
+
 @pytest.mark.parametrize(("keys", "sentence"), [
+    ({"groups_by": "main_class"}, r"^groups_by is main_class and moss\.groups is not given"),
     ({"public_samples": 0}, r"a job of method moss lacks public_samples \(how many the server learns from\)"),
     ({"public_samples": 100}, "public_samples is 100 and the samples that clients can spare"),
     ({"public_dir": "/nowhere"}, "public_dir cannot be used: the data folder /nowhere does not exist"),
