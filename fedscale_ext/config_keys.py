@@ -63,8 +63,8 @@ class JobKeys(BaseModel):
     groups_by: Literal["capacity", "main_class"] = Field(
         "capacity",
         description="in which order a method's `groups` take clients, the smallest type first: the weakest devices "
-        "first, or the lowest numbers of the class of which a client has most training samples, so that types have data "
-        "of kinds of their own",
+        "first, or by the number of the class of which a client has most training samples, so that each type has data "
+        "of its own kind",
     )
     reference_macs: float = Field(
         3.0e8, gt=0, description="forward MACs of the model that the trace's ms/sample were measured with"

@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evals.moss.published import figures
-from evals.paper.device_types import MEAN, columns
+from evals.paper.device_types import AFTER, BEFORE, MEAN, columns
 from evals.paper.engine import Arm
 from evals.paper.orders import EQUAL, Order
 
 MOSS = "Moss"
 LOCAL = "local training alone"
+BY_TYPE = "FedAvg by type"
 APPLICATIONS = ("cifar10", "speech", "har")
 ACCURACY, ROUNDS, TRANSMISSION, SECONDS, ENERGY = (f"{MEAN} {what}" for what in ("%", "rounds", "MB", "s", "J"))
 GLOBAL, PERSONALISED = f"{MEAN} global %", f"{MEAN} personalised %"
+AROUND = (*columns(BEFORE), *columns(AFTER))
 ALL_COLUMNS = (*columns("%"), *columns("global %"), *columns("rounds"), TRANSMISSION, SECONDS, ENERGY)
 
 SHARES, _RATES = [1.0, 0.4, 0.05], [1.0, 0.63, 0.22]  # of a ResNet-18's parameters, and the channels that make them
@@ -35,6 +37,7 @@ DISTILLING: Mapping[str, Mapping[str, Any]] = {
 BASELINES = {**PRUNING, **DISTILLING}
 _MOMENTA = ("client_momentum", "moss.momentum", "fedgems.momentum", "fedet.momentum")
 LITERAL: Mapping[str, Any] = dict.fromkeys(_MOMENTA, 0.05)
+TEXT_RATES: Mapping[str, Any] = {**LITERAL, **dict.fromkeys(("learning_rate", "moss.lr"), 1e-3)}  # section 4.2.4
 
 
 def moss(label: str = MOSS, data: str = "cifar10", **keys: Any) -> Arm:
@@ -55,9 +58,14 @@ def local(data: str = "cifar10") -> Arm:
     return Arm(LOCAL, {"method": "fedmd", **nothing}, data)
 
 
+def fedavg_by_type(data: str = "cifar10") -> Arm:
+    """Each type's models are averaged, and the server does nothing else: FedDF without its step."""
+    return Arm(BY_TYPE, {"method": "feddf", "feddf.steps": 0}, data)
+
+
 def suite(data: str) -> list[Arm]:
     """Table 3's systems on one application, and what is reached without any."""
-    return [moss(data=data), *(baseline(label, data) for label in BASELINES), local(data)]
+    return [moss(data=data), *(baseline(label, data) for label in BASELINES), local(data), fedavg_by_type(data)]
 
 
 def all_suites() -> list[Arm]:

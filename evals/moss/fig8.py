@@ -14,7 +14,7 @@ from evals.paper.engine import Experiment, Run
 
 TWO, LOCATION, ENTROPY, SQUARES = "Moss, two layers", "location only", "cross-entropy only", "cross-entropy + MSE"
 FIRST, SETTLED = "fidelity, first round", "fidelity, settled"
-_OWN = {
+LOSSES: dict[str, dict[str, Any]] = {
     MOSS: {},
     TWO: {"meta_layers": 2},
     LOCATION: {"wire": "loc"},
@@ -45,14 +45,14 @@ def _of_moved(line: dict[str, Any]) -> list[float]:
 EXPERIMENT = Experiment(
     "fig8",
     "Figure 8: what WIRE's loss is made of",
-    [moss(label, data, **own) for data in APPLICATIONS for label, own in _OWN.items()],
+    [moss(label, data, **own) for data in APPLICATIONS for label, own in LOSSES.items()],
     (*ALL_COLUMNS, FIRST, SETTLED, "coordinator ms / round"),
     plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY, FIRST, SETTLED),
     note="Fidelity (Eq. 9) of the proxies that learn from another architecture, in the first round and in that of the "
     "types' mean convergence; – where none of these transfers came to an end without diverging, on one seed or more. "
     "The meta-networks of location only are judged by cross-entropy all the same.",
     rows=with_fidelity,
-    orders=[more_accurate(MOSS, label) for label in _OWN if label != MOSS],
+    orders=[more_accurate(MOSS, label) for label in LOSSES if label != MOSS],
 )
 
 if __name__ == "__main__":

@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from evals.moss.arms import ALL_COLUMNS, APPLICATIONS, BASELINES, MOSS, more_accurate, moss
+from evals.moss.arms import (
+    ALL_COLUMNS,
+    APPLICATIONS,
+    AROUND,
+    BASELINES,
+    MOSS,
+    TEXT_RATES,
+    baseline,
+    more_accurate,
+    moss,
+)
 from evals.moss.rows import by_type
 from evals.moss.settings import PAPER, main
 from evals.paper import plots
@@ -10,9 +20,20 @@ from evals.paper.device_types import columns
 from evals.paper.engine import Arm, Experiment
 from evals.paper.papers import SCALES
 
+L2T_PAIRS = {"moss.taps": "$stage_taps", "moss.proxy_taps": "$proxy_stage_taps", "moss.beta": 0.5}
 READINGS: dict[str, dict[str, Any]] = {
     MOSS: {},
     "the largest type transferred too": {"moss.same_arch_transfer": "wire"},
+    "proxies persist (Algorithm 1)": {"moss.proxies": "persistent"},
+    "proxies persist, the largest type transferred too": {
+        "moss.proxies": "persistent",
+        "moss.same_arch_transfer": "wire",
+    },
+    "BatchNorm of the public samples after transfers": {"moss.bn_statistics": "public"},
+    "mean over pairs of layers": {"moss.pair_reduce": "mean"},
+    "projections begin by least squares": {"moss.projection_start": "least_squares"},
+    "L2T-ww's pairs and weight": L2T_PAIRS,
+    "learning rate 0.001 and momentum 0.05 (the text)": TEXT_RATES,
     "meta-networks learn jointly (Algorithm 2)": {"moss.meta_update": "joint"},
     "meta-networks stay as they began": {"moss.meta_update": "frozen"},
     "meta-networks anew in each round": {"moss.persistent": False},
@@ -25,12 +46,21 @@ READINGS: dict[str, dict[str, Any]] = {
     "meta-networks learn a hundred times as fast": {"moss.meta_lr": 1e-2},
 }
 RATES = {"a tenth of the learning rate on the server": 0.1, "three times the learning rate on the server": 3.0}
+_AS_PUBLISHED = {  # small scale has fewer of their servers' steps
+    "FedDF": {"feddf.steps": 10_000, "feddf.patience": 1_000},
+    "Fed-ET": {"fedet.steps": 128},
+}
 _MATCHED = ("Hermes", "TailorFL", "FedMask", "FedSkel")
 
 
 def matched(label: str) -> str:
     """The row of a system whose types have as many parameters as Moss's."""
     return f"{label}, as small as Moss's types"
+
+
+def as_published(label: str) -> str:
+    """The row of a system whose server takes as many steps as its paper says."""
+    return f"{label}, as many steps on the server as published"
 
 
 def _arms(data: str) -> list[Arm]:
@@ -43,14 +73,16 @@ def _arms(data: str) -> list[Arm]:
         method = BASELINES[label]["method"]
         given = {f"{method}.param_ratio": None, f"{method}.match_params": ["$large", "$medium", "$small"]}
         pruned += [Arm(label, BASELINES[label], data), Arm(matched(label), {"method": method, **given}, data)]
-    return [*ours, *pruned]
+    longer = [Arm(as_published(label), {**baseline(label).keys, **keys}, data, scales=("small",))
+              for label, keys in _AS_PUBLISHED.items()]  # fmt: skip
+    return [*ours, *pruned, *(baseline(label, data) for label in _AS_PUBLISHED), *longer]
 
 
 EXPERIMENT = Experiment(
     "readings",
     "What the text leaves open, read otherwise",
     [arm for data in APPLICATIONS for arm in _arms(data)],
-    ALL_COLUMNS,
+    (*ALL_COLUMNS, *AROUND),
     plots.bars(*columns("%")),
     note="With L2T-ww's rate of the meta-networks, 0.0001, and a few hundred of their steps in a job, bilevel can "
     "hardly be told from meta-networks that stay as they began; what learning gives them shows, if at all, with a "
@@ -59,6 +91,7 @@ EXPERIMENT = Experiment(
     orders=[
         *(more_accurate(MOSS, label) for label in (*READINGS, *RATES) if label != MOSS),
         *(more_accurate(matched(label), label) for label in _MATCHED),
+        *(more_accurate(as_published(label), label) for label in _AS_PUBLISHED),
     ],
 )
 

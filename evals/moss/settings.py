@@ -16,6 +16,7 @@ from typing import Any
 
 from evals.paper import engine
 from evals.paper.papers import DataSet, Paper
+from fedscale_ext import models
 
 FOLDER = Path(__file__).resolve().parent
 TYPED = ("moss", "fedmd", "feddf", "dsfl", "fedgems", "fedet")  # methods that are told the types' models
@@ -24,8 +25,15 @@ DEALT = (*TYPED, "hermes", "tailorfl", "fedmask", "fedskel", "heterofl", "fjord"
 
 def _types(large: str, medium: str, small: str) -> dict[str, Any]:
     names = [large, medium, small]
-    own = {f"{method}.types": names for method in TYPED}
+    own: dict[str, Any] = {f"{method}.types": names for method in TYPED}
+    own |= {"$stage_taps": [_stages(name) for name in names], "$proxy_stage_taps": _stages(large)}
     return {"$large": large, "$medium": medium, "$small": small, "model": large, "capacity_model": small, **own}
+
+
+def _stages(name: str) -> str:
+    """The modules that a network's family taps by default, but for the stem: L2T-ww matches the ends of stages."""
+    taps = models.taps(models.named_spec(name, (3, 32, 32), 10))
+    return "+".join(tap for tap in taps if tap != "stem")
 
 
 def _devices(each: int) -> dict[str, Any]:
@@ -84,6 +92,7 @@ _SAME: dict[str, Any] = {
     **dict.fromkeys(BATCHES, 32),
     **dict.fromkeys(MOMENTA, 0.9),
     "test_on_all": True,
+    "test_around_training": True,
     "personalise_epochs": 5,
 }
 PAPER = Paper(

@@ -8,6 +8,7 @@ import numpy as np
 from evals.moss.arms import (
     ACCURACY,
     APPLICATIONS,
+    AROUND,
     BASELINES,
     GLOBAL,
     LITERAL,
@@ -67,6 +68,7 @@ EXPERIMENT = Experiment(
         *columns("%"),
         *columns("global %"),
         *columns("personalised %"),
+        *AROUND,
         *columns(KEPT),
         "accuracy %",
         GAIN,
@@ -77,8 +79,9 @@ EXPERIMENT = Experiment(
     note="Accuracy of a type is the mean over its devices, each on its own test samples, with its mix of classes, as a "
     "mean over the evaluations in the last quarter of the rounds (accuracy %: the last evaluation). Of the final "
     "models: global % is the mean over a type's devices of each one's model on all devices' test samples, "
-    "personalised % that after five epochs on a device's own samples, kept % the share of the large model that a "
-    "device holds. Systems whose clients keep models (FedMD, DS-FL, FedGEMS) or parts (pruning ones but HeteroFL and "
+    "personalised % that after five epochs on a device's own samples, before training % and after training % that "
+    "of each device's model around the local training of one more round (the server's step, and what a device learns "
+    "from its message, come before), on its own test samples, kept % the share of the large model that a device holds. Systems whose clients keep models (FedMD, DS-FL, FedGEMS) or parts (pruning ones but HeteroFL and "
     "FjORD) are at home on a device's own samples, those with a model for a type (Moss, FedDF, Fed-ET) globally: look "
     "at both, beside local training. LotteryFL prunes the large model for everybody; its figures are those of the "
     "devices that have the types in Moss's job. Gains leave out baselines whose devices of a type hold over one and a "

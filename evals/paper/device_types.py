@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 TYPES = ("large", "medium", "small")
 MEAN = "mean"  # over the types; of accuracy over the devices
 _UNTIL = {"MB": "one_way_mb", "s": "time_s", "J": "modelled_energy_j"}  # figures until a type has settled
-AT_THE_END = {"global %": "on_all", "personalised %": "personalised"}  # figures of the final models alone
+BEFORE, AFTER = "before training %", "after training %"
+AT_THE_END = {  # figures of the final models alone
+    "global %": "on_all",
+    "personalised %": "personalised",
+    BEFORE: "before_training",
+    AFTER: "after_training",
+}
 KEPT, UNSETTLED = "kept %", "types that settle last"
 Curve = Sequence[tuple[int, float]]  # (round, accuracy in [0, 1])
 
@@ -29,7 +35,8 @@ Curve = Sequence[tuple[int, float]]  # (round, accuracy in [0, 1])
 def columns(what: str) -> tuple[str, ...]:
     """The figure of each type, largest first, and of all: of % (mean over the evaluations in the last quarter of the
     rounds), rounds, MB (what one device hands in, summed up), s and J; of the final models, where the job was asked for
-    it, global % (each device's model on all devices' test samples) and personalised %, and of methods that prune kept %
+    it, global % (each device's model on all devices' test samples), personalised %, before training % and after
+    training % (each device's model around the local training of one more round), and of methods that prune kept %
     (share of the one model's parameters)."""
     return tuple(f"{kind} {what}" for kind in (*TYPES, MEAN))
 

@@ -24,7 +24,7 @@ from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
 from fedscale_ext.methods.distillation.losses import divergence
 from fedscale_ext.population.population import Population
-from fedscale_ext.ranges import Count, Positive, Within
+from fedscale_ext.ranges import Count, CountOrNone, Positive, Within
 from fedscale_ext.runtime.work import State, Task, Update
 from fedscale_ext.streams import torch_stream
 
@@ -35,10 +35,11 @@ class FedDFParams(DeviceTypesParams):
     ``groups`` or ``ranges`` deal them, as in ``moss``.
 
     Each type's model learns for at most ``steps`` batches of ``batch_size``, by Adam with ``lr``, and ends early when
-    the loss on ``validation``, a share of the public samples, has not fallen for ``patience`` steps.
+    the loss on ``validation``, a share of the public samples, has not fallen for ``patience`` steps. With ``steps`` 0
+    it learns nothing: FedAvg by type, to compare with.
     """
 
-    steps: Count = 10_000
+    steps: CountOrNone = 10_000
     patience: Count = 1_000
     batch_size: Count = 128
     lr: Positive = 1e-3

@@ -18,7 +18,8 @@ from evals.paper import device_types, jobs
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, filled, planned
 
-SCRIPTS = """table3 table4 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11a fig11b fig11c momentum readings""".split()
+SCRIPTS = """table3 table4 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11a fig11b fig11c momentum readings matching
+    kinds""".split()
 
 
 def experiment(name: str) -> Experiment:
@@ -81,7 +82,7 @@ def test_the_same_jobs_are_shown_by_tables_and_figures(name: str) -> None:
     assert {(label, data): keys for (label, data), keys in own.items() if label != table3.LITERAL_MOSS} == {
         (arm.label, data): dict(arm.keys) for arm, data in planned(PAPER, experiment("fig5"), "small", None)
     }
-    assert {label for label, _ in own} >= {MOSS, LOCAL, *BASELINES} and len(BASELINES) == 12
+    assert {label for label, _ in own} >= {MOSS, LOCAL, arms.BY_TYPE, *BASELINES} and len(BASELINES) == 12
 
 
 def test_published_figures_are_those_of_the_paper() -> None:
@@ -184,7 +185,8 @@ def trained(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
     types, sizes = ["resnet18_speech", "mobilenetv2_thin", "lenet_6k"], [2, 2, 3]
     shared: dict[str, Any] = {"num_participants": 7, "rounds": 2, "local_steps": 1, "eval_interval": 1,
                               "model": types[0], "capacity_model": types[-1], "record_internals": True,
-                              "public_samples": 6, "test_on_all": True, "personalise_epochs": 1}  # fmt: skip
+                              "public_samples": 6, "test_on_all": True, "personalise_epochs": 1,
+                              "test_around_training": True}  # fmt: skip
 
     def run(label: str, **more: Any) -> Run:
         arm = {MOSS: arms.moss, LOCAL: arms.local}.get(label, lambda: arms.baseline(label))()
@@ -218,6 +220,10 @@ def test_a_jobs_figures_by_type(ours: Run) -> None:
         whole = job["accuracy"]["named"][model["type"]]["accuracy"]
         assert shown.figures[f"{kind} global %"] == pytest.approx(100 * whole)
     assert shown.figures["mean personalised %"] == pytest.approx(100 * job["personalised"]["mean"])
+    rows_of = {row["type"]: row for row in job["results"]["types"]}
+    for what, name in ((device_types.BEFORE, "before_training"), (device_types.AFTER, "after_training")):
+        assert shown.figures[f"mean {what}"] == pytest.approx(100 * job[name]["mean"])
+        assert shown.figures[f"small {what}"] == pytest.approx(100 * rows_of["lenet_6k"][f"accuracy_{name}"])
     assert shown.figures[device_types.UNSETTLED] in (0.0, 1.0, 2.0, 3.0)
     models = {model["key"]: model["cost"]["bytes"] for model in job["models"]}
     large = models["resnet18_speech"] * shown.figures["large rounds"] / 1e6
