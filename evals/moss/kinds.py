@@ -53,8 +53,8 @@ EXPERIMENT = Experiment(
     (*ALL_COLUMNS, *AROUND),
     plots.bars(*columns("global %")),
     note="Groups take clients in the order of the class that each has most samples of (`groups_by: main_class`), in "
-    "all systems alike. Classes of the public samples are drawn from Dirichlet(public_alpha), as in the paper's Table 1. "
-    "People of UCI HAR have nearly as many samples of each class, so that its types differ by little but people.",
+    "all systems alike. Classes of the public samples are drawn from Dirichlet(public_alpha), as in the paper's Table "
+    "1. People of UCI HAR have nearly as many samples of each class, so that its types differ by little but people.",
     rows=by_type,
     orders=[more_accurate(label, BY_TYPE, GLOBAL) for label in (MOSS, STATISTICS, LITERAL, *DISTILLING)],
 )

@@ -46,6 +46,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "meta-networks learn a hundred times as fast": {"moss.meta_lr": 1e-2},
 }
 RATES = {"a tenth of the learning rate on the server": 0.1, "three times the learning rate on the server": 3.0}
+SMALL_HERMES = "Hermes, begins at its type's size"
 _AS_PUBLISHED = {  # small scale has fewer of their servers' steps
     "FedDF": {"feddf.steps": 10_000, "feddf.patience": 1_000},
     "Fed-ET": {"fedet.steps": 128},
@@ -75,6 +76,8 @@ def _arms(data: str) -> list[Arm]:
         pruned += [Arm(label, BASELINES[label], data), Arm(matched(label), {"method": method, **given}, data)]
     longer = [Arm(as_published(label), {**baseline(label).keys, **keys}, data, scales=("small",))
               for label, keys in _AS_PUBLISHED.items()]  # fmt: skip
+    small = {**BASELINES["Hermes"], "hermes.start": "type"}
+    pruned.append(Arm(SMALL_HERMES, small, data))
     return [*ours, *pruned, *(baseline(label, data) for label in _AS_PUBLISHED), *longer]
 
 
@@ -91,6 +94,7 @@ EXPERIMENT = Experiment(
     orders=[
         *(more_accurate(MOSS, label) for label in (*READINGS, *RATES) if label != MOSS),
         *(more_accurate(matched(label), label) for label in _MATCHED),
+        more_accurate(SMALL_HERMES, "Hermes"),
         *(more_accurate(as_published(label), label) for label in _AS_PUBLISHED),
     ],
 )

@@ -7,6 +7,10 @@ right on ``threshold`` and keeps more than its type asks, ``step`` of each group
 norm of the weights that make them. It trains what is left, the sum of ``lasso`` times the norms of all filters added to
 the loss (group lasso).
 
+Everybody begins with the whole model, as in Hermes's own paper. Moss's text (section 5) has it that a device "only
+trains the small model": with ``start`` type, a client begins with the leading channels that its type asks for, and so
+never prunes.
+
 A parameter is overlapped where two clients' subnetworks hold it or more, whether they take part or not: it travels, and
 becomes the mean over the participants that hold it. What one client holds alone never travels; the server's copy of it
 stands for the device's. A channel belongs to all layers that share it (residual sums); biases, BatchNorm and its
@@ -15,7 +19,7 @@ that the client was handed; MACs are those of the smaller network. What both sid
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -30,10 +34,12 @@ from fedscale_ext.runtime.work import WorkItem
 @dataclass(frozen=True)
 class HermesParams(PrunedTypesParams):
     """``param_ratio`` or ``match_params``: how much of the model the types keep in the end; ``groups`` or ``ranges``
-    who has which, as Moss's. ``threshold``: accuracy on the validation part, ``validation`` of a client's samples, from
-    which it prunes ``step`` of its channels; ``lasso`` weighs the group lasso. ``weighted`` weighs clients by samples.
+    who has which, as Moss's. ``start``: a client begins with the whole model, or at its type's size. ``threshold``:
+    accuracy on the validation part, ``validation`` of a client's samples, from which it prunes ``step`` of its channels;
+    ``lasso`` weighs the group lasso. ``weighted`` weighs clients by samples.
     """
 
+    start: Literal["whole", "type"] = "whole"
     threshold: Share = 0.5
     step: Within = 0.2
     validation: Within = 0.1
@@ -48,6 +54,11 @@ class HermesAggregator(PrunedTypesAggregator):
     Params: ClassVar[type] = HermesParams
     Executor: ClassVar[type] = HermesExecutor
     own_start: ClassVar[str] = "starts clients from their own part of the model"
+
+    @property
+    def starts_at_target(self) -> bool:  # type: ignore[override]
+        """As the hyperparameter ``start`` says."""
+        return bool(self.params.start == "type")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains its subnetwork."""

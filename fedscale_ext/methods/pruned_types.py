@@ -6,8 +6,9 @@ types (``param_ratio``), and calls these essentially as large as its MobileNetV2
 times smaller; ``match_params`` prunes to what these really have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,8 +68,11 @@ def share_list(key: str, shares: tuple[float, ...]) -> None:
 class PrunedTypesAggregator(DeviceTypesAggregator):
     """Base of such methods; their ``Params`` are :class:`PrunedTypesParams` and more.
 
-    ``kept``: which channels each client keeps, bool [clients, C] by channel group. Everybody begins with all.
+    ``kept``: which channels each client keeps, bool [clients, C] by channel group. Everybody begins with all, or where
+    ``starts_at_target`` with the leading ones that its type asks for.
     """
+
+    starts_at_target: bool = False
 
     reduces: ClassVar[bool] = False
     measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
@@ -118,6 +122,10 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         self.layout = models.layout(spec)
         self.targets = [widths_at(spec, rate) for rate in self.type_rates().values()]  # channels that types keep
         self.kept = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
+        if self.starts_at_target:
+            for client, own in enumerate(self.own.tolist()):
+                for group, width in self.targets[own].items():
+                    self.kept[group][client, width:] = False
 
     def target(self, client: int) -> dict[str, int]:
         """How many channels of each group a client is to keep."""
@@ -146,7 +154,11 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """That."""
-        own = OwnTensors(self.log_dir, self.task.num_clients, {KEY: self.template()})
+        templates = {KEY: self.template()}
+        if self.starts_at_target:
+            own: OwnTensors = _FromTarget(self.log_dir, self.task.num_clients, templates, self.kept_by)
+        else:
+            own = OwnTensors(self.log_dir, self.task.num_clients, templates)
         return [*super().client_tensors(), own]
 
     def newest(self, client: int) -> State:
@@ -194,6 +206,20 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
         self.kept = {group: tensors[f"{KEPT}{group}"].bool() for group in self.kept}
+
+
+class _FromTarget(OwnTensors):
+    """The same; a client that has kept nothing yet is told which channels it begins with."""
+
+    def __init__(
+        self, folder: Path, clients: int, templates: Mapping[str, State], start: Callable[[int], channels.Kept]
+    ) -> None:
+        super().__init__(folder, clients, templates)
+        self._start = start
+
+    def handed(self, item: WorkItem) -> State | None:
+        found = super().handed(item)
+        return kept_bits(self._start(item.client)) if found is None else found
 
 
 def kept_bits(kept: Mapping[str, torch.Tensor]) -> State:

@@ -1,14 +1,18 @@
 """Hermes: when and what clients prune, group lasso, what overlaps."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from client_settings import client_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.methods import channels
 from fedscale_ext.methods.hermes import HermesAggregator
@@ -146,3 +150,32 @@ def test_only_what_overlaps_travels() -> None:
     shared = sum(int(mask.sum()) * state[name].itemsize for name, mask in masks.items())
     assert [item.bytes for item in items] == [shared + bits] * 3
     assert items[0].effort == items[1].effort < items[2].effort == 1.0
+
+
+@pytest.mark.parametrize("start", ["whole", "type"])
+def test_clients_may_begin_at_their_types_size(job_file: Path, start: str) -> None:
+    keys = {"method": "hermes", "model": "nasbench201_base", "rounds": 2, "num_participants": 5, "local_steps": 2,
+            "hermes.groups": [2, 2, 3], "hermes.param_ratio": [1.0, 0.4, 0.1], "hermes.start": start,
+            "hermes.threshold": 1.0, "record_internals": True, "test_around_training": True}  # fmt: skip
+    summary = fedscale_ext.run(job_file, job_name=start, **keys)
+    share = {"x1": 1.0, "x0.4": 0.4, "x0.1": 0.1}
+    rows = {row["type"]: row["kept_share"] for row in summary["results"]["types"] if row["type"] in share}
+    for key, ratio in share.items():  # nobody's validation is all right, so that nobody prunes
+        assert rows[key] == pytest.approx(1.0 if start == "whole" else ratio, rel=0.35)
+    lines = (Path(summary["log_dir"]) / "internals.jsonl").read_text().splitlines()
+    efforts = [json.loads(line)["effort"] for line in lines]
+    assert all(effort <= 1 for each in efforts for effort in each.values())
+    assert (min(map(min, (each.values() for each in efforts))) < 0.5) == (start == "type")
+    assert summary["before_training"]["per_client"] == summary["accuracy"]["per_client"]
+
+
+def test_a_client_that_begins_at_its_types_size_trains_and_tests_the_leading_channels() -> None:
+    made = server(HermesAggregator, "hermes", groups=[2, 2, 2], start="type", model="nasbench201_base")
+    for client in range(1, 7):
+        target = made.target(client)
+        kept = made.kept_by(client)
+        assert channels.widths(kept) == target
+        assert all(bool(one[: target[group]].all()) for group, one in kept.items())
+    made.assign(1, np.arange(1, 7))
+    assert min(made.item_of(client).effort for client in range(1, 7)) < 1
+    assert max(made.item_of(client).effort for client in range(1, 7)) == 1

@@ -116,6 +116,14 @@ def test_feddf_brings_each_types_mean_nearer_to_the_ensemble(tmp_path: Path) -> 
     assert found.evaluation_plan().serve == [TYPES[0]] * 3 + [TYPES[1]] * 3
 
 
+def test_feddf_without_steps_is_fedavg_by_type(tmp_path: Path) -> None:
+    found = made("feddf", tmp_path, labels=False, steps=0)
+    means = means_of(found, 1, updates_for(found, 1, found.assign(1, np.arange(1, 7))))
+    play(found, 1)
+    assert all(equal(means[key], found.pool[key].state) for key in TYPES)
+    assert not found._internals["diverged"]
+
+
 def test_feddf_leaves_a_type_without_participants_alone(tmp_path: Path) -> None:
     found = made("feddf", tmp_path, steps=3, patience=3)
     before = pool_states(found)
