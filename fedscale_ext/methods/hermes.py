@@ -35,8 +35,8 @@ from fedscale_ext.runtime.work import WorkItem
 class HermesParams(PrunedTypesParams):
     """``param_ratio`` or ``match_params``: how much of the model the types keep in the end; ``groups`` or ``ranges``
     who has which, as Moss's. ``start``: a client begins with the whole model, or at its type's size. ``threshold``:
-    accuracy on the validation part, ``validation`` of a client's samples, from which it prunes ``step`` of its channels;
-    ``lasso`` weighs the group lasso. ``weighted`` weighs clients by samples.
+    accuracy on the validation part, ``validation`` of a client's samples, from which it prunes ``step`` of its
+    channels; ``lasso`` weighs the group lasso. ``weighted`` weighs clients by samples.
     """
 
     start: Literal["whole", "type"] = "whole"
