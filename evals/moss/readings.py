@@ -8,6 +8,7 @@ from evals.moss.arms import (
     AROUND,
     BASELINES,
     MOSS,
+    SHARES,
     TEXT_RATES,
     baseline,
     more_accurate,
@@ -46,7 +47,6 @@ READINGS: dict[str, dict[str, Any]] = {
     "meta-networks learn a hundred times as fast": {"moss.meta_lr": 1e-2},
 }
 RATES = {"a tenth of the learning rate on the server": 0.1, "three times the learning rate on the server": 3.0}
-SMALL_HERMES = "Hermes, begins at its type's size"
 _AS_PUBLISHED = {  # small scale has fewer of their servers' steps
     "FedDF": {"feddf.steps": 10_000, "feddf.patience": 1_000},
     "Fed-ET": {"fedet.steps": 128},
@@ -57,6 +57,11 @@ _MATCHED = ("Hermes", "TailorFL", "FedMask", "FedSkel")
 def matched(label: str) -> str:
     """The row of a system whose types have as many parameters as Moss's."""
     return f"{label}, as small as Moss's types"
+
+
+def small_from_the_start(label: str) -> str:
+    """The row of a system that prunes whose devices begin at their types' sizes."""
+    return f"{label}, begins at its types' sizes"
 
 
 def as_published(label: str) -> str:
@@ -76,8 +81,13 @@ def _arms(data: str) -> list[Arm]:
         pruned += [Arm(label, BASELINES[label], data), Arm(matched(label), {"method": method, **given}, data)]
     longer = [Arm(as_published(label), {**baseline(label).keys, **keys}, data, scales=("small",))
               for label, keys in _AS_PUBLISHED.items()]  # fmt: skip
-    small = {**BASELINES["Hermes"], "hermes.start": "type"}
-    pruned.append(Arm(SMALL_HERMES, small, data))
+    third = ["$third"] * len(SHARES)
+    small = {
+        "Hermes": {"hermes.start": "type"},
+        "LotteryFL": {"lotteryfl.param_ratio": SHARES, "lotteryfl.groups": third},
+    }
+    pruned += [Arm(small_from_the_start(label), {**BASELINES[label], **keys}, data) for label, keys in small.items()]
+    pruned.append(Arm("LotteryFL", BASELINES["LotteryFL"], data))
     return [*ours, *pruned, *(baseline(label, data) for label in _AS_PUBLISHED), *longer]
 
 
@@ -94,7 +104,7 @@ EXPERIMENT = Experiment(
     orders=[
         *(more_accurate(MOSS, label) for label in (*READINGS, *RATES) if label != MOSS),
         *(more_accurate(matched(label), label) for label in _MATCHED),
-        more_accurate(SMALL_HERMES, "Hermes"),
+        *(more_accurate(small_from_the_start(label), label) for label in ("Hermes", "LotteryFL")),
         *(more_accurate(as_published(label), label) for label in _AS_PUBLISHED),
     ],
 )

@@ -8,6 +8,8 @@ Where it departs from the public code, or the paper leaves it open:
   compares with a percentile, and prunes what has "weight" in its name (BatchNorm's too). All parameters rewind.
 * What is pruned is told by the mask; the public code also freezes weights that are nearly zero.
 * The public code adds up the clients' masks in the memory of the first one.
+* Everybody begins with the whole model. Moss's text (section 5) has it that a device "only trains the small model":
+  with ``param_ratio``, devices come in types, and a client's first mask is the leading channels of its type's size.
 
 Unstructured masks save bytes, not MACs: dense kernels compute zeros too. A client's traffic counts its surviving
 weights, what is never pruned, and its mask in bits, in both directions as of the mask that it was handed. What both
@@ -21,17 +23,21 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from fedscale_ext.methods import masks
+from fedscale_ext import models
+from fedscale_ext.errors import UserError
+from fedscale_ext.methods import channels, masks
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.fedavg import FedAvgAggregator
+from fedscale_ext.methods.levels import ranked_levels
 from fedscale_ext.methods.lotteryfl_client import LotteryExecutor
+from fedscale_ext.methods.pruned_types import share_list
 from fedscale_ext.models import parameter_names
 from fedscale_ext.population.population import Population
 from fedscale_ext.ranges import Decay, Within, check_ranges
-from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
+from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors, OwnTensorsFrom
 from fedscale_ext.runtime.steps import HELD_OUT
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem, own_version
-from fedscale_ext.submodels import CountMean
+from fedscale_ext.submodels import CountMean, narrowed, rate_of, widths_at
 from fedscale_ext.submodels.coverage import Entries
 
 KEY = "global"
@@ -43,7 +49,8 @@ class LotteryFLParams:
     examples take 0.2) of its validation part and that keeps more than ``target`` of its weights prunes ``step`` of
     each layer's survivors, the smallest in magnitude, and rewinds the rest to the initial values. ``validation``: share
     of its training samples that a client holds out for this. ``weighted`` weighs clients by their samples (the public
-    code does not).
+    code does not). ``param_ratio``: of each type, the share of the model's parameters with which its clients begin,
+    and of which ``target`` is then a part; ``groups`` says how many have each, the smallest type first dealt.
     """
 
     threshold: Decay = 0.5
@@ -51,9 +58,19 @@ class LotteryFLParams:
     step: Within = 0.1
     validation: Within = 0.1
     weighted: bool = False
+    param_ratio: tuple[float, ...] = ()
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_ranges(self, "lotteryfl")
+        if bool(self.param_ratio) != bool(self.groups):
+            raise UserError("lotteryfl.param_ratio and lotteryfl.groups go together; give both, or remove one")
+        if self.param_ratio:
+            share_list("lotteryfl.param_ratio", self.param_ratio)
+            if len(self.groups) != len(self.param_ratio):
+                raise UserError(
+                    f"lotteryfl.groups has {len(self.groups)} entries for {len(self.param_ratio)} types of param_ratio"
+                )
 
 
 class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
@@ -71,12 +88,38 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """theta_0; every mask is all ones."""
         super().init_state(population, task)
         self._all = sum(weight.numel() for weight in self._weights().values())
-        self.left = torch.full((task.num_clients,), self._all)  # surviving weights of each client
         self.own = np.zeros(task.num_clients, dtype=np.int64)
+        self.starts = [masks.unpack({}, self._weights())]
+        self.efforts = [1.0]
+        if self.params.param_ratio:
+            self._deal_types()
+        survivors = torch.tensor([masks.survivors(start) for start in self.starts])
+        self.shares = (survivors / self._all).tolist()  # of all weights, with which types begin
+        self.left = survivors[torch.from_numpy(self.own)]  # surviving weights of each client
+
+    def _deal_types(self) -> None:
+        """Who begins with which part of the model."""
+        p, model = self.params, self.pool[KEY]
+        if sum(p.groups) != self.task.num_clients:
+            raise UserError(
+                f"lotteryfl.groups is {list(p.groups)}, which adds up to {sum(p.groups)}; it must add up to the "
+                f"{self.task.num_clients} clients with training data"
+            )
+        layout, whole = models.layout(model.spec), channels.whole(model.spec)
+        rates = [rate_of(model.spec, ratio * model.cost.parameters) for ratio in p.param_ratio]
+        self.starts = []
+        for widths in (widths_at(model.spec, rate) for rate in rates):
+            kept = {group: torch.arange(len(one)) < widths[group] for group, one in whole.items()}
+            self.starts.append(channels.masks(layout, kept, self._weights()))
+        forward = [models.cost(narrowed(model.spec, rate)).forward_macs for rate in rates]
+        self.efforts = [macs / model.cost.forward_macs for macs in forward]
+        largest_first = np.argsort(-np.array(forward), kind="stable")
+        sizes = [p.groups[place] for place in largest_first[::-1]]
+        self.own = largest_first[ranked_levels(self.dealing_order(), sizes)]
 
     def type_names(self) -> Sequence[str]:
-        """All clients prune the one model."""
-        return [KEY]
+        """All clients prune the one model, from different parts of it where they have types."""
+        return [f"x{ratio:g}" for ratio in self.params.param_ratio] or [KEY]
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
         """The whole model, as of other systems that prune."""
@@ -91,8 +134,12 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     def client_tensors(self) -> list[ClientTensors]:
         """The mask m_c, in bits."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
-        own = OwnTensors(self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)})
+        given = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
+        own = OwnTensorsFrom(*given, self._first_mask) if self.params.param_ratio else OwnTensors(*given)
         return [*super().client_tensors(), own]
+
+    def _first_mask(self, client: int) -> State:
+        return masks.pack(self.starts[self.own[client - 1]])
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains its part of the global model."""
@@ -100,9 +147,10 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """Its part of the model, as it is now."""
-        ticket = {name: getattr(self.params, name) for name in ("threshold", "target", "step")}
-        objective = {"ticket": ticket, HELD_OUT: self.params.validation}
-        return WorkItem(client, KEY, objective, bytes=self._bytes(client))
+        p, place = self.params, self.own[client - 1]
+        ticket = {"threshold": p.threshold, "target": p.target * self.shares[place], "step": p.step}
+        objective = {"ticket": ticket, HELD_OUT: p.validation}
+        return WorkItem(client, KEY, objective, effort=self.efforts[place], bytes=self._bytes(client))
 
     def _bytes(self, client: int) -> int:
         """Surviving values, what is never pruned, and the mask."""

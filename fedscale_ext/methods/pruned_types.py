@@ -6,9 +6,8 @@ types (``param_ratio``), and calls these essentially as large as its MobileNetV2
 times smaller; ``match_params`` prunes to what these really have.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from fedscale_ext.methods.device_types import DeviceTypesAggregator, check_dealt
 from fedscale_ext.models.spec import Cost, ModelSpec
 from fedscale_ext.population.population import Population
 from fedscale_ext.ranges import check_ranges
-from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
+from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors, OwnTensorsFrom
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem, own_version
 from fedscale_ext.submodels import CountMean, narrowed, rate_of, widths_at
 
@@ -154,12 +153,13 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """That."""
-        templates = {KEY: self.template()}
-        if self.starts_at_target:
-            own: OwnTensors = _FromTarget(self.log_dir, self.task.num_clients, templates, self.kept_by)
-        else:
-            own = OwnTensors(self.log_dir, self.task.num_clients, templates)
+        given = self.log_dir, self.task.num_clients, {KEY: self.template()}
+        own = OwnTensorsFrom(*given, self.first_kept) if self.starts_at_target else OwnTensors(*given)
         return [*super().client_tensors(), own]
+
+    def first_kept(self, client: int) -> State:
+        """What a client keeps that has not taken part yet, where it begins with a part of the model."""
+        return kept_bits(self.kept_by(client))
 
     def newest(self, client: int) -> State:
         """What a client kept last."""
@@ -206,20 +206,6 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
         self.kept = {group: tensors[f"{KEPT}{group}"].bool() for group in self.kept}
-
-
-class _FromTarget(OwnTensors):
-    """The same; a client that has kept nothing yet is told which channels it begins with."""
-
-    def __init__(
-        self, folder: Path, clients: int, templates: Mapping[str, State], start: Callable[[int], channels.Kept]
-    ) -> None:
-        super().__init__(folder, clients, templates)
-        self._start = start
-
-    def handed(self, item: WorkItem) -> State | None:
-        found = super().handed(item)
-        return kept_bits(self._start(item.client)) if found is None else found
 
 
 def kept_bits(kept: Mapping[str, torch.Tensor]) -> State:

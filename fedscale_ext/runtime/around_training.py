@@ -91,8 +91,12 @@ def around_training(
         workforce.job.notice(
             f"round {round}: {missing} clients could not be tested around training; the executors' log says why"
         )
-    before, after = (Evaluation(round, tuple(serve), *figures.T, count, {}) for figures in columns)
-    return before, after
+
+    def evaluation(figures: np.ndarray) -> Evaluation:
+        correct, top5, loss = figures.T
+        return Evaluation(round, tuple(serve), correct, top5, loss, count, {})
+
+    return evaluation(columns[0]), evaluation(columns[1])
 
 
 def figures_around_training(

@@ -4,7 +4,7 @@ A device would keep such tensors itself: control variates, masks, personal layer
 handed them as sections of the unit's message, one per client, and its result brings the new ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -125,6 +125,20 @@ class OwnTensors(ClientTensors):
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.files.write(round, item.model, item.client, new)
+
+
+class OwnTensorsFrom(OwnTensors):
+    """The same, where clients begin with some: ``start`` gives those of a client that has handed in none yet."""
+
+    def __init__(
+        self, folder: Path, clients: int, templates: Mapping[str, State], start: Callable[[int], State]
+    ) -> None:
+        super().__init__(folder, clients, templates)
+        self._start = start
+
+    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+        found = super().handed(item)
+        return self._start(item.client) if found is None else found
 
 
 class Shared(ClientTensors):

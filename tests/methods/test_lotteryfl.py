@@ -316,6 +316,48 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
     assert len(list((here / "own" / "global").glob("*"))) <= 2 * 7  # what the two checkpoints need
 
 
+def test_clients_may_begin_at_their_types_size(job_file: Path) -> None:
+    keys = {"model": "nasbench201_base", "lotteryfl.param_ratio": [0.1, 1.0, 0.4], "lotteryfl.groups": [2, 2, 3],
+            "lotteryfl.threshold": 0.99, "rounds": 2, "num_participants": 5, "record_internals": True,
+            "test_around_training": True}  # fmt: skip
+    summary = run(job_file, "types", **keys)
+    shares = {"x0.1": 0.1, "x1": 1.0, "x0.4": 0.4}
+    rows = {row["type"]: row for row in summary["results"]["types"]}
+    assert [rows[key]["clients"] for key in shares] == [2, 2, 3]
+    for key, share in shares.items():  # nobody is that accurate, so that nobody prunes
+        assert rows[key]["kept_share"] == pytest.approx(share, rel=0.35)
+    assert summary["before_training"]["per_client"] == summary["accuracy"]["per_client"]
+    spec, state = load_model(folder(job_file, "types") / "models" / "global.safetensors")
+    weights = masks.prunable({name: state[name] for name in models.parameter_names(spec)})
+    for path in (folder(job_file, "types") / "own" / "global").glob("*"):
+        kept = masks.survivors(masks.unpack(read_tensors(path)[0], weights))
+        every = sum(weight.numel() for weight in weights.values())
+        assert any(abs(kept / every - share) < 0.35 * share for share in shares.values())
+
+
+def test_a_types_target_is_a_part_of_what_it_begins_with() -> None:
+    made = server(LotteryFLAggregator, "lotteryfl", param_ratio=[1.0, 0.1], groups=[3, 3], target=0.5)
+    small = [made.item_of(client) for client in range(1, 7) if made.own[client - 1] == 1]
+    assert len(small) == 3
+    for item in small:
+        left = int(made.left[item.client - 1]) / made._all
+        assert left < 0.2 and item.objective["ticket"]["target"] == pytest.approx(left / 2) and item.effort < 0.3
+        assert made.traffic(item) < 0.5 * made.pool["global"].cost.bytes
+    whole = next(made.item_of(client) for client in range(1, 7) if made.own[client - 1] == 0)
+    assert whole.objective["ticket"]["target"] == 0.5 and whole.effort == 1.0
+
+
+@pytest.mark.parametrize(("keys", "sentence"), [
+    ({"param_ratio": [1.0, 0.4]}, "lotteryfl.param_ratio and lotteryfl.groups go together"),
+    ({"param_ratio": [1.0, 0.4], "groups": [6]}, "lotteryfl.groups has 1 entries for 2 types"),
+    ({"param_ratio": [1.0, 0.4], "groups": [3, 4]}, "adds up to 7; it must add up to the 6 clients"),
+    ({"param_ratio": [1.0, 0.0], "groups": [3, 3]}, "it must hold a share above 0"),
+])  # fmt: skip
+def test_types_that_cannot_be_dealt(keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        server(LotteryFLAggregator, "lotteryfl", **keys)
+
+
 def test_masks_fit_into_messages(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = run(job_file, "plain", rounds=1, unit_size=4)
     spec, state = load_model(folder(job_file, "plain") / "models" / "global.safetensors")
