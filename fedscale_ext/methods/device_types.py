@@ -27,8 +27,8 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 @dataclass(frozen=True)
 class DeviceTypesParams:
     """``types``: names or spec files of the types' models. A device has the largest model whose MACs it affords,
-    unless ``groups`` says how many have each (the weakest devices get the type of fewest MACs), or ``ranges`` which
-    clients, as 1-100; both in the order of ``types``.
+    unless ``groups`` says how many have each (the weakest devices get the type of fewest MACs, or those that come first
+    by ``groups_by``), or ``ranges`` which clients, as 1-100; both in the order of ``types``.
     """
 
     types: tuple[str, ...] = ()
