@@ -7,9 +7,9 @@ exchanged: each filter becomes the mean over the participants whose skeletons ho
 
 Public code (BUAA-CI-LAB) has the kernels of the pruned backward pass only. Decided here: SetSkel exchanges the whole
 model, for the first models must come from somewhere; a client that has no skeleton yet sets one in whatever round it
-first takes part. Moss's text (section 5) has devices train small models alone; here types say how much is updated, as
-FedSkel's forward pass is whole by design. Answers are those of convolutions before BatchNorm, over the round's steps. A client is served its own
-network with the server's newest skeleton filters.
+first takes part. Answers are those of convolutions before BatchNorm, over the round's steps. A client is served its own
+network with the server's newest skeleton filters. Moss's text (section 5) has devices train small models alone; here
+types say how much is updated, as FedSkel's forward pass is whole by design.
 
 Traffic counts the filters of the skeleton, in SetSkel rounds the whole model and on its way up a bit for each filter.
 Of the MACs of a step the forward pass counts in full, the backward pass of convolutions by the skeleton's share. What

@@ -77,6 +77,7 @@ def test_clients_that_keep_models_are_tested_after_the_digest_and_after_their_ow
     begin = LogitsClient.begin
 
     def noted(self: Any, model: torch.nn.Module, conf: Any) -> None:
+        self.own_model(model, conf)
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         begin(self, model, conf)
         if conf.round == EVENT:
@@ -117,13 +118,22 @@ def test_every_method_with_types_tells_both_and_neither_changes_the_job(job_file
     assert rows["all"]["accuracy_after_training"] == pytest.approx(on["after_training"]["mean"])
 
 
-def test_units_and_cohorts_play_no_part(job_file: Path) -> None:
-    one, other = (run(job_file, name, **typed("dsfl"), **more)
-                  for name, more in (("one", {}), ("other", {"unit_size": 2, "cohort_size": 2})))  # fmt: skip
-    assert one["before_training"]["tested"] == other["before_training"]["tested"]
-    again = run(job_file, "again", **typed("dsfl"), unit_size=2)
+def test_units_play_no_part(job_file: Path) -> None:
+    one, again = run(job_file, "one", **typed("dsfl")), run(job_file, "again", **typed("dsfl"), unit_size=2)
     for name in ("before_training", "after_training"):
         assert again[name]["per_client"] == one[name]["per_client"]
+
+
+@pytest.mark.parametrize(
+    "keys", [typed("dsfl"), {"method": "fjord", "fjord.p": [1.0]}], ids=lambda keys: keys["method"]
+)
+def test_clients_side_by_side_are_tested_each_with_its_own_model(job_file: Path, keys: dict[str, Any]) -> None:
+    keys = {**keys, "rounds": 1, "learning_rate": 0.2, "local_steps": 5}
+    alone, together = run(job_file, "alone", **keys), run(job_file, "together", **keys, cohort_size=4)
+    assert alone["after_training"]["per_client"] != alone["before_training"]["per_client"]
+    for name in ("before_training", "after_training"):  # rounding may move an answer
+        pairs = zip(alone[name]["per_client"], together[name]["per_client"], strict=True)
+        assert sum(one != other for one, other in pairs) <= 1
 
 
 def test_a_client_that_fails_is_untested_in_both(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
