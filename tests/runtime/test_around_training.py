@@ -114,6 +114,10 @@ def test_every_method_with_types_tells_both_and_neither_changes_the_job(job_file
     assert off["before_training"] is None and off["after_training"] is None
     if keys["method"] not in ("fedmd", "dsfl", "fedgems"):  # whose clients learn from the server first
         assert on["before_training"]["per_client"] == on["accuracy"]["per_client"]
+        last = read_records(Path(on["log_dir"]) / "metrics.jsonl")[-1]
+        assert last.before_training is not None and last.evaluation is not None
+        mine = last.before_training.count > 0  # the losses tell whose BatchNorm statistics they had
+        np.testing.assert_allclose(last.before_training.loss[mine], last.evaluation.loss[mine], rtol=1e-4)
     rows = {row["type"]: row for row in on["results"]["types"]}
     assert rows["all"]["accuracy_after_training"] == pytest.approx(on["after_training"]["mean"])
 
