@@ -47,10 +47,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "meta-networks learn a hundred times as fast": {"moss.meta_lr": 1e-2},
 }
 RATES = {"a tenth of the learning rate on the server": 0.1, "three times the learning rate on the server": 3.0}
-_AS_PUBLISHED = {  # small scale has fewer of their servers' steps
-    "FedDF": {"feddf.steps": 10_000, "feddf.patience": 1_000},
-    "Fed-ET": {"fedet.steps": 128},
-}
+_AS_PUBLISHED = {"FedDF": {"feddf.steps": 10_000, "feddf.patience": 1_000}}  # small scale has fewer steps
 _MATCHED = ("Hermes", "TailorFL", "FedMask", "FedSkel")
 
 
