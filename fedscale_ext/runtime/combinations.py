@@ -46,7 +46,7 @@ def check_local_training(config: JobConfig, method: type) -> None:
 def check_groups(config: JobConfig) -> None:
     """UserError where ``groups_by`` orders clients for groups that the method does not have."""
     job = config.job
-    if job.groups_by != "capacity" and not config.method_params(job.method).get("groups"):
+    if job.groups_by != "capacity" and not config.method_params().get("groups"):
         raise UserError(
             f"groups_by is {job.groups_by} and {job.method}.groups is not given, so that nothing is dealt in this "
             "order; give it, or remove groups_by"
