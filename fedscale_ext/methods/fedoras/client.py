@@ -1,14 +1,16 @@
 """FedorAS's clients: for each batch a path of the subspace that they were sent, and a step of SGD on it (section 3.1).
 
-SGD leaves alone what the path does not use: a parameter without a gradient is not touched, by momentum and weight decay
-neither. What an operator's momentum had become stays until a later path has that operator again (as in the public code,
-where gradients that do not exist are skipped).
+The paper does not say what happens to an operator that a path leaves out. Until its first path in a client's training,
+nothing moves it. From then on its gradient is zero where a path leaves it out, so that momentum and weight decay keep
+moving it: the public code pins torch 1.13, whose ``zero_grad()`` leaves zeros, and SGD skips missing gradients alone.
+With ``fedoras.idle_gradient: none`` such an operator rests, and keeps its momentum until a path has it again (what the
+same code does from torch 2.0 on). The optimiser is made anew for each client and round.
 """
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from fedscale_ext.runtime.samples import ClientSamples
 from fedscale_ext.runtime.sgd import Pull, Sgd, Steps
 from fedscale_ext.runtime.training import MultiModelClient
 
+IdleGradient = Literal["zero", "none"]
 EXAMPLES = "examples"  # of what clients hand back: how many went through each operator, int64 [layers, operators]
 
 
@@ -60,32 +63,44 @@ class Paths:
 
 
 class PathSgd:
-    """SGD on ``parameters`` of which each step has gradients for some."""
+    """SGD on ``parameters`` of which each step has gradients for some.
 
-    def __init__(self, sgd: Sgd, parameters: Sequence[Tensor]) -> None:
+    ``idle``: the gradient of a parameter that had one in an earlier step and has none in this one; with "none" that
+    parameter is not touched.
+    """
+
+    def __init__(self, sgd: Sgd, parameters: Sequence[Tensor], idle: IdleGradient) -> None:
         self._sgd, self._parameters = sgd, parameters
+        # without these a gradient of zero moves nothing
+        moves = bool(sgd.momentum or sgd.weight_decay or sgd.mu)
+        self._zeros = idle == "zero" and moves
+        self._started: set[int] = set()  # parameters that had a gradient
         self._velocity: dict[int, Tensor] = {}
         self._origin: dict[int, Tensor] = {}  # of the prox term: what a parameter was before its first step
 
     @torch.no_grad()
-    def step(self, places: Sequence[int], gradients: Sequence[Tensor | None]) -> None:
-        """A step of the parameters ``places`` that have a gradient, in place."""
-        with_gradient = [(place, own) for place, own in zip(places, gradients, strict=True) if own is not None]
-        used = [self._parameters[place] for place, _ in with_gradient]
-        for place, parameter in zip((place for place, _ in with_gradient), used, strict=True):
-            if self._sgd.mu and place not in self._origin:
-                self._origin[place] = parameter.detach().clone()
-            if self._sgd.momentum and place not in self._velocity:
-                self._velocity[place] = torch.zeros_like(parameter)
-        origin = [self._origin[place] for place, _ in with_gradient] if self._sgd.mu else []
-        velocity = [self._velocity[place] for place, _ in with_gradient] if self._sgd.momentum else []
+    def step(self, indices: Sequence[int], gradients: Sequence[Tensor | None]) -> None:
+        """A step of the parameters ``indices`` that have a gradient, and of idle ones, in place."""
+        found = {index: own for index, own in zip(indices, gradients, strict=True) if own is not None}
+        for index in found.keys() - self._started:
+            if self._sgd.mu:
+                self._origin[index] = self._parameters[index].detach().clone()
+            if self._sgd.momentum:
+                self._velocity[index] = torch.zeros_like(self._parameters[index])
+        if self._zeros:
+            found |= {index: torch.zeros_like(self._parameters[index]) for index in sorted(self._started - found.keys())}
+        self._started |= found.keys()
+        used = [self._parameters[index] for index in found]
+        origin = [self._origin[index] for index in found] if self._sgd.mu else []
+        velocity = [self._velocity[index] for index in found] if self._sgd.momentum else []
         pull = Pull(self._sgd.mu, self._sgd.clip_norm, origin)
-        Steps(self._sgd, pull, velocity).step(used, [own for _, own in with_gradient])
+        Steps(self._sgd, pull, velocity).step(used, list(found.values()))
 
 
 class FedorASClient(MultiModelClient):
     """Trains a path of its own in each step, so one client after another. ``conf.paths`` has the tier's ``budget`` in
-    MACs, its ``unsupported`` operators and the device's own ``load``; a client without it trains its model as it is."""
+    MACs, its ``unsupported`` operators, the device's own ``load`` and the ``idle_gradient``; a client without it trains
+    its model as it is."""
 
     in_cohorts: ClassVar[bool] = False
 
@@ -118,7 +133,7 @@ class FedorASClient(MultiModelClient):
         )  # fmt: skip
         model.train()
         network = Paths(model)
-        sgd = PathSgd(Sgd.of(conf), network.parameters)
+        sgd = PathSgd(Sgd.of(conf), network.parameters, asked["idle_gradient"])
         examples, layers = np.zeros(costs.held.shape, dtype=np.int64), np.arange(len(costs.ops))
         found = []
         for (x, y), chosen in zip(self.seen(client_data, conf), paths, strict=True):

@@ -25,6 +25,8 @@ class FedorASParams:
     Supernet training (section 3.1), of ``supernet_rounds``: ``subspace`` is what of the supernet's bytes a client is
     sent at most (Eq. 1), drawn for each ``client``, or once for all clients of a ``round``. ``dynamic_budget`` is the
     share of its budget that a device's own work may take, at random, from each batch; 0 leaves budgets as they are.
+    ``idle_gradient`` is the gradient of an operator that a batch's path leaves out, after its first path in a client's
+    round: zero, so that momentum and weight decay keep moving it (the public code); none: it rests.
     ``val_ratio`` of each client's training samples is held out for the search.
 
     ``aggregation``: opa weighs each operator by the examples that went through it (Eq. 5), fedavg all that a client
@@ -69,6 +71,7 @@ class FedorASParams:
     subspace: Part = 0.5
     subspace_per: Literal["client", "round"] = "client"
     dynamic_budget: Decay = 0.0
+    idle_gradient: Literal["zero", "none"] = "zero"
     val_ratio: Decay = 0.1
     aggregation: Literal["opa", "fedavg", "plain"] = "opa"
     opa_min_clients: Count = 2

@@ -166,14 +166,18 @@ class SupernetTraining:
     def _item(self, round: int, client: int, key: str) -> WorkItem:
         number = self._tier(client)
         tier, model = self.tiers[number], self._pool[key]
-        asked = {"budget": tier.budget, "unsupported": list(tier.unsupported), "load": self._params.dynamic_budget}
-        objective: dict[str, Any] = {"paths": asked, HELD_OUT: self._params.val_ratio}
+        p = self._params
+        asked = {
+            "budget": tier.budget,
+            "unsupported": list(tier.unsupported),
+            "load": p.dynamic_budget,
+            "idle_gradient": p.idle_gradient,
+        }
+        objective: dict[str, Any] = {"paths": asked, HELD_OUT: p.val_ratio}
         sizes = self._task.step_sizes(client, objective)
         held = held_by(self.macs, model.spec)
         key_of_draw = (self._seed, round, client)
-        paths = drawn_paths(
-            self.costs[number], held, tier.budget, self._params.dynamic_budget, len(sizes), *key_of_draw
-        )
+        paths = drawn_paths(self.costs[number], held, tier.budget, p.dynamic_budget, len(sizes), *key_of_draw)
         macs = float(np.average(path_macs(self.macs, paths), weights=sizes))
         return WorkItem(client, key, objective, effort=macs / model.cost.forward_macs)
 

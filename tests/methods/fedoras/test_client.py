@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,12 +12,13 @@ from torch import nn
 from torch.nn import functional
 
 from fedscale_ext import models
-from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASClient, budget_tables
+from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASClient, PathSgd, budget_tables
 from fedscale_ext.methods.fedoras.operator_aggregation import operator_of
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths, path_macs
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.models.supernet import Searchable, restricted
 from fedscale_ext.runtime.samples import ClientSamples
+from fedscale_ext.runtime.sgd import Sgd
 from fedscale_ext.runtime.steps import drawn_rows
 from fedscale_ext.runtime.training import MultiModelClient
 from fedscale_ext.streams import stream
@@ -30,7 +31,7 @@ BUDGET = 3e6
 
 
 def conf(**changes: Any) -> Namespace:
-    paths = {"budget": BUDGET, "unsupported": [], "load": 0.0}
+    paths = {"budget": BUDGET, "unsupported": [], "load": 0.0, "idle_gradient": changes.pop("idle_gradient", "zero")}
     return client_settings(**{"batch_size": 8, "local_steps": 6, "paths": paths, "client_weight_decay": 0.0, **changes})
 
 
@@ -59,10 +60,12 @@ def paths_of(settings: Namespace) -> np.ndarray:
         {"client_weight_decay": 0.01},
         {"clip_norm": 0.5},
         {"prox_mu": 0.3, "local_epochs": 2},
+        {"client_momentum": 0.0, "prox_mu": 0.3, "clip_norm": 0.5, "client_weight_decay": 0.01},
     ],
 )
-def test_it_steps_as_torchs_sgd_that_skips_what_has_no_gradient(changes: dict[str, Any]) -> None:
-    settings, data = conf(**changes), samples()
+@pytest.mark.parametrize("idle", ["zero", "none"])
+def test_it_steps_as_torchs_sgd_on_gradients_that_are_zeroed_or_removed(changes: dict[str, Any], idle: str) -> None:
+    settings, data = conf(**changes, idle_gradient=idle), samples()
     trained, twin = network(), network()
     result = FedorASClient(settings, SPEC, SUPERNET).train(data, trained, settings)
     origin = [parameter.detach().clone() for parameter in twin.parameters()]
@@ -73,7 +76,7 @@ def test_it_steps_as_torchs_sgd_that_skips_what_has_no_gradient(changes: dict[st
     losses = []
     for path, picked in zip(paths_of(settings), rows, strict=True):
         twin.choose(COSTS.path(path))
-        sgd.zero_grad(set_to_none=True)
+        sgd.zero_grad(set_to_none=idle == "none")
         loss = functional.cross_entropy(twin(data.x[picked]), data.y[picked])
         losses.append(loss.item())
         loss.backward()
@@ -101,9 +104,25 @@ def test_what_no_path_has_is_bitwise_what_it_was() -> None:
     assert {operator_of(name) for name in start} - used - {None}, "some operator was never chosen"
 
 
-def test_momentum_does_not_move_an_operator_between_two_paths_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The public code's optimiser holds all parameters: where gradients are zeros, momentum goes on."""
-    settings, module, seen = conf(), network(), []
+@pytest.mark.parametrize(("idle", "course"), [("zero", [-0.1, -0.19, -0.271]), ("none", [-0.1, -0.1, -0.1])])
+def test_momentum_keeps_moving_an_operator_that_paths_leave_out_unless_its_gradient_is_none(
+    idle: Literal["zero", "none"], course: list[float]
+) -> None:
+    operator, shared, unused = (torch.zeros(1, dtype=torch.float64) for _ in range(3))
+    sgd = PathSgd(Sgd.of(conf(learning_rate=0.1, client_momentum=0.9)), [shared, operator, unused], idle)
+    values = []
+    for used in ([0, 1], [0], [0]):
+        sgd.step(used, [torch.ones(1, dtype=torch.float64) for _ in used])
+        values.append(operator.item())
+    assert values == pytest.approx(course) and unused.item() == 0
+    assert shared.item() == pytest.approx(-0.1 - 0.19 - 0.271)
+
+
+@pytest.mark.parametrize("idle", ["zero", "none"])
+def test_momentum_moves_an_operator_between_two_paths_that_have_it_unless_its_gradient_is_none(
+    monkeypatch: pytest.MonkeyPatch, idle: str
+) -> None:
+    settings, module, seen = conf(idle_gradient=idle), network(), []
     choose = Searchable.choose
     name = f"layers.0.{SPEC['ops'][0][0]}.conv.weight"
 
@@ -115,7 +134,9 @@ def test_momentum_does_not_move_an_operator_between_two_paths_that_have_it(monke
     FedorASClient(settings, SPEC, SUPERNET).train(samples(), module, settings)
     moved = [not torch.equal(before, after) for (_, before), (_, after) in pairwise(seen)]
     chosen = [one for one, _ in seen[:-1]]
-    assert moved == chosen and True in chosen and False in chosen[chosen.index(True) :]
+    assert True in chosen and False in chosen[chosen.index(True) :]
+    first = chosen.index(True)
+    assert moved == (chosen if idle == "none" else [step >= first for step in range(len(chosen))])
 
 
 def test_examples_are_counted_by_operator_and_paths_are_within_the_budget() -> None:
@@ -160,7 +181,7 @@ def test_texts_are_learned_at_every_position() -> None:
     costs, draw = budget_tables(spec, ()), torch.Generator().manual_seed(2)
     text = torch.randint(0, 9, (10, 7), generator=draw)
     data = ClientSamples(text[:, :6].double().view(10, 1, 1, 6), text[:, 6])
-    settings = conf(local_steps=1, batch_size=10, paths={"budget": 1e12, "unsupported": [], "load": 0.0})
+    settings = conf(local_steps=1, batch_size=10, paths={"budget": 1e12, "unsupported": [], "load": 0.0, "idle_gradient": "zero"})
     module, twin = network(spec), network(spec)
     result = FedorASClient(settings, spec, spec).train(data, module, settings)
     twin.choose(costs.path(drawn_paths(costs, costs.held, 1e12, 0.0, 1, 1, 1, 3)[0]))
