@@ -1,9 +1,10 @@
 """OPA: each operator becomes the mean over the clients that trained it, by the examples that went through it
 (FedorAS, section 3.1, Equation 5).
 
-The mean takes in an operator's parameters and its buffers. The public code maps buffers alone to operators, so that its
-weights are averaged by all examples of all who hold them, stale copies too; ``buffers_only`` does as it does. An
-operator that fewer than ``min_clients`` trained stays as it is, to protect single clients (the public code leaves that
+The mean takes in an operator's parameters and its buffers. The public code maps buffers alone to operators. Its weights
+are averaged by all examples of all participants, unchanged copies too; ``buffers_only`` does as it does. FedAvg, with
+which the paper compares, normalises "collectively for full models": whoever was not sent an operator, or sent it back
+unchanged, counts with the weights of the round's start (``mean_over`` participants). An operator that fewer than ``min_clients`` trained stays as it is, to protect single clients (the public code leaves that
 off); what all paths share has no such limit, and is averaged by all examples that a client trained on.
 """
 
@@ -16,6 +17,7 @@ from fedscale_ext.submodels import CountMean
 
 Operator = tuple[int, str]  # number of its layer, its name
 Aggregation = Literal["opa", "fedavg", "plain"]
+MeanOver = Literal["participants", "holders"]
 _LAYERS = "layers"
 
 
@@ -29,15 +31,22 @@ class OperatorMeans:
     """The new state of a supernet, client by client; sums in float64, of the operators that somebody holds.
 
     ``reference``: the state that the clients started from. ``aggregation`` opa: Equation 5; fedavg: an operator's mean
-    is over those who hold it, by all examples that they trained on; plain: the same, all alike. ``parameters``: names
-    of the trainable tensors, where these alone are averaged as by fedavg (``opa_scope`` buffers_only); None: OPA
-    averages all.
+    is by all examples that clients trained on; plain: the same, all alike. ``parameters``: names of the trainable
+    tensors, where these alone are averaged as by fedavg (``opa_scope`` buffers_only); None: OPA averages all.
+    ``mean_over``: whether such a mean that is not OPA's is over all clients, those that do not hold the operator with
+    its values in ``reference``, or over those that hold it.
     """
 
     def __init__(
-        self, reference: State, aggregation: Aggregation, min_clients: int, parameters: Collection[str] | None = None
+        self,
+        reference: State,
+        aggregation: Aggregation,
+        min_clients: int,
+        parameters: Collection[str] | None = None,
+        mean_over: MeanOver = "participants",
     ) -> None:
         self._reference, self._aggregation, self._min_clients = reference, aggregation, min_clients
+        self._all_clients = mean_over == "participants"
         self._groups: dict[tuple[Operator | None, bool], State] = {}  # with tensors that OPA averages, and others
         for name, tensor in reference.items():
             operator = operator_of(name)
@@ -52,13 +61,14 @@ class OperatorMeans:
         whole = 1 if self._aggregation == "plain" else trained
         for key, own in self._groups.items():
             operator, by_examples = key
-            if next(iter(own)) not in state:
+            held = next(iter(own)) in state
+            if not held and (by_examples or not self._all_clients):
                 continue
             weight = examples.get(operator, 0) if by_examples and operator is not None else whole
             if weight:
                 if key not in self._means:
                     self._means[key] = CountMean(own)
-                self._means[key].add(state, None, weight)
+                self._means[key].add(state if held else own, None, weight)
         self.clients.update(operator for operator, seen in examples.items() if seen)
 
     def result(self) -> State:

@@ -29,10 +29,11 @@ class FedorASParams:
     round: zero, so that momentum and weight decay keep moving it (the public code); none: it rests.
     ``val_ratio`` of each client's training samples is held out for the search.
 
-    ``aggregation``: opa weighs each operator by the examples that went through it (Eq. 5), fedavg all that a client
-    holds by the examples that it trained on, plain all clients alike. Operators that fewer than ``opa_min_clients``
-    trained stay as they are. ``opa_scope`` buffers_only does as the public code, which averages operators' weights as
-    fedavg does.
+    ``aggregation``: opa weighs each operator by the examples that went through it (Eq. 5), fedavg whole clients by the
+    examples that they trained on, plain all clients alike. ``mean_over``: fedavg and plain average over all
+    participants of the round, those that were not sent an operator with its unchanged weights (FedAvg of full models,
+    section 3.1), or over the holders of each operator. Operators that fewer than ``opa_min_clients`` trained stay as
+    they are. ``opa_scope`` buffers_only does as the public code, which averages operators' weights as fedavg does.
 
     Search (sections 3.2 and 4.7), in the round after: nsga2 or random paths, of which ``evaluations`` are judged for
     each tier (one number, or one per tier), by ``score`` (loss: its negative). ``evaluation``: central, on the
@@ -74,6 +75,7 @@ class FedorASParams:
     idle_gradient: Literal["zero", "none"] = "zero"
     val_ratio: Decay = 0.1
     aggregation: Literal["opa", "fedavg", "plain"] = "opa"
+    mean_over: Literal["participants", "holders"] = "participants"
     opa_min_clients: Count = 2
     opa_scope: Literal["all", "buffers_only"] = "all"
     search: Literal["nsga2", "random"] = "nsga2"

@@ -117,7 +117,8 @@ class SupernetTraining:
         """Each participant's subspace (Eq. 1) and the budget of its paths (Eq. 3), the MACs of those that it draws."""
         self._pool.drop_transient()  # of a round that came to nothing
         p, clients = self._params, participants.tolist()
-        self._means = OperatorMeans(self._pool[SUPERNET].state, p.aggregation, p.opa_min_clients, self._parameters)
+        state = self._pool[SUPERNET].state
+        self._means = OperatorMeans(state, p.aggregation, p.opa_min_clients, self._parameters, p.mean_over)
         if p.subspace_per == "client":
             return [self._item(round, c, self._subspace(f"client{c}", self._tier(c), round, c)) for c in clients]
         shared = self._shared(round, {self._tier(client) for client in clients})

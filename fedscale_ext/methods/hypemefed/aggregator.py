@@ -6,10 +6,15 @@ round's deep clients how a block's weights follow from those of the block before
 generate the convolutions that it lacks, block after block (4.4); each convolution becomes the mean over all
 participants, real or generated, and BatchNorm and exits the mean over those who trained them.
 
-Where this departs from the public code: generated weights reach the model (there they are assigned to a temporary),
-the rank is k (there the number of the first round), clients get their prefix only (there the whole with a flag), means
-are over those who trained (there stale copies count, and one sum is divided by n - 1), clients weigh by their samples
-(``weighted``), and a round without a client of the deepest level goes on (there it fails).
+Where this departs from the public code: generated weights reach the model (there they are assigned to a temporary, so
+that its rounds are those of ``missing: stale``), the rank is k (there the number of the first round), clients get their
+prefix only (there the whole with a flag), means are over those who trained (there stale copies count), clients weigh by
+their samples (``weighted``), and a round without a client of the deepest level goes on (there it fails). Its mean
+divides by the number of participants, as it should; that of its runs without hypernetworks, added later, adds up n
+clients and divides by n - 1, which is not followed.
+
+Not in the paper: in networks with more than three exits, generated tensors are scaled to the norm of trained ones
+(``rescale``).
 """
 
 import logging
@@ -26,15 +31,17 @@ from fedscale_ext.methods.hypemefed.factorisation import check_rank, rank
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
+from fedscale_ext.methods.hypemefed.rescaling import trained_norms
 from fedscale_ext.methods.levels import Level
 from fedscale_ext.methods.multi_exit_client import MultiExitExecutor
 from fedscale_ext.models.multi_exit import num_exits, prefix
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.work import State, Task, Update, WorkItem
-from fedscale_ext.streams import torch_stream
+from fedscale_ext.streams import stream, torch_stream
 from fedscale_ext.submodels import CountMean
 
+_PAPERS_EXITS = 3  # up to which generated weights keep their size by themselves
 _AT_ONCE = 16  # clients whose weights are generated at the same time: their copies are all held
 
 
@@ -125,9 +132,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         old, p = self.pool[self.whole].state, self.params
         self.record("samples", self._samples)
         if p.missing == "generated":
-            losses = self.hypernetworks.train([held for _, held in self._held])
-            self.record("hypernetwork_loss", {name: each[-1] for name, each in losses.items()})
-            self._report_diverged(round, self.hypernetworks.diverged)
+            self._train_hypernetworks(round)
         trained = ((held, self.weight(update.item)) for update, held in self._held)
         measures = RoundMeasures(trained) if self.config.job.record_internals else None
         if round > p.warmup * self.args.rounds:
@@ -142,6 +147,30 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         self._held.clear()
         self.pool.update(self.whole, new)
 
+    def _train_hypernetworks(self, round: int) -> None:
+        def shuffle(target: str) -> np.random.Generator:
+            return stream(self.seed, round, "order of samples", target)
+
+        states = [held for _, held in self._held]
+        losses = self.hypernetworks.train(states, shuffle if self.params.sample_order == "shuffled" else None)
+        self.record("hypernetwork_loss", {name: each[-1] for name, each in losses.items()})
+        clients = [update.client for update, _ in self._held]
+        orders = {
+            target: [[clients[index] for index in order] for order in self.hypernetworks.orders[target]]
+            for target in losses
+        }
+        self.record("hypernetwork_orders", orders)
+        self._report_diverged(round, self.hypernetworks.diverged)
+
+    def _norms(self, start: State) -> dict[str, float] | None:
+        """What generated tensors are scaled to; None where they stay as they are."""
+        rescale = self.params.rescale
+        if not (num_exits(self.pool[self.whole].spec) > _PAPERS_EXITS if rescale is None else rescale):
+            return None
+        trained = [(held, self.weight(update.item)) for update, held in self._held]
+        names = [name for pair in self.hypernetworks.pairs for name in pair.names(pair.target)]
+        return trained_norms(trained, names, start)
+
     def _report_diverged(self, round: int, targets: list[str]) -> None:
         if targets:
             self.notice(
@@ -155,12 +184,13 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         if missing == "trained":
             return
         source = old
+        norms = self._norms(old) if missing == "generated" else None
         if missing == "random":
             source = models.initial_state(self.pool[self.whole].spec, torch_stream(self.seed, round, "random layers"))
         for begin in range(0, len(self._held), _AT_ONCE):
             some = self._held[begin : begin + _AT_ONCE]
             if missing == "generated":
-                found = self.hypernetworks.generate([held for _, held in some])
+                found = self.hypernetworks.generate([held for _, held in some], norms)
             else:
                 found = [self._lacking(update, source, missing == "stale") for update, _ in some]
             for (update, _), made in zip(some, found, strict=True):

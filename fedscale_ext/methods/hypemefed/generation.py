@@ -1,9 +1,10 @@
 """All hypernetworks of a model: trained on a round's deep clients, generating what shallow ones lack (section 4.4)."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedscale_ext.methods.hypemefed import vectors
@@ -18,6 +19,7 @@ from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, Moments, N
 from fedscale_ext.methods.hypemefed.losses import Target
 from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
+from fedscale_ext.methods.hypemefed.rescaling import factor_to
 from fedscale_ext.methods.hypemefed.sizes import by_components, check_memory, parts
 from fedscale_ext.methods.hypemefed.training import train
 from fedscale_ext.runtime.threads import in_threads
@@ -29,8 +31,9 @@ class HyperNetworks:
     """A network per pair of layers, by the target's name such as ``block2.conv1``.
 
     ``skipped``: layers that are never generated, with the reasons; ``diverged``: targets of the networks whose last
-    training diverged, which are as they were before it. Results depend on ``generator`` and the
-    states alone: pairs train in ``threads`` threads at once, one torch thread each.
+    training diverged, which are as they were before it; ``orders``: by target, in which order the last training took
+    the states, in each epoch. Results depend on generators and states alone: pairs train in ``threads`` threads at
+    once, one torch thread each.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class HyperNetworks:
         check_memory(self.pairs, options, self.threads)
         self.networks = {pair.target: _network(pair, options, generator) for pair in self.pairs}
         self.diverged: list[str] = []
+        self.orders: dict[str, list[list[int]]] = {}
         for network in self.networks.values():
             network.values = network.values.to(self.device)  # drawn on the CPU: every device starts alike
 
@@ -62,25 +66,31 @@ class HyperNetworks:
         low_rank = (pair for pair in self.pairs if isinstance(self.networks[pair.target], HyperNetwork))
         return [pair.source_shapes["weight"] for pair in low_rank]
 
-    def train(self, states: Sequence[State]) -> dict[str, list[float]]:
+    def train(
+        self, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None = None
+    ) -> dict[str, list[float]]:
         """Train each pair on the states that hold both layers; losses by epoch of the pairs that were trained.
 
         A pair that no state holds stays as it is: the deepest one in a round without a client of that level, where
-        the public code crashes.
+        the public code crashes. ``shuffle`` gives each target's generator of the order in which an epoch takes the
+        states; without it every epoch takes them as they come.
         """
         largest_first = sorted(self.pairs, key=lambda pair: -self.networks[pair.target].parameters)
-        found = in_threads(largest_first, lambda pair: self._train(pair, states), self.threads)
+        found = in_threads(largest_first, lambda pair: self._train(pair, states, shuffle), self.threads)
         losses = {pair.target: each for pair, each in zip(largest_first, found, strict=True)}
         self.diverged = [pair.target for pair in self.pairs if losses[pair.target] is None]
         return {pair.target: each for pair in self.pairs if (each := losses[pair.target])}
 
-    def generate(self, states: Sequence[State]) -> list[dict[str, torch.Tensor]]:
+    def generate(
+        self, states: Sequence[State], norms: Mapping[str, float] | None = None
+    ) -> list[dict[str, torch.Tensor]]:
         """For each state the tensors that it lacks and that could be generated, block after block.
 
         A block's weights come from the one before, real or generated (auto-regressive, section 4.4). Networks that
-        were never trained generate nothing, nor do those after them.
+        were never trained generate nothing, nor do those after them. With ``norms`` each generated tensor is scaled to
+        its norm there, before the next block is generated from it.
         """
-        return in_threads(states, self._generate, self.threads)
+        return in_threads(states, lambda state: self._generate(state, norms), self.threads)
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """(tensors, JSON) for a checkpoint; the tensors are the networks' own, to be written before they train on."""
@@ -99,15 +109,19 @@ class HyperNetworks:
             network.moments = Moments(*(part.to(self.device, copy=True) for part in kept)) if kept else None
             network.rounds = int(json["rounds"][name])
 
-    def _train(self, pair: Pair, states: Sequence[State]) -> list[float] | None:
+    def _train(
+        self, pair: Pair, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None
+    ) -> list[float] | None:
         """Losses by epoch; None where it diverged."""
         names = pair.names(pair.source) + pair.names(pair.target)
-        samples = [self.sample(pair, state) for state in states if all(name in state for name in names)]
+        holding = [index for index, state in enumerate(states) if all(name in state for name in names)]
+        orders = _orders(len(holding), self.options.epochs, None if shuffle is None else shuffle(pair.target))
+        self.orders[pair.target] = [[holding[index] for index in order] for order in orders]
         try:
             return train(
                 self.networks[pair.target],
-                samples,
-                self.options.epochs,
+                [self.sample(pair, states[index]) for index in holding],
+                orders,
                 self.options.lr,
                 keep_moments=self.options.optimizer == "kept",
                 precision=getattr(torch, self.options.precision),
@@ -123,7 +137,7 @@ class HyperNetworks:
         wanted = factors(target, self.options.components) if self.options.loss == "factors" else Target.of(target)
         return self._factors(pair, state), wanted
 
-    def _generate(self, state: State) -> dict[str, torch.Tensor]:
+    def _generate(self, state: State, norms: Mapping[str, float] | None) -> dict[str, torch.Tensor]:
         made: dict[str, torch.Tensor] = {}
         known: dict[str, Factors] = {}  # of generated weights, whose components need no large decomposition
         for pair in self.pairs:
@@ -137,13 +151,20 @@ class HyperNetworks:
                 found = (
                     self._factors(pair, state) if before is None else product_factors(*before, self.options.components)
                 )
-                p, q = known[pair.target] = network.predict(found)
-                made[f"{pair.target}.weight"] = to_weight(p @ q, pair.target_shapes["weight"]).cpu()
+                p, q = network.predict(found)
+                weight = p @ q
+                if norms is not None:
+                    factor = factor_to(norms[f"{pair.target}.weight"], weight)
+                    p, q, weight = p * factor**0.5, q * factor**0.5, weight * factor
+                known[pair.target] = p, q
+                made[f"{pair.target}.weight"] = to_weight(weight, pair.target_shapes["weight"]).cpu()
             else:
                 assert isinstance(network, VectorNetwork)
                 rows = network.predict(self._rows(pair, pair.source, {**state, **made}))
                 values = vectors.unpack(pair.kind, rows, pair.target_shapes)
-                made |= {f"{pair.target}.{leaf}": value.cpu() for leaf, value in values.items()}
+                for leaf, value in values.items():
+                    name = f"{pair.target}.{leaf}"
+                    made[name] = (value if norms is None else value * factor_to(norms[name], value)).cpu()
         return made
 
     def _factors(self, pair: Pair, state: State) -> Factors:
@@ -155,6 +176,11 @@ class HyperNetworks:
 
     def _on_device(self, value: torch.Tensor) -> torch.Tensor:
         return value.detach().to(self.device, torch.float32)
+
+
+def _orders(samples: int, epochs: int, rng: np.random.Generator | None) -> list[list[int]]:
+    """Indices of the samples in each epoch: shuffled anew, or without ``rng`` as they come."""
+    return [list(range(samples)) if rng is None else rng.permutation(samples).tolist() for _ in range(epochs)]
 
 
 def _network(pair: Pair, options: Options, generator: torch.Generator) -> Network:

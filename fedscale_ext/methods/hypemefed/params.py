@@ -23,11 +23,13 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     over those who trained a layer), or random ones (for comparison); or, for all that it lacks, BatchNorm and exits
     too, what the round began with (stale: what the public code's rounds amount to, but for the clients' weights).
     ``generated_weight``: weight of such a layer as a share of its client's; ``warmup``: share of the rounds before
-    weights are generated.
+    weights are generated. ``rescale`` scales each generated tensor to the mean norm of the round's trained ones (not in
+    the paper); none: in networks with more than three exits, where generated weights grow without it.
 
     Hypernetworks: ``k`` singular components, or all; ``hidden`` units, ``epochs`` a round, ``lr`` of Adam;
     ``variant`` naive maps whole weights; ``loss`` on the weight (public code) or on its factors (text); ``optimizer``
-    reset each round or kept; ``generate`` what beside convolutions; ``precision`` of their training's products:
+    reset each round or kept; ``sample_order`` of clients' weights in each epoch, shuffled (public code) or fixed;
+    ``generate`` what beside convolutions; ``precision`` of their training's products:
     bfloat16 takes little more than half of the time on processors that have such products (values and Adam's moments
     stay float32). ``weighted`` weighs clients by their samples; ``prox_mu`` above 0 gives them FedProx's term
     (section 4.1).
@@ -38,6 +40,8 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     missing: Literal["generated", "trained", "stale", "random"] = "generated"
     generated_weight: Share = 1.0
     warmup: Share = 0.0
+    rescale: bool | None = None
+    sample_order: Literal["shuffled", "fixed"] = "shuffled"
     weighted: bool = True
     prox_mu: NotNegative = 0.0
 

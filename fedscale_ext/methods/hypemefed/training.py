@@ -14,13 +14,15 @@ from fedscale_ext.methods.hypemefed.losses import Target
 def train(
     network: Network,
     samples: Sequence[Any],
-    epochs: int = 25,
+    orders: Sequence[Sequence[int]],
     lr: float = 5e-4,
     *,
     keep_moments: bool = False,
     precision: torch.dtype | None = None,
 ) -> list[float]:
-    """Adam over the samples in their order, batch 1 (section 5.1); the mean loss of each epoch.
+    """Adam over the samples, batch 1 (section 5.1); the mean loss of each epoch.
+
+    ``orders``: of each epoch, the indices of the samples in the order in which they are learned.
 
     Values go on from where the last round left them (section 4.4). Adam starts anew in each round, as in the public
     code, unless ``keep_moments``. Without samples nothing changes and the list is empty. With ``precision``
@@ -41,10 +43,10 @@ def train(
     if rounded:
         samples = [_cast(sample, precision) for sample in samples]
     losses = []
-    for _ in range(epochs):
+    for order in orders:
         total = torch.zeros((), dtype=torch.float64, device=values.device)
-        for sample in samples:
-            total += network.gradients(sample, working, gradient)
+        for index in order:
+            total += network.gradients(samples[index], working, gradient)
             if rounded:
                 exact.copy_(gradient)
             _adam(values, exact, moments, lr)

@@ -79,27 +79,60 @@ def test_an_operator_that_is_always_chosen_is_averaged_as_by_fedavg() -> None:
     assert equal(made.result(), count_mean(START, [(client(n), None, 10.0 * n) for n in (1, 2, 3)]))
 
 
-def test_fedavg_and_plain_average_what_clients_hold_whether_they_trained_it_or_not() -> None:
-    ops = [tuple(name for name in row if name != "conv1") for row in SPEC["ops"]]
-    without = {name: client(4)[name] for name in models.layout(restricted(SPEC, ops))}
-    for aggregation, weights in (("fedavg", (100, 200, 300)), ("plain", (1, 1, 1))):
-        made = means(aggregation)
-        for number, examples in ((1, 30), (2, 10), (3, 0)):
-            made.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
-        made.add(without, {(0, "identity"): 400}, trained=400)
-        new = made.result()
-        for name in (A, B):
-            assert torch.equal(new[name], mixed(name, *weights))
-        fixed = (*weights, 400 if aggregation == "fedavg" else 1)
-        assert torch.equal(new[FIXED], mixed(FIXED, *fixed))
+WITHOUT = {
+    name: client(4)[name]
+    for name in models.layout(restricted(SPEC, [tuple(op for op in row if op != "conv1") for row in SPEC["ops"]]))
+}  # a client that was not sent the operator
 
 
-def test_buffers_only_is_what_the_public_code_does() -> None:
-    made = means(min_clients=1, parameters=PARAMETERS)
+def with_stale(name: str, *weights: float, stale: float) -> torch.Tensor:
+    """The mean of clients 1, 2, … and of the weights of the round's start."""
+    total = sum(w * client(place)[name].double() for place, w in enumerate(weights, start=1))
+    return ((total + stale * START[name].double()) / (sum(weights) + stale)).float()
+
+
+@pytest.mark.parametrize(("aggregation", "weights", "other"), [("fedavg", (100, 200, 300), 400), ("plain", (1, 1, 1), 1)])
+@pytest.mark.parametrize("over", ["participants", "holders"])
+def test_fedavg_and_plain_average_over_participants_or_holders(
+    aggregation: Any, weights: tuple[int, ...], other: int, over: Any
+) -> None:
+    """Section 3.1 (3): FedAvg normalises "collectively for full models", so that unchanged copies count."""
+    made = means(aggregation, mean_over=over)
+    made.add(WITHOUT, {(0, "identity"): 400}, trained=400)  # its copy counts even where it comes first
     for number, examples in ((1, 30), (2, 10), (3, 0)):
         made.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
     new = made.result()
-    assert torch.equal(new[A], mixed(A, 100, 200, 300))
+    for name in (A, B):
+        expected = mixed(name, *weights) if over == "holders" else with_stale(name, *weights, stale=other)
+        assert torch.equal(new[name], expected)
+    assert torch.equal(new[FIXED], mixed(FIXED, *weights, other))
+
+
+def test_opa_leaves_out_clients_that_were_not_sent_an_operator() -> None:
+    made = means()
+    made.add(WITHOUT, {(0, "identity"): 400}, trained=400)
+    for number, examples in ((1, 30), (2, 10)):
+        made.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
+    new = made.result()
+    assert torch.equal(new[A], mixed(A, 30, 10)) and torch.equal(new[B], mixed(B, 30, 10))
+
+
+def test_what_nobody_was_sent_stays_bitwise() -> None:
+    made = means("fedavg", 1)
+    made.add(WITHOUT, {(0, "identity"): 3}, trained=3)
+    made.add(WITHOUT, {(0, "identity"): 7}, trained=7)
+    assert torch.equal(made.result()[A], START[A])
+
+
+@pytest.mark.parametrize("over", ["participants", "holders"])
+def test_buffers_only_is_what_the_public_code_does(over: Any) -> None:
+    made = means(min_clients=1, parameters=PARAMETERS, mean_over=over)
+    for number, examples in ((1, 30), (2, 10), (3, 0)):
+        made.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
+    made.add(WITHOUT, {(0, "identity"): 400}, trained=400)
+    new = made.result()
+    weights = (100, 200, 300)
+    assert torch.equal(new[A], mixed(A, *weights) if over == "holders" else with_stale(A, *weights, stale=400))
     assert torch.equal(new[B], mixed(B, 30, 10))
 
 

@@ -16,6 +16,7 @@ from fedscale_ext.methods.hypemefed.aggregator import HypeMeFedAggregator
 from fedscale_ext.models.multi_exit import prefix
 from fedscale_ext.runtime.in_process import run_in_process
 from fedscale_ext.runtime.work import State
+from fedscale_ext.streams import stream
 from fedscale_ext.submodels import count_mean
 from methods.harness import CLASSES, server, trained, updates_for
 
@@ -45,6 +46,11 @@ def play(made: Any, round: int, participants: list[int] | None = None) -> dict[i
         made.collect(round, update, states[update.client])
     made.aggregate(round, updates, {})
     return states
+
+
+def learn(made: Any, round: int, states: list[State]) -> None:
+    """Train the hypernetworks as the round does: each epoch takes the clients in an order of its own."""
+    made.hypernetworks.train(states, lambda target: stream(made.seed, round, "order of samples", target))
 
 
 def whole(made: Any) -> State:
@@ -89,7 +95,7 @@ def test_generated_layers_land_in_the_model(monkeypatch: pytest.MonkeyPatch, at_
     states = play(made, 1)
     layers = made._layers()
     held = [{name: state[name] for name in layers if name in state} for state in states.values()]
-    twin.hypernetworks.train(held)
+    learn(twin, 1, held)
     generated = dict(zip(states, twin.hypernetworks.generate(held), strict=True))
     assert set(generated[1]) == {"block2.conv1.weight", "block3.conv1.weight"} and not generated[5]
     assert equal(whole(made), mean_by_hand(made, old, states, generated))
@@ -127,7 +133,7 @@ def test_whatever_is_generated_lands_in_the_model(how: dict[str, Any]) -> None:
     made, twin = hypemefed(**how), hypemefed(**how)
     old = whole(made)
     states = play(made, 1)
-    twin.hypernetworks.train(list(states.values()))
+    learn(twin, 1, list(states.values()))
     generated = dict(zip(states, twin.hypernetworks.generate(list(states.values())), strict=True))
     kinds = {name.rsplit(".", 1)[1] for name in generated[1]} | {name[:5] for name in generated[1]}
     assert ("running_var" in kinds) == ("bn" in how.get("generate", ""))
@@ -142,7 +148,7 @@ def test_generated_weight_and_warmup() -> None:
     old = whole(made)
     states = play(made, 1)
     held = [{name: state[name] for name in made._layers() if name in state} for state in states.values()]
-    twin.hypernetworks.train(held)
+    learn(twin, 1, held)
     generated = dict(zip(states, twin.hypernetworks.generate(held), strict=True))
     assert equal(whole(made), mean_by_hand(made, old, states, generated, share=0.3))
     warm = hypemefed(warmup=0.5, rounds=4)
@@ -186,6 +192,58 @@ def test_without_multi_exit_each_client_trains_its_last_exit_alone() -> None:
     old = whole(made)
     play(made, 1)
     assert all(not torch.equal(old[f"exit{e}.linear.weight"], whole(made)[f"exit{e}.linear.weight"]) for e in (1, 2, 3))
+
+
+@pytest.mark.parametrize("sample_order", ["shuffled", "fixed"])
+def test_samples_are_learned_in_an_order_that_internals_tell(sample_order: str) -> None:
+    """The public code's loader shuffles them anew in each epoch."""
+    made, twin, other = (hypemefed(sample_order=sample_order, epochs=6) for _ in range(3))
+    play(made, 1, [4, 5, 6, 3]), play(twin, 1, [4, 5, 6, 3])
+    orders = made._internals["hypernetwork_orders"]
+    assert sorted(orders["block2.conv1"][0]) == [3, 4, 5, 6] and sorted(orders["block3.conv1"][0]) == [5, 6]
+    distinct = {tuple(order) for order in orders["block2.conv1"]}
+    assert len(orders["block2.conv1"]) == 6 and (len(distinct) > 1) == (sample_order == "shuffled")
+    if sample_order == "fixed":
+        assert distinct == {tuple(made._internals["samples"])}
+    assert twin._internals["hypernetwork_orders"] == orders and equal(whole(made), whole(twin))
+    play(other, 2, [4, 5, 6, 3])
+    assert (other._internals["hypernetwork_orders"] != orders) == (sample_order == "shuffled")
+
+
+def norm(tensor: torch.Tensor) -> float:
+    return float(tensor.double().norm())
+
+
+def test_generated_layers_are_scaled_to_the_norm_of_trained_ones() -> None:
+    made, plain = hypemefed(rescale=True), hypemefed(rescale=False)
+    for round in (1, 2):
+        states = play(made, round)
+        name = "block3.conv1.weight"
+        expected = (50 * norm(states[5][name]) + 60 * norm(states[6][name])) / 110  # weighted by samples
+        for client in (1, 2, 3, 4):
+            generated = made._internal_states[f"generated/{client}"][name]
+            assert norm(generated) == pytest.approx(expected, rel=1e-5)
+    play(plain, 1)
+    assert norm(plain._internal_states["generated/1"][name]) != pytest.approx(expected, rel=1e-2)
+    before = whole(made)
+    play(made, 3, [1, 2])  # nobody trains the layers: they keep the norm of the round's start
+    for name in ("block2.conv1.weight", "block3.conv1.weight"):
+        assert norm(made._internal_states["generated/1"][name]) == pytest.approx(norm(before[name]), rel=1e-5)
+
+
+def test_generated_layers_are_scaled_by_default_in_networks_with_more_than_three_exits() -> None:
+    three, plain = hypemefed(), hypemefed(rescale=False)
+    play(three, 1), play(plain, 1)
+    assert equal(whole(three), whole(plain))
+    ten = models.named_spec("multi_exit_cnn10", SHAPE, CLASSES)
+    capacity = [models.cost(prefix(ten, exits)).forward_macs for exits in (2, 2, 3, 3, 10, 10)]
+    for keys, scaled in (({}, True), ({"rescale": False}, False)):
+        made = hypemefed(model="multi_exit_cnn10", capacity=capacity, **keys)
+        states = play(made, 1)
+        name = "block10.conv1.weight"
+        expected = (50 * norm(states[5][name]) + 60 * norm(states[6][name])) / 110
+        found = norm(made._internal_states["generated/1"][name])
+        assert (found == pytest.approx(expected, rel=1e-4)) == scaled
 
 
 def test_internals_tell_how_near_generated_layers_are() -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -41,6 +42,36 @@ def test_what_is_generated_follows_the_client_and_the_training():
         nets.train(states)
     learnt = nets.generate(states)[0]
     assert sum(float((learnt[name] - truth[name]).abs().mean()) for name in CONVS) < error
+
+
+@pytest.mark.parametrize("options", [{}, {"k": "all"}, {"variant": "naive"}, {"generate": "+bn+fc"}])
+def test_generated_tensors_have_the_norms_that_are_given_and_the_next_block_comes_from_them(options):
+    nets, states = networks(**options), clients()
+    nets.train(states)
+    names = [name for pair in nets.pairs for name in pair.names(pair.target)]
+    norms = {name: 3.0 + number for number, name in enumerate(names)}
+    (made,) = nets.generate([states[0]], norms)
+    assert sorted(made) == sorted(names)
+    for name, value in made.items():
+        assert float(value.double().norm()) == pytest.approx(norms[name], rel=1e-4)
+    second = {name: value for name, value in made.items() if name.startswith(("block2", "exit2"))}
+    (rest,) = nets.generate([{**states[0], **second}], norms)
+    for name, value in rest.items():
+        torch.testing.assert_close(value, made[name], atol=5e-3, rtol=5e-3)
+
+
+def test_each_epoch_takes_the_states_in_an_order_of_its_own():
+    states = clients()
+    one, other, fixed = networks(1, epochs=4), networks(4, epochs=4), networks(epochs=4)
+    for nets in (one, other):
+        nets.train(states, lambda target: np.random.default_rng(len(target) + int(target[-1])))
+    fixed.train(states)
+    assert fixed.orders["block2.conv1"] == [[2, 3, 4, 5]] * 4 and fixed.orders["block3.conv2"] == [[4, 5]] * 4
+    assert all(sorted(order) == [2, 3, 4, 5] for order in one.orders["block2.conv1"])
+    assert len({tuple(order) for order in one.orders["block2.conv1"]}) > 1 and one.orders == other.orders
+    name = "block2.conv1.values"
+    assert torch.equal(one.state()[0][name], other.state()[0][name])
+    assert not torch.equal(one.state()[0][name], fixed.state()[0][name])
 
 
 @pytest.mark.parametrize(("k", "most"), [(6, 6), ("all", 12)])  # of 18: what is generated has no more than its source

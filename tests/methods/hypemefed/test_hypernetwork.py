@@ -55,7 +55,7 @@ def test_training_equals_autograd_and_torchs_adam(count):
     net, drawn = network(), samples(count)
     modules = [reference.module(part, flat) for part, flat in zip(net.parts, net._split(net.values), strict=True)]
     expected = reference.train(modules, [(*found, target.matrix) for found, target in drawn], 6, 5e-3)
-    assert train(net, drawn, 6, 5e-3) == pytest.approx(expected, rel=1e-9)
+    assert train(net, drawn, [range(len(drawn))] * 6, 5e-3) == pytest.approx(expected, rel=1e-9)
     assert torch.allclose(net.values, reference.flat(modules), atol=1e-9)
 
 
@@ -107,25 +107,25 @@ def test_factor_loss_is_the_components_mean_squared_error():
 def test_a_vector_network_learns_its_rows():
     net = VectorNetwork([Mlp(10, 16, 12)], torch.Generator().manual_seed(0))
     pair = numbers((3, 10), 0, torch.float32), numbers((3, 12), 1, torch.float32)
-    losses = train(net, [pair], 60, 5e-3)
+    losses = train(net, [pair], [[0]] * 60, 5e-3)
     assert losses[-1] < 0.5 * losses[0]
     assert float((net.predict(pair[0]) - pair[1]).square().mean()) == pytest.approx(losses[-1], rel=0.2)
 
 
 def test_training_lowers_the_loss_and_goes_on_where_it_was():
     net, drawn = network(torch.float32), samples(3, dtype=torch.float32)
-    first = train(net, drawn, 25, 5e-3)
-    second = train(net, drawn, 25, 5e-3)
+    first = train(net, drawn, [range(len(drawn))] * 25, 5e-3)
+    second = train(net, drawn, [range(len(drawn))] * 25, 5e-3)
     assert first[-1] < first[0] and second[-1] < first[-1] and net.rounds == 2
 
 
 def test_moments_are_kept_only_where_asked_for():
     drawn = samples(2)
     whole, halves, anew = network(), network(), network()
-    train(whole, drawn, 4, 1e-2)
+    train(whole, drawn, [range(len(drawn))] * 4, 1e-2)
     for net, keep in ((halves, True), (anew, False)):
         for _ in range(2):
-            train(net, drawn, 2, 1e-2, keep_moments=keep)
+            train(net, drawn, [range(len(drawn))] * 2, 1e-2, keep_moments=keep)
     assert torch.equal(halves.values, whole.values) and not torch.equal(anew.values, whole.values)
     assert halves.moments is not None and anew.moments is None
 
@@ -133,25 +133,25 @@ def test_moments_are_kept_only_where_asked_for():
 def test_without_samples_nothing_happens():
     net = network()
     before = net.values.clone()
-    assert train(net, []) == [] and net.rounds == 0 and torch.equal(net.values, before)
+    assert train(net, [], []) == [] and net.rounds == 0 and torch.equal(net.values, before)
 
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_training_that_diverges_leaves_the_network_as_it_was(keep):
     net, drawn = network(torch.float32), samples(2, dtype=torch.float32)
-    train(net, drawn, 2, 5e-3, keep_moments=keep)
+    train(net, drawn, [range(len(drawn))] * 2, 5e-3, keep_moments=keep)
     before = net.values.clone()
     with pytest.raises(FloatingPointError, match="diverged"):
-        train(net, drawn, 2, 1e20, keep_moments=keep)
+        train(net, drawn, [range(len(drawn))] * 2, 1e20, keep_moments=keep)
     assert torch.equal(net.values, before) and net.moments is None and net.rounds == 1
-    assert train(net, drawn, 2, 5e-3, keep_moments=keep)[-1] < 1e3
+    assert train(net, drawn, [range(len(drawn))] * 2, 5e-3, keep_moments=keep)[-1] < 1e3
 
 
 def test_bfloat16_products_learn_as_well():
     exact, rounded = network(torch.float32), network(torch.float32)
     drawn = samples(2, dtype=torch.float32)
-    expected = train(exact, drawn, 25, 5e-3)
-    found = train(rounded, drawn, 25, 5e-3, precision=torch.bfloat16)
+    expected = train(exact, drawn, [range(len(drawn))] * 25, 5e-3)
+    found = train(rounded, drawn, [range(len(drawn))] * 25, 5e-3, precision=torch.bfloat16)
     assert found[-1] == pytest.approx(expected[-1], rel=0.02) and rounded.values.dtype == torch.float32
 
 
