@@ -5,10 +5,10 @@
 LOG_DIR is the log folder of a HypeMeFed job with `record_internals: True`, `checkpoint_keep: 2` (or more), and the
 default resolutions of the paper's open points. Checked for the rounds whose weights and checkpoints are there:
 
-* the hypernetworks' training (section 4.4) on the round's clients: Adam on the squared error of the plain product, its
-  last loss and the values that it ends with;
+* the hypernetworks' training (section 4.4) on the round's clients: each epoch takes each of them once; in the order
+  that the job recorded, Adam on the squared error of the plain product, its last loss and the values that it ends with;
 * the weights generated for each client that lacks some (sections 4.3 and 4.4), from its own by decomposition, signs,
-  both networks and their product, block after block;
+  both networks and their product, scaled to the norm of trained ones where the job does so, block after block;
 * the new model: each tensor the mean over those who trained or were given it, by samples.
 
 Everything is in float64 here and in float32 there: means agree to 1e-5 of a tensor's size, losses to 1e-3, generated
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-TOLERANCE = {"mean": 1e-5, "loss": 1e-3, "values": 0.1, "generated": 1e-2}
+TOLERANCE = {"orders": 0.0, "mean": 1e-5, "loss": 1e-3, "values": 0.1, "generated": 1e-2}
 DEFAULTS = {"missing": "generated", "variant": "low_rank", "loss": "weight", "optimizer": "reset", "generate": "conv",
             "weighted": True, "multi_exit": True}  # fmt: skip
 CONV = re.compile(r"block(\d+)\.(.+)\.weight")
@@ -102,10 +102,10 @@ def forward(network, rows):
     return before, np.maximum(before, 0) @ w2.T + b2
 
 
-def trained(values, samples, sides, params):
-    """Adam, batch 1; the values and the mean loss of the last epoch."""
+def trained(values, epochs, sides, params):
+    """Adam, batch 1, on the samples of each epoch in their order; the values and the mean loss of the last one."""
     values, first, second, step = values.copy(), 0.0, 0.0, 0
-    for _ in range(params["epochs"]):
+    for samples in epochs:
         losses = []
         for rows, wanted in samples:
             networks, gradient = layers(values, *sides, params["hidden"]), np.zeros_like(values)
@@ -128,6 +128,18 @@ def trained(values, samples, sides, params):
     return values, np.mean(losses)
 
 
+def rescales(params, state):
+    """Whether the job scales generated weights."""
+    exits = {name.split(".")[0] for name in state if name.startswith("exit")}
+    return len(exits) > 3 if params["rescale"] is None else params["rescale"]
+
+
+def mean_norm(target, clients, weights, old):
+    """By samples, over the clients that trained a layer; that of the round's start where there are none."""
+    held = [(weights[c], np.linalg.norm(state[target])) for c, state in clients.items() if target in state]
+    return sum(w * norm for w, norm in held) / sum(w for w, _ in held) if held else np.linalg.norm(old[target])
+
+
 def check_round(entry, before, after, states, params, rounds):
     """One round from the checkpoints on both sides of it and its clients' weights; whether something was generated."""
     t = entry["round"]
@@ -141,10 +153,12 @@ def check_round(entry, before, after, states, params, rounds):
         name = target.removesuffix(".weight")
         sides = matrix(old[source]).shape, matrix(old[target]).shape
         start = below(before, "tensor.method/")[f"{name}.values"].astype(np.float64)
-        samples = [(rows_of(matrix(state[source]), params["k"]), matrix(state[target]))
-                   for state in clients.values() if source in state and target in state]  # fmt: skip
+        samples = {int(c): (rows_of(matrix(state[source]), params["k"]), matrix(state[target]))
+                   for c, state in clients.items() if source in state and target in state}  # fmt: skip
         if samples:
-            values, loss = trained(start, samples, sides, params)
+            orders = entry["hypernetwork_orders"][name]
+            check("orders", f"round {t}, {name}", [sorted(o) for o in orders], [sorted(samples)] * params["epochs"])
+            values, loss = trained(start, [[samples[c] for c in order] for order in orders], sides, params)
             check("loss", f"round {t}, {name}", entry["hypernetwork_loss"][name], loss)
             check("values", f"round {t}, {name}", nets[f"{name}.values"] - start, values - start)
         if t <= params["warmup"] * rounds:
@@ -154,7 +168,10 @@ def check_round(entry, before, after, states, params, rounds):
             held = {**state, **made[c]}
             if target not in state and source in held:
                 (_, p), (_, q) = map(forward, networks, rows_of(matrix(held[source]), params["k"]))
-                made[c][target] = weight_of(p.T @ q, old[target].shape)
+                weight = weight_of(p.T @ q, old[target].shape)
+                if rescales(params, old):
+                    weight *= mean_norm(target, clients, entry["samples"], old) / np.linalg.norm(weight)
+                made[c][target] = weight
                 found = below(states, f"generated/{c}/").get(target, np.zeros(0))
                 check("generated", f"round {t}, client {c}, {target}", found, made[c][target])
     for name, found in new.items():

@@ -6,7 +6,7 @@ with the job's own settings.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from evals.hypemefed.networks import State, up_to, whole_model
+from evals.hypemefed.networks import State, norms_of, up_to, whole_model
 from evals.paper.data import data_set
 from evals.paper.engine import Run
 from fedscale_ext import models
@@ -105,11 +105,16 @@ def guesses(log_dir: Path, k: int | Literal["all"] | None = None) -> dict[str, l
     job = trained_clients(log_dir)
     params = job.params if k is None else replace(job.params, k=k)
     made = HyperNetworks(job.shapes, params, torch_stream(job.seed, "hypernetworks"))
-    made.train(job.learning)
-    generated = made.generate([up_to(state, job.depth - 1) for state in job.held_out])
+    made.train(job.learning, _shuffle(job.seed) if params.sample_order == "shuffled" else None)
+    norms = norms_of(made, params, job.depth, job.learning, job.start)
+    generated = made.generate([up_to(state, job.depth - 1) for state in job.held_out], norms)
     mean = {name: torch.stack([state[name] for state in job.learning]).mean(0) for name in job.last}
     fixed = {START: job.start, OTHERS: mean, RANDOM: job.random}
     return {GENERATED: generated, **{title: [one] * len(generated) for title, one in fixed.items()}}
+
+
+def _shuffle(seed: int) -> Callable[[str], np.random.Generator]:
+    return lambda target: stream(seed, "order of samples", target)
 
 
 def row(run: Run, label: str, job: Trained, guesses: Sequence[State]) -> Run:

@@ -1,14 +1,15 @@
 """The hypernetworks of a finished job, and what they make of its model."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import weight_error
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
+from fedscale_ext.methods.hypemefed.rescaling import trained_norms
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.multi_exit import num_exits
@@ -27,11 +28,24 @@ def whole_model(log_dir: Path) -> tuple[ModelSpec, State, int]:
     raise FileNotFoundError(f"{log_dir / 'models'} holds no network with all its exits")
 
 
+def params_of(log_dir: Path) -> HypeMeFedParams:
+    """The job's hyperparameters."""
+    return HypeMeFedParams(**json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["params"])
+
+
+def norms_of(networks: HyperNetworks, params: HypeMeFedParams, exits: int, states: Sequence[State], start: State,
+             ) -> dict[str, float] | None:  # fmt: skip
+    """What the job scales generated tensors to, where it does: the mean norm of those in ``states``, all alike."""
+    if not params.rescales(exits):
+        return None
+    names = [name for pair in networks.pairs for name in pair.names(pair.target)]
+    return trained_norms([(state, 1.0) for state in states], names, start)
+
+
 def hypernetworks(log_dir: Path) -> HyperNetworks:
     """As the job's last checkpoint has them."""
-    params: dict[str, Any] = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["params"]
     shapes = {name: tuple(tensor.shape) for name, tensor in whole_model(log_dir)[1].items()}
-    made = HyperNetworks(shapes, HypeMeFedParams(**params), torch.Generator().manual_seed(0))
+    made = HyperNetworks(shapes, params_of(log_dir), torch.Generator().manual_seed(0))
     tensors, _ = read_tensors(max((log_dir / "checkpoints").glob("checkpoint-*.safetensors")))
     held = json.loads(tensors[_JSON].numpy().tobytes())["data"]["method"]
     own = {name.removeprefix(_METHOD): tensor for name, tensor in tensors.items() if name.startswith(_METHOD)}
@@ -48,8 +62,9 @@ def up_to(state: State, depth: int) -> State:
 def last_layer_errors(log_dir: Path) -> dict[int, float]:
     """Normalised MAE of the last block's convolutions, generated from the model up to each depth (Figure 14b)."""
     _, state, depth = whole_model(log_dir)
-    depths = range(1, depth)
-    made = hypernetworks(log_dir).generate([up_to(state, one) for one in depths])
+    depths, networks = range(1, depth), hypernetworks(log_dir)
+    norms = norms_of(networks, params_of(log_dir), depth, [state], state)
+    made = networks.generate([up_to(state, one) for one in depths], norms)
     found = {}
     for one, weights in zip(depths, made, strict=True):
         own = {name: weight for name, weight in weights.items() if name.startswith(f"block{depth}.")}

@@ -24,6 +24,12 @@ def job(session_job_file: Path) -> Path:
     return Path(fedscale_ext.run(session_job_file, job_name="hypemefed_equations", **JOB)["log_dir"])
 
 
+@pytest.fixture(scope="module")
+def scaled(session_job_file: Path) -> Path:
+    keys = {**JOB, "hypemefed.rescale": True, "hypemefed.sample_order": "fixed", "rounds": 2}
+    return Path(fedscale_ext.run(session_job_file, job_name="hypemefed_scaled", **keys)["log_dir"])
+
+
 def check(log_dir: Path) -> tuple[int, str]:
     done = subprocess.run([sys.executable, SCRIPT, log_dir], capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout + done.stderr
@@ -38,6 +44,20 @@ def test_a_job_agrees_with_the_equations(job: Path) -> None:
     assert code == 0, said
     assert "3 rounds, 2 of them with their tensors" in said
     assert all(what in said for what in ("mean", "loss", "values", "generated")) and "WRONG" not in said
+
+
+def test_a_job_that_scales_generated_layers_agrees_and_is_told_from_one_that_does_not(
+    scaled: Path, tmp_path: Path
+) -> None:
+    code, said = check(scaled)
+    assert code == 0, said
+    folder = tmp_path / "job"
+    shutil.copytree(scaled, folder)
+    header = json.loads((folder / "header.json").read_text())
+    header["params"]["rescale"] = None  # which three exits take for no
+    (folder / "header.json").write_text(json.dumps(header))
+    code, said = check(folder)
+    assert code == 1 and any(line.startswith("generated") and "WRONG" in line for line in said.splitlines()), said
 
 
 @pytest.mark.parametrize(("pattern", "prefix", "what"), [
@@ -60,18 +80,22 @@ def test_one_altered_number_is_found(job: Path, tmp_path: Path, pattern: str, pr
     assert any(line.startswith(what) and "WRONG" in line for line in said.splitlines()), said
 
 
-def test_another_order_of_the_samples_is_found(job: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("change", "what"), [(lambda order: order[::-1], "values"),
+                                              (lambda order: order[:-1] + order[:1], "orders")])  # fmt: skip
+def test_another_order_of_the_samples_is_found(job: Path, tmp_path: Path, change: Any, what: str) -> None:
     # Adam learns from one client after the other: what it ends with depends on which came last
     folder = tmp_path / "job"
     shutil.copytree(job, folder)
     path = folder / "internals.jsonl"
     entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    turned = [{**entry, "samples": dict(reversed(entry["samples"].items()))} for entry in entries]
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in turned), encoding="utf-8")
+    for entry in entries:
+        orders = entry["hypernetwork_orders"]
+        entry["hypernetwork_orders"] = {name: list(map(change, own)) for name, own in orders.items()}
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
     code, said = check(folder)
     assert code == 1
     wrong = {line.split()[0] for line in said.splitlines() if "WRONG" in line}
-    assert "values" in wrong and "mean" not in wrong, said
+    assert what in wrong and "mean" not in wrong, said
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,9 @@ class PathSgd:
             if self._sgd.momentum:
                 self._velocity[index] = torch.zeros_like(self._parameters[index])
         if self._zeros:
-            found |= {index: torch.zeros_like(self._parameters[index]) for index in sorted(self._started - found.keys())}
+            found |= {
+                index: torch.zeros_like(self._parameters[index]) for index in sorted(self._started - found.keys())
+            }
         self._started |= found.keys()
         used = [self._parameters[index] for index in found]
         origin = [self._origin[index] for index in found] if self._sgd.mu else []

@@ -41,7 +41,6 @@ from fedscale_ext.runtime.work import State, Task, Update, WorkItem
 from fedscale_ext.streams import stream, torch_stream
 from fedscale_ext.submodels import CountMean
 
-_PAPERS_EXITS = 3  # up to which generated weights keep their size by themselves
 _AT_ONCE = 16  # clients whose weights are generated at the same time: their copies are all held
 
 
@@ -164,8 +163,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
 
     def _norms(self, start: State) -> dict[str, float] | None:
         """What generated tensors are scaled to; None where they stay as they are."""
-        rescale = self.params.rescale
-        if not (num_exits(self.pool[self.whole].spec) > _PAPERS_EXITS if rescale is None else rescale):
+        if not self.params.rescales(num_exits(self.pool[self.whole].spec)):
             return None
         trained = [(held, self.weight(update.item)) for update, held in self._held]
         names = [name for pair in self.hypernetworks.pairs for name in pair.names(pair.target)]

@@ -7,6 +7,8 @@ from fedscale_ext.methods.exit_levels import ExitLevelsParams
 from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.ranges import NotNegative, Share
 
+_PAPERS_EXITS = 3  # up to which generated weights keep their size by themselves
+
 
 @dataclass(frozen=True)
 class HypeMeFedParams(Options, ExitLevelsParams):
@@ -46,3 +48,7 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     prox_mu: NotNegative = 0.0
 
     method: ClassVar[str] = "hypemefed"
+
+    def rescales(self, exits: int) -> bool:
+        """Whether generated tensors are scaled in a network with so many exits."""
+        return exits > _PAPERS_EXITS if self.rescale is None else self.rescale

@@ -24,6 +24,7 @@ def trained_norms(trained: Sequence[tuple[State, float]], names: Iterable[str], 
 
     Returns:
         By name, the clients' weighted mean of the tensor's Frobenius norm.
+
     """
     norms = {}
     for name in names:

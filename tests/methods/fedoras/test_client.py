@@ -181,7 +181,9 @@ def test_texts_are_learned_at_every_position() -> None:
     costs, draw = budget_tables(spec, ()), torch.Generator().manual_seed(2)
     text = torch.randint(0, 9, (10, 7), generator=draw)
     data = ClientSamples(text[:, :6].double().view(10, 1, 1, 6), text[:, 6])
-    settings = conf(local_steps=1, batch_size=10, paths={"budget": 1e12, "unsupported": [], "load": 0.0, "idle_gradient": "zero"})
+    settings = conf(
+        local_steps=1, batch_size=10, paths={"budget": 1e12, "unsupported": [], "load": 0.0, "idle_gradient": "zero"}
+    )
     module, twin = network(spec), network(spec)
     result = FedorASClient(settings, spec, spec).train(data, module, settings)
     twin.choose(costs.path(drawn_paths(costs, costs.held, 1e12, 0.0, 1, 1, 1, 3)[0]))

@@ -91,7 +91,9 @@ def with_stale(name: str, *weights: float, stale: float) -> torch.Tensor:
     return ((total + stale * START[name].double()) / (sum(weights) + stale)).float()
 
 
-@pytest.mark.parametrize(("aggregation", "weights", "other"), [("fedavg", (100, 200, 300), 400), ("plain", (1, 1, 1), 1)])
+@pytest.mark.parametrize(
+    ("aggregation", "weights", "other"), [("fedavg", (100, 200, 300), 400), ("plain", (1, 1, 1), 1)]
+)
 @pytest.mark.parametrize("over", ["participants", "holders"])
 def test_fedavg_and_plain_average_over_participants_or_holders(
     aggregation: Any, weights: tuple[int, ...], other: int, over: Any
