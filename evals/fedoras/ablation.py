@@ -1,6 +1,7 @@
 """Section 4.5 and 4.7: OPA, the size of subspaces, the validation set and the search, each otherwise (A4, A5)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evals.fedoras.arms import ACCURACY, FEDORAS, with_twins
 from evals.fedoras.arms import fedoras as arm_of
@@ -10,7 +11,10 @@ from evals.fedoras.tiers import TIER, mean_and_each, results, row
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
 
-FEDAVG, PLAIN, WHOLE, QUARTER = "FedAvg", "plain mean", "whole supernet", "a quarter of it"
+FEDAVG, HOLDERS, PLAIN = "FedAvg of full models", "FedAvg over holders", "plain mean of full models"
+BUFFERS = "OPA of buffers alone (public code)"
+RESTING, FALLING = "operators rest that a path leaves out", "falling learning rate"
+WHOLE, QUARTER = "whole supernet", "a quarter of it"
 _FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
 TRAFFIC = "supernet MB sent"
 
@@ -18,6 +22,12 @@ TRAFFIC = "supernet MB sent"
 def _shorter(data: str, label: str, **own: object) -> Arm:
     """FedorAS without twins, otherwise in ``own``."""
     return arm_of(data, label, **own)
+
+
+def _falling(data: str) -> Arm:
+    """The supernet's learning rate falls to a fifth over its rounds; published is a constant one."""
+    arm = _shorter(data, FALLING)
+    return replace(arm, keys={**arm.keys, "decay_factor": "$supernet_decay"}, scales=("smoke", "small"))
 
 
 def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:
@@ -42,10 +52,13 @@ EXPERIMENT = Experiment(
     "Sections 4.5 and 4.7: parts of FedorAS",
     [
         with_twins(_FIRST),
-        _shorter(_FIRST, FEDAVG, aggregation="fedavg"),
-        _shorter(_FIRST, PLAIN, aggregation="plain"),
+        _shorter(_FIRST, FEDAVG, aggregation="fedavg", mean_over="participants"),
+        _shorter(_FIRST, HOLDERS, aggregation="fedavg", mean_over="holders"),
+        _shorter(_FIRST, PLAIN, aggregation="plain", mean_over="participants"),
         _shorter(_FIRST, "OPA from one client on", opa_min_clients=1),
-        _shorter(_FIRST, "OPA of buffers alone (public code)", opa_scope="buffers_only"),
+        _shorter(_FIRST, BUFFERS, opa_scope="buffers_only", mean_over="participants"),
+        _shorter(_FIRST, RESTING, idle_gradient="none"),
+        _falling(_FIRST),
         _shorter(_FIRST, "random search", search="random"),
         _shorter(_FIRST, "half of the validation set", val_fraction=0.5),
         _shorter(_FIRST, "a fifth of the validation set", val_fraction=0.2),
@@ -57,10 +70,14 @@ EXPERIMENT = Experiment(
     ],
     (ACCURACY, *(TIER.format(tier) for tier in range(1, 5)), TRAFFIC),
     bars_of(ACCURACY),
-    note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. FedAvg "
-    "weighs an operator by all that its clients trained on, the plain mean all clients alike.",
+    note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. "
+    "FedAvg of full models averages each operator over all participants by what they trained on, unchanged copies too "
+    "(section 3.1: normalised collectively for full models). FedAvg over holders averages over those who were sent it, "
+    "which is most of OPA. The plain mean takes all participants alike. The public code's OPA differs from FedAvg in "
+    "BatchNorm's buffers alone: compare its row with FedAvg of full models.",
     rows=mean_of_tiers,
-    orders=[Order(ACCURACY, FEDORAS, FEDAVG), Order(ACCURACY, FEDORAS, PLAIN),
+    orders=[*(Order(ACCURACY, FEDORAS, other) for other in (FEDAVG, HOLDERS, PLAIN, BUFFERS, RESTING, FALLING)),
+            Order(ACCURACY, BUFFERS, FEDAVG),
             Order(ACCURACY, FEDORAS, WHOLE, data="cifar10-h1"), Order(ACCURACY, FEDORAS, QUARTER, data="cifar10-h1")],
 )  # fmt: skip
 

@@ -14,9 +14,9 @@ Figures = Mapping[str, float]
 
 
 def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **own: Any) -> Arm:
-    """FedorAS, its keys by the data set and ``own``; without twins."""
+    """FedorAS, its keys by the data set and ``own``; without twins. The supernet's rate is constant, as published."""
     keys = {f"fedoras.{name}": value for name, value in own.items()}
-    base = {"method": "fedoras", "rounds": UNTIL_DONE, "decay_factor": "$supernet_decay"}
+    base = {"method": "fedoras", "rounds": UNTIL_DONE, "decay_factor": 1.0}
     return Arm(label, {**base, **keys}, data, paper or {})
 
 

@@ -1,8 +1,8 @@
 """Table 6 with supernets that train for shorter and longer. Not in the paper.
 
 An operator of the supernet sees a ninth of a layer's steps, at small scale in 80 rounds 1.5 times those of random
-weights in 30, as in the paper. In 30 rounds it is 0.55, in 160 rounds 3. The learning rate falls to the same value;
-random weights have the rounds that they have elsewhere.
+weights in 30, as in the paper. In 30 rounds it is 0.55, in 160 rounds 3. Random weights have the rounds that they
+have elsewhere.
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,7 @@ def _arms(times: float) -> list[Arm]:
         sizes = PAPER.keys_of(PAPER.data_at(_DATA, scale), scale)
         rounds = max(1, round(times * sizes["$supernet_rounds"]))
         own = fedoras(_DATA, f"{times:.1f} times the rounds", supernet_rounds=rounds, twin_rounds="$twin_rounds")
-        decay = round(sizes["$supernet_decay"] ** (1 / times), 6)
-        made.append(replace(own, keys={**own.keys, "decay_factor": decay}, x=times, scales=(scale,)))
+        made.append(replace(own, x=times, scales=(scale,)))
     return made
 
 

@@ -19,18 +19,16 @@ UNTIL_DONE = 1_000_000  # rounds of a job that ends when its stages are done
 
 
 def _stages(supernet: int, finetune: int, twins: int, decay: float = 1.0, **own: Any) -> dict[str, Any]:
-    """Rounds of each stage; ``decay`` is of the supernet's learning rate, each round."""
+    """Rounds of each stage; ``decay`` is of the supernet's learning rate, each round, in rows where it falls."""
     keys = {"supernet_rounds": supernet, "finetune_rounds": finetune, **own}
     stages = {f"fedoras.{name}": value for name, value in keys.items()}
     return {"$supernet_rounds": supernet, "$twin_rounds": twins, "$supernet_decay": decay, **stages}
 
 
 _SEARCH = {"evaluations": 48, "population": 24, "parents": 16}
-# alphas move by their learning rate at most in a step: with the paper's 3e-4 they would not in so few
-_ALPHAS = {"fednas.alpha_lr": 0.02}
 _SMALL: dict[str, Any] = {
     "rounds": 60, "num_participants": 10, "local_epochs": 5, "batch_size": 32, "learning_rate": 0.05,
-    "decay_factor": 0.95, "decay_round": 1, "eval_interval": 15, "fednas.search_rounds": 20, **_ALPHAS,
+    "decay_factor": 0.95, "decay_round": 1, "eval_interval": 15, "fednas.search_rounds": 20,
     "$path_steps": 60, **_stages(30, 6, 30, 0.95, finetune_clients=6, **_SEARCH),
 }  # fmt: skip
 _SMOKE: dict[str, Any] = {

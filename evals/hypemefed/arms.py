@@ -8,8 +8,10 @@ from evals.paper.orders import Order
 
 HYPEMEFED, OFF = "HypeMeFed", "HypeMeFed, hypernetwork off"
 SMALLEST, LARGEST = "FedAvg-S", "FedAvg-L"
+STALE = "HypeMeFed, old layers"
 GLOBAL = "global, late %"  # claims are judged by it: a single evaluation moves by points
-COLUMNS = (GLOBAL, "global %", "accuracy %", "TMACs", "network MB", "round s")
+OWN_EXIT = "accuracy, late %"  # each client by the deepest exit that it is served, as the public code tests it
+COLUMNS = (GLOBAL, OWN_EXIT, "global %", "accuracy %", "TMACs", "network MB", "round s")
 
 Figures = Mapping[str, float]
 _WHOLE = {"model": "single_exit_$backbone"}
@@ -39,6 +41,12 @@ def off(data: str = "unimib") -> Arm:
     return hypemefed(OFF, data, missing="trained")
 
 
+def stale(data: str = "unimib") -> Arm:
+    """What a client lacks stays in the mean as the round began with it: the public code never applies what it
+    generates."""
+    return hypemefed(STALE, data, missing="stale")
+
+
 def baseline(label: str, data: str = "unimib", paper: Figures | None = None, **more: Any) -> Arm:
     """One of the baselines; ``more`` of its job_conf keys."""
     return Arm(label, {**_BASELINES[label], **more}, data, paper or {})
@@ -66,5 +74,9 @@ def everyone_on(exit: int, exits: int = 3) -> dict[str, Any]:
     }
 
 
-BETWEEN = [Order(GLOBAL, LARGEST, HYPEMEFED), Order(GLOBAL, HYPEMEFED, OFF), Order(GLOBAL, HYPEMEFED, SMALLEST)]
+BETWEEN = [
+    Order(column, more, less)
+    for column in (GLOBAL, OWN_EXIT)
+    for more, less in ((LARGEST, HYPEMEFED), (HYPEMEFED, OFF), (HYPEMEFED, SMALLEST))
+]
 ABOVE_RIVALS = [Order(GLOBAL, HYPEMEFED, rival) for rival in (*RIVALS, "DepthFL")]

@@ -1,6 +1,7 @@
 """What HypeMeFed's paper claims, as the orders that evals/claims.py looks for in this folder's results.
 
-Accuracies are the global model's, as a mean over the last quarter of the rounds. Weights of different k come from
+H1 is judged by both measures: the last exit on all test samples, and each client by its own deepest exit (public code).
+Other accuracies are the global model's, as a mean over the last quarter of the rounds. Weights of different k come from
 different jobs, so that their errors are compared in parts of the trained weights' size (H5). "Does not help" (H9) is no
 better than ``orders.EQUAL``; where the paper says "holds" (H10), it is HypeMeFed that must be above. H6 and H7 come
 from `hypernetwork_cost`, which trains no job.
@@ -10,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from evals.hypemefed.arms import GLOBAL, HYPEMEFED, LARGEST, RIVALS, SMALLEST
+from evals.hypemefed.arms import GLOBAL, HYPEMEFED, LARGEST, OWN_EXIT, RIVALS, SMALLEST
 from evals.hypemefed.fig3a import NONE, OFF_ON, ON_OFF
 from evals.hypemefed.fig10 import CONV, MORE, PERSONAL
 from evals.hypemefed.fig12 import ORDERS
@@ -24,6 +25,8 @@ _K = [f"k={k}" for k in COMPONENTS]
 CLAIMS: dict[str, Claim] = {
     "H1": Claim("FedAvg-L is at least level with HypeMeFed, and that above FedAvg-S, in global accuracy", "fig7",
                 [Order(GLOBAL, LARGEST, HYPEMEFED), *_ABOVE_SMALLEST]),
+    "H1, own exits": Claim("The same order by each client's own deepest exit, as the public code tests", "fig7",
+                           [Order(OWN_EXIT, LARGEST, HYPEMEFED), Order(OWN_EXIT, HYPEMEFED, SMALLEST)]),
     "H2": Claim("HypeMeFed is above HeteroFL, ScaleFL, FedRolex and LotteryFL", "fig7",
                 [Order(GLOBAL, HYPEMEFED, rival) for rival in RIVALS]),
     "H3": Claim("Multi-exit networks and hypernetworks each help, most together", "fig3a",

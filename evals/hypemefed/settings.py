@@ -21,7 +21,9 @@ _AT_LEAST = ("--min-samples", "50")
 
 def _keys(backbone: str, *groups: int, **keys: Any) -> dict[str, Any]:
     """Of a data set: its network, clients by level (smallest first), and devices that afford the first exit."""
-    own = {f"{method}.groups": list(groups) for method in GROUPED}
+    own: dict[str, Any] = {f"{method}.groups": list(groups) for method in GROUPED}
+    # the same for all methods: their running statistics are means over different sets of clients
+    own["bn_statistics"] = "federated"
     network = {"$backbone": backbone, "model": "multi_exit_$backbone", "capacity_model": "first_exit_$backbone"}
     return {**network, **own, **keys}
 

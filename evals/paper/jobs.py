@@ -91,8 +91,9 @@ def model_file(log_dir: Path, which: str) -> str:
 def figures(log_dir: Path) -> dict[str, float]:
     """What papers measure, and what stands beside it; MACs and bytes of all clients and rounds.
 
-    "global" is the whole model's accuracy on the test samples of all clients together, "late" the mean of it over the
-    evaluations in the last quarter of the rounds.
+    "accuracy" is the clients' mean, each on the model that it is served, "global" the whole model's accuracy on the
+    test samples of all clients together, "late" the mean of either over the evaluations in the last quarter of the
+    rounds.
     """
     job = summary(log_dir)
     clientwise, cost, time, clients = job["accuracy"], job["cost"], job["time"], job["clients"]
@@ -123,6 +124,9 @@ def figures(log_dir: Path) -> dict[str, float]:
     if not issubclass(method_class(job["method"]), ShrinkingAggregator):  # whose models are parts of one
         found["participants / model"] = float(np.mean([len(one["participants"]) / one["models"] for one in last]))
     late = [value for round, value in global_accuracies(log_dir) if round > 0.75 * job["rounds"]]
+    own = [mean for round, mean in client_means(log_dir) if round > 0.75 * job["rounds"]]
+    if own:
+        found["accuracy, late %"] = 100 * float(np.mean(own))
     if late:
         found |= {"global %": 100 * late[-1], "global, late %": 100 * float(np.mean(late))}
     if job.get("personalised"):
@@ -135,6 +139,12 @@ def global_accuracies(log_dir: Path) -> list[tuple[int, float]]:
     lines = (log_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     named = [(one["round"], one["evaluation"]["named"]) for one in map(json.loads, lines) if one["evaluation"]]
     return [(round, models["global"][0]) for round, models in named if "global" in models]
+
+
+def client_means(log_dir: Path) -> list[tuple[int, float]]:
+    """(round, mean accuracy of the clients in [0, 1], each on the model that it is served) of each evaluation."""
+    records = read_records(log_dir / "metrics.jsonl")
+    return [(record.round, accuracy(record.evaluation).mean) for record in records if record.evaluation]
 
 
 def accuracy_by_cost(log_dir: Path) -> list[tuple[float, float]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,19 +19,21 @@ from evals.hypemefed import (
     fig4,
     fig11,
     fig12,
+    fig13,
     fig14,
     fig15,
     ledger,
     networks,
     table1,
 )
-from evals.hypemefed.arms import GLOBAL
+from evals.hypemefed.arms import GLOBAL, HYPEMEFED, OWN_EXIT, STALE
 from evals.hypemefed.cka import cka
 from evals.hypemefed.settings import PAPER
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, filled
 from evals.paper.orders import Order, Row, differences
+from fedscale_ext.metrics.records import read_records
 
 SCRIPTS = "fig3a fig3b fig3c fig4 fig7 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table1 regime composition".split()
 
@@ -44,6 +47,27 @@ def experiment(name: str) -> Experiment:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, jobs_of: Callable[..., Any]) -> None:
     assert jobs_of(PAPER, experiment(name), scale)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+@pytest.mark.parametrize("name", ["fig3a", "fig7", "fig8"])
+def test_all_rows_are_tested_with_statistics_of_one_kind(name: str, scale: str, jobs_of: Callable[..., Any]) -> None:
+    """Claims H1 to H3: else those that re-estimate them are compared with those that do not."""
+    assert {keys["bn_statistics"] for _, keys, _ in jobs_of(PAPER, experiment(name), scale)} == {"federated"}
+
+
+def test_layers_that_stay_as_they_were_are_a_row_beside_generated_ones() -> None:
+    """The public code never applies what it generates."""
+    for name in ("fig7", "fig3a"):
+        (row, *_) = (arm for arm in experiment(name).arms if arm.label == STALE)
+        assert row.keys["hypemefed.missing"] == "stale"
+        assert Order(GLOBAL, HYPEMEFED, STALE) in experiment(name).orders
+
+
+def test_ten_exits_are_run_with_and_without_scaled_layers(jobs_of: Callable[..., Any]) -> None:
+    found = {params.rescale: params.rescales(10) for _, keys, params in jobs_of(PAPER, experiment("fig13"), "small")
+             if keys["method"] == "hypemefed" and params.missing == "generated"}  # fmt: skip
+    assert found == {None: True, False: False} and fig13.NOT_SCALED in {arm.label for arm in fig13.ten_exits()}
 
 
 def test_a_data_set_stands_in_with_the_partition_that_is_asked_for() -> None:
@@ -170,7 +194,12 @@ def job(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run
 
 def test_a_jobs_hypernetworks_come_back(job: Run) -> None:
     assert job.log_dir is not None
-    assert set(job.figures) >= {GLOBAL, "global %", "round s"}
+    assert set(job.figures) >= {GLOBAL, OWN_EXIT, "global %", "round s"}
+    records = [one for one in read_records(job.log_dir / "metrics.jsonl") if one.evaluation and one.round > 1.5]
+    evaluation = records[-1].evaluation
+    assert evaluation is not None and set(evaluation.serve) == {"exit1", "exit2", "exit3"}
+    own = np.array(evaluation.correct)[evaluation.count > 0] / evaluation.count[evaluation.count > 0]
+    assert len(records) == 1 and job.figures[OWN_EXIT] == pytest.approx(100 * own.mean())
     _, state, depth = networks.whole_model(job.log_dir)
     assert depth == 3
     found = networks.last_layer_errors(job.log_dir)
