@@ -199,6 +199,31 @@ def test_the_public_codes_scope_and_other_means_can_be_chosen(fedoras: Any) -> N
     assert differs and differs <= parameters and all(operator_of(name) for name in differs)
 
 
+@pytest.mark.parametrize("over", ["participants", "holders"])
+def test_fedavg_counts_unchanged_copies_unless_it_is_over_holders(fedoras: Any, over: str) -> None:
+    made = fedoras(aggregation="fedavg", mean_over=over, opa_min_clients=1)
+    old = dict(made.pool[SUPERNET].state)
+    states, stale = play(made, 1), 0
+    new, trained_by = made.pool[SUPERNET].state, made.training._means.clients
+    for name in models.parameter_names(made.training.spec):
+        operator = operator_of(name)
+        if operator is None or not trained_by[operator]:
+            continue
+        held = [state[name] for state in states.values() if name in state]
+        copies = [old[name]] * (len(states) - len(held) if over == "participants" else 0)
+        stale += len(states) - len(held)
+        # updates_for says that all trained on as many examples
+        torch.testing.assert_close(new[name], torch.stack(held + copies).double().mean(0).float())
+    assert stale
+
+
+@pytest.mark.parametrize("idle", ["zero", "none"])
+def test_clients_hear_what_becomes_of_operators_that_paths_leave_out(fedoras: Any, idle: str) -> None:
+    items = fedoras(idle_gradient=idle).assign(1, np.arange(1, 7))
+    assert {item.objective["paths"]["idle_gradient"] for item in items} == {idle}
+    assert {item.objective["paths"]["idle_gradient"] for item in fedoras().assign(1, np.array([1]))} == {"zero"}
+
+
 def test_operators_that_a_tier_cannot_run_are_not_sent_to_it(fedoras: Any) -> None:
     made = fedoras(unsupported=[["dsconv3"], [], []], subspace=1.0)
     for item in made.assign(1, np.arange(1, 7)):
