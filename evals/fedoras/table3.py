@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, points, with_twins
+from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, with_twins
 from evals.fedoras.searches import BEST, FEDNAS, best_tiers
 from evals.fedoras.settings import main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
+from evals.paper.orders import Order
 from evals.paper.papers import SCALES
 
 _PUBLISHED = {"cifar10-h1": ((90.02, 3837), (85.45, 1919), (86.46, 1996)),
@@ -48,7 +49,7 @@ EXPERIMENT = Experiment(
     "beside. FedorAS's accuracy is that of its best "
     "tier, as in the paper; its TMACs and MB are those of all tiers, without rand-init.",
     rows=best_tiers,
-    orders=[*BEST, points(ACCURACY, FEDORAS, FAST_ALPHAS)],
+    orders=[*BEST, Order(ACCURACY, FEDORAS, FAST_ALPHAS)],
 )
 
 if __name__ == "__main__":

@@ -27,12 +27,13 @@ from evals.fedoras import (
     table7,
     texts,
 )
-from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, points, with_twins
+from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
 from evals.fedoras.settings import DATA, PAPER, UNTIL_DONE
 from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import Arm, Experiment, Run, filled, planned
+from evals.paper.orders import Order
 from fedscale_ext import models
 from fedscale_ext.methods.fedoras.allocation import brackets_of
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -137,8 +138,8 @@ def test_opa_stands_beside_fedavg_of_full_models_and_over_holders(jobs_of: Calla
     found = {arm.label: arm.keys for arm in ablation.EXPERIMENT.arms}
     means = [found[label]["fedoras.mean_over"] for label in (ablation.FEDAVG, ablation.HOLDERS, ablation.BUFFERS)]
     assert means == ["participants", "holders", "participants"]
-    assert ledger.CLAIMS["A4"][1] == [points(ACCURACY, FEDORAS, ablation.FEDAVG)]
-    assert points(ACCURACY, ablation.BUFFERS, ablation.FEDAVG) in ablation.EXPERIMENT.orders
+    assert list(ledger.CLAIMS["A4"].orders) == [Order(ACCURACY, FEDORAS, ablation.FEDAVG)]
+    assert Order(ACCURACY, ablation.BUFFERS, ablation.FEDAVG) in ablation.EXPERIMENT.orders
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
