@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
     note="ResNet-18 on CIFAR-100 (at small scale with a quarter of its channels, on 3,600 pictures), and ten exits on "
     "Fashion-MNIST with all singular components, whose published figures are those of section 5.4. With more than "
     "three exits, generated layers are scaled to the norm of trained ones, which is not in the paper; a row without "
-    "that stands beside.",
+    "that stands beside. Rows without `accuracy, late %` are older, and not scaled.",
     orders=[*BETWEEN, Order(GLOBAL, OFF, SMALLEST), Order(GLOBAL, HYPEMEFED, NOT_SCALED)],
 )
 

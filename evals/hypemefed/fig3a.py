@@ -31,9 +31,10 @@ EXPERIMENT = Experiment(
     [*_arms("unimib"), *_arms("svhn"), *_arms("fashionmnist-iid", **_PRELIMINARY)],
     (GLOBAL, OWN_EXIT, "global %", "accuracy %"),
     plots.grouped(GLOBAL),
-    note="Without hypernetworks, a layer is the mean over those who trained it. Old layers in place of generated "
-    "ones are what the public code's rounds amount to; the paper has neither these nor random ones. BatchNorm's "
-    "statistics are re-estimated before the tests of all rows.",
+    note="Without hypernetworks, a layer is the mean over those who trained it. Old layers in place of generated ones "
+    "are what the public code's rounds amount to; the paper has neither these nor random ones. BatchNorm's statistics "
+    "are re-estimated before the tests of all rows; rows without `accuracy, late %` are older, and were tested with "
+    "those of training.",
     orders=[
         Order(GLOBAL, more, less)
         for more, less in (

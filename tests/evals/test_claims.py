@@ -47,13 +47,13 @@ def test_each_claim_has_a_line_with_an_outcome() -> None:
         assert len(figures.split()) <= 20, name
 
 
-def test_links_of_the_ledger_lead_to_sections_with_commands() -> None:
+def test_links_of_the_ledger_lead_to_sections_with_commands_or_to_what_was_not_run() -> None:
     for name, *_, link in _ledger():
         folder, _, fragment = re.search(r"\((.*)\)", link)[1].partition("#")  # type: ignore[index]
         text = (claims.FOLDER / folder).read_text(encoding="utf-8")
         section = text.split(f"## {name}\n")[1].split("\n## ")[0]
         assert anchor(name) == fragment
-        assert "```bash\npython -m evals." in section, name
+        assert "```bash\npython -m evals." in section or "No results of `" in section, name
 
 
 def test_the_first_claim_of_fedoras_has_both_rows() -> None:
