@@ -34,10 +34,12 @@ class Method:
 
 
 PAPER, SMALL = "with the paper's values (section 5.1)", "for a machine with 2 cores"
-# section 5.1; weight decay is a tenth of the learning rate (public code), which stays as it is
+# section 5.1; weight decay is a tenth of the learning rate (public code), which stays as it is. All methods are tested
+# alike: else those that re-estimate BatchNorm's statistics are compared with those that do not
 COMMON: Keys = {
     "device_conf_file": "resampled", "use_cuda": False, "overcommitment": 1.0, "filter_less": 0, "rounds": 300,
     "client_optimizer": "adam", "local_epochs": 5, "decay_factor": 1.0, "eval_interval": 10, "test_bsz": 512,
+    "bn_statistics": "federated",
 }  # fmt: skip
 
 
