@@ -159,6 +159,12 @@ class JobKeys(BaseModel):
         description="clients learn the classes only that they have: logits of others are zero in the loss, and in a "
         "class's rows of the classifier those count who have it (HeteroFL's masked cross-entropy)",
     )
+    mask_test: bool = Field(
+        False,
+        description="clients are tested with the logits of classes that they have no training samples of set to zero, "
+        "as HeteroFL's public code tests them; the accuracy without this mask stands beside. Global models, and "
+        "`test_on_all`, are never masked",
+    )
     bn_statistics: Literal["auto", "running", "federated"] = Field(
         "auto",
         description="BatchNorm's statistics when models are tested: the running ones of training, or measured anew in "

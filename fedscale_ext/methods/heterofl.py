@@ -1,4 +1,13 @@
-"""HeteroFL (Diao et al., ICLR 2021): clients train the leading channels of one model."""
+"""HeteroFL (Diao et al., ICLR 2021): clients train the leading channels of one model.
+
+Departures from the text and its public code (repository diaoenmao/HeteroFL-…-Heterogeneous-Clients):
+
+* Devices afford levels by their capacity; the text draws a client's level, which ``levels`` fix and dynamic do.
+* The public code tests a client with the logits of classes that it lacks set to zero, as in training, and the global
+  model without. Here ``mask_test`` is off unless asked for: the text masks the loss alone, and FedTrans, whose baseline
+  this is, tests all methods alike. With it, both accuracies are reported.
+* The scaler divides in testing too (``scaler``), and levels, not the whole model alone, are tested.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -26,7 +35,8 @@ class HeteroFLParams:
     ``scaler`` divides activations by the rate (without effect under BatchNorm, thus only in families without), in
     testing too: a level that is served is the function that was trained (the public code tests the whole model alone,
     and divides in training only). ``mask`` is the masked cross-entropy with the rows of a class averaged over those who
-    have it; ``clip_norm`` of gradients, the job's where that is given. ``weighted`` weighs clients by their samples
+    have it; ``mask_test`` tests clients with the same mask (default: the job's key of that name, off);
+    ``clip_norm`` of gradients, the job's where that is given. ``weighted`` weighs clients by their samples
     (the public code does not); ``dense`` makes grouped convolutions dense, as FedTrans's appendix A has it for its
     baselines.
     """
@@ -37,6 +47,7 @@ class HeteroFLParams:
     shares: tuple[float, ...] | None = None
     scaler: bool = True
     mask: bool = True
+    mask_test: bool = False
     clip_norm: Positive | None = 1.0
     weighted: bool = False
     dense: bool = False
@@ -58,9 +69,11 @@ class HeteroFLParams:
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """The job's own clipping norm goes before the paper's; sizes of groups that are given are meant."""
+        """The job's own clipping norm goes before the paper's, and its mask in tests is this method's unless that is
+        given; sizes of groups that are given are meant."""
         clip = {} if config.job.clip_norm is None else {"clip_norm": config.job.clip_norm}
-        return {**clip, **({"levels": "groups"} if "groups" in config.method_params() else {})}
+        mask = {"mask_test": config.job.mask_test}
+        return {**mask, **clip, **({"levels": "groups"} if "groups" in config.method_params() else {})}
 
 
 class HeteroFLAggregator(RatesAggregator):
@@ -100,6 +113,11 @@ class HeteroFLAggregator(RatesAggregator):
         mask = {"own_classes": True} if self.params.mask else {}
         clip = {} if self.params.clip_norm is None else {"clip_norm": self.params.clip_norm}
         return {**mask, **clip}
+
+    @property
+    def masks_tests(self) -> bool:
+        """As ``mask_test`` says."""
+        return bool(self.params.mask_test)
 
     def weight(self, item: WorkItem) -> float:
         """All clients alike, as the code has it, or by their samples."""

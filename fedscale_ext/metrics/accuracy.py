@@ -40,6 +40,16 @@ def client_accuracy(evaluation: Evaluation) -> np.ndarray:
     return np.divide(correct, count, out=np.full(len(count), np.nan), where=count > 0)
 
 
+def without_mask(evaluation: Evaluation) -> Evaluation | None:
+    """The evaluation as it is without the mask of ``mask_test``, of which correct answers alone are known; None where
+    models were tested without it."""
+    correct = evaluation.unmasked
+    if correct is None:
+        return None
+    unknown = np.full(len(correct), np.nan)
+    return Evaluation(evaluation.round, evaluation.serve, correct, unknown, unknown, evaluation.count, {})
+
+
 @singledispatch
 def accuracy(evaluation: Evaluation) -> Accuracy:
     """The figures of one evaluation; those of one that is stored are known."""

@@ -3,8 +3,9 @@
 ``evaluations/round-000050.safetensors`` holds, index client - 1, ``correct``, ``top5`` and ``count`` (in the
 smallest type that holds them), ``loss`` (float64) and ``served``, the place of the client's model among the keys that
 the metadata calls ``models``; ``named/0`` and so on the correct answers (float64) of the global models whose titles the
-metadata calls ``named``. As text, 500,000 clients would cost seconds and 10 MB each time, and the evaluations of
-a long job would take more memory than all else.
+metadata calls ``named``; ``unmasked`` the correct answers without the mask of ``mask_test``, where there is one. As
+text, 500,000 clients would cost seconds and 10 MB each time, and the evaluations of a long job would take more memory
+than all else.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.errors import UserError
-from fedscale_ext.metrics.accuracy import Accuracy, accuracy
+from fedscale_ext.metrics.accuracy import Accuracy, accuracy, without_mask
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.reading import load_json
@@ -45,7 +46,7 @@ class StoredEvaluation(Evaluation):
         vars(self).update(round=round, named=named, figures=figures, path=path)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _TYPES and name not in ("serve", "named_correct"):
+        if name not in _TYPES and name not in ("serve", "named_correct", "unmasked"):
             raise AttributeError(name)
         return getattr(self.whole(), name)
 
@@ -58,9 +59,11 @@ class StoredEvaluation(Evaluation):
             columns = {name: tensors[name].numpy().astype(dtype) for name, dtype in _TYPES.items()}
             titles = load_json(metadata.get("named", "[]"))
             correct = {title: tensors[f"named/{place}"].numpy() for place, title in enumerate(titles)}
+            unmasked = tensors["unmasked"].numpy().astype(np.float64) if "unmasked" in tensors else None
         except (KeyError, IndexError, TypeError, ValueError):
             raise UserError(f"{self.path} is not an evaluation of this version") from None
-        return Evaluation(round=self.round, serve=serve, named=self.named, named_correct=correct, **columns)
+        beside: dict[str, Any] = {"named": self.named, "named_correct": correct, "unmasked": unmasked}
+        return Evaluation(round=self.round, serve=serve, **beside, **columns)
 
 
 @accuracy.register
@@ -78,6 +81,8 @@ def write_evaluation(
     served = Counter(evaluation.serve)
     places = {key: place for place, key in enumerate(served)}
     columns = {name: np.asarray(getattr(evaluation, name)) for name in _TYPES}
+    if evaluation.unmasked is not None:
+        columns["unmasked"] = np.asarray(evaluation.unmasked)
     columns["served"] = np.fromiter(map(places.__getitem__, evaluation.serve), np.int64, len(evaluation.serve))
     tensors = {name: torch.from_numpy(column if name == "loss" else _small(column)) for name, column in columns.items()}
     path = log_dir / FOLDER / f"{kind}-{evaluation.round:06d}.safetensors"
@@ -95,6 +100,9 @@ def write_evaluation(
         "served": dict(served),
         "clients": path.relative_to(log_dir).as_posix(),
     }
+    unmasked = without_mask(evaluation)
+    if unmasked is not None:
+        line["unmasked"] = plain(accuracy(unmasked).mean)
     return line, stored
 
 

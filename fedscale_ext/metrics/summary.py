@@ -17,7 +17,7 @@ import fedscale_ext
 from fedscale_ext.commit import commit
 from fedscale_ext.config import set_aside
 from fedscale_ext.data.registry import known
-from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
+from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
@@ -185,7 +185,18 @@ def _accuracy(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "named": _named(evaluation),
         "per_client": client_accuracy(evaluation),  # index: client - 1
         "served": list(evaluation.serve),
+        **_without_mask(evaluation),
     }
+
+
+def _without_mask(evaluation: Evaluation) -> dict[str, Any]:
+    """Of models that were tested with masked logits, the same without."""
+    plain_test = without_mask(evaluation)
+    if plain_test is None:
+        return {}
+    figures = accuracy(plain_test)
+    known = {name: getattr(figures, name) for name in ("mean", "std", "iqr", "worst", "sample_weighted")}
+    return {"unmasked": {**known, "per_client": client_accuracy(plain_test)}}
 
 
 def _perplexity(header: Mapping[str, Any], evaluation: Evaluation | None) -> dict[str, Any]:
@@ -219,7 +230,9 @@ def _at_the_end(evaluation: Evaluation | None) -> dict[str, Any] | None:
     if evaluation is None:
         return None
     figures = dataclasses.asdict(accuracy(evaluation))
-    return {"round": evaluation.round, **figures, "per_client": client_accuracy(evaluation)}
+    return {
+        "round": evaluation.round, **figures, "per_client": client_accuracy(evaluation), **_without_mask(evaluation)
+    }  # fmt: skip
 
 
 def _cost(

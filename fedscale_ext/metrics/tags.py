@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
+from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation
 from fedscale_ext.metrics.tiers import TIERS, group_means, tier_of
@@ -63,6 +63,9 @@ def _tested(evaluation: Evaluation, capacity: np.ndarray | None) -> dict[str, fl
     }
     figures |= {f"Test/named/{title}": top1 for title, (top1, _loss) in evaluation.named.items()}
     whole = evaluation.whole() if isinstance(evaluation, StoredEvaluation) else evaluation
+    unmasked = without_mask(whole)
+    if unmasked is not None:
+        figures["Test/client_accuracy_mean_unmasked"] = accuracy(unmasked).mean
     of_client = client_accuracy(whole)
     groups = _by_model(whole.serve, of_client)
     if capacity is not None:

@@ -1,7 +1,8 @@
 """Accuracy on everybody's test samples: the model of each client, also one that only this client has, tested on all.
 
 Done once, for the final models (``test_on_all``): personal models take as many passes through all test samples as there
-are clients. A model that several clients are served is tested once for all of them.
+are clients. A model that several clients are served is tested once for all of them. Logits are never masked: the
+samples are of all classes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -267,6 +267,11 @@ class MethodHooks(Coordinator):
         asked = self.config.job.bn_statistics
         return self.measures_statistics if asked == "auto" else asked == "federated"
 
+    @property
+    def masks_tests(self) -> bool:
+        """Whether a client is tested with the logits of classes that it has no training samples of set to zero."""
+        return self.config.job.mask_test
+
     def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
         """What clients did beside training in this round counts towards it: sums over them, and how many virtual
         ``seconds`` it took."""

@@ -11,10 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.evaluation import COLUMNS, client_figures, outputs
+from fedscale_ext.runtime.evaluation import (
+    COLUMNS,
+    MASK,
+    classes_present,
+    client_figures,
+    counted,
+    outputs,
+    read_figures,
+)
 from fedscale_ext.runtime.ledger import Dropped, Unit
 from fedscale_ext.runtime.units import SPREAD, plan_units
 from fedscale_ext.runtime.work import Evaluation, WorkItem, members
@@ -58,6 +64,7 @@ def planned(workforce: "Workforce", serve: Sequence[str], epochs: int) -> list[U
                     sum=False,
                     longest=None,
                     norms=False,
+                    **workforce.masks(),
                 )
             )
     return units
@@ -72,6 +79,7 @@ def personalise(workforce: "Workforce", round: int, serve: Sequence[str], epochs
     unit was dropped, counts as untested."""
     task = workforce.job.task
     columns, count = np.zeros((task.num_clients, len(COLUMNS))), np.zeros(task.num_clients, dtype=np.int64)
+    unmasked = np.zeros(task.num_clients) if workforce.job.masks_tests else None
     units = planned(workforce, serve, epochs)
     for unit, result in zip(units, workforce.job.run_units(units), strict=True):
         clients = unit.header["clients"]
@@ -82,16 +90,18 @@ def personalise(workforce: "Workforce", round: int, serve: Sequence[str], epochs
         workforce.note_seconds(header)
         good = [place for place, client in enumerate(clients) if client not in set(header["missing"])]
         rows = np.array(clients)[good] - 1
-        columns[rows] = np.stack(wire.columns(sections["figures"], COLUMNS, torch.float64), axis=1)[good]
+        columns[rows], plain = counted(read_figures(unit.header, sections["figures"])[good])
+        if unmasked is not None and plain is not None:
+            unmasked[rows] = plain
         count[rows] = task.test_sizes[rows]
     if missing := int((count[task.test_sizes > 0] == 0).sum()):
         workforce.job.notice(f"round {round}: {missing} clients could not be personalised; the executors' log says why")
     correct, top5, loss = columns.T
-    return Evaluation(round, tuple(serve), correct, top5, loss, count, {})
+    return Evaluation(round, tuple(serve), correct, top5, loss, count, {}, {}, unmasked)
 
 
 def personalised_figures(work: "UnitWork", header: Mapping[str, Any], batch: int) -> tuple[dict[str, Any], np.ndarray]:
-    """The executor's side: which clients could not be tuned, and float64 [clients, 3] as ``test_clients`` gives it."""
+    """The executor's side: which clients could not be tuned, and figures [clients, 3 or 6] as ``test_clients`` has."""
     clients: list[int] = header["clients"]
     logits: list[Any] = [None] * len(clients)
     missing: set[int] = set()
@@ -111,9 +121,11 @@ def personalised_figures(work: "UnitWork", header: Mapping[str, Any], batch: int
                     before = logits[place]
                     logits[place] = found if before is None else before + (found - before) / (number + 1)
                 place += 1
-    figures = np.zeros((len(clients), len(COLUMNS)))
+    mask = bool(header.get(MASK))
+    figures = np.zeros((len(clients), len(COLUMNS) * (1 + mask)))
     for place, client in enumerate(clients):
         if client not in missing:
             labels = work.data.labels(work.data.test_rows(client))
-            figures[place] = client_figures(logits[place], labels).sum(0).numpy()
+            there = classes_present(work.data, [client]) if mask else None
+            figures[place] = client_figures(logits[place], labels, there).sum(0).numpy()
     return {"missing": sorted(missing)}, figures

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from fedscale.cloud import commons
 
-from fedscale_ext.runtime import around_training, calibration, everybody, personalise, static_statistics, wire
+from fedscale_ext.runtime import around_training, calibration, everybody, personalise, static_statistics
 from fedscale_ext.runtime.client_tensors import section_name
 from fedscale_ext.runtime.collect import CLASSES, SUM
-from fedscale_ext.runtime.evaluation import COLUMNS
+from fedscale_ext.runtime.evaluation import COLUMNS, read_figures
 from fedscale_ext.runtime.ledger import Unit
 from fedscale_ext.runtime.wire import Section, WireError
 
@@ -34,15 +33,15 @@ def check_result(
     if unit.event == commons.CLIENT_TRAIN:
         _check_training(unit, header, sections)
     elif unit.event == commons.MODEL_TEST:
-        _check_figures(sections, test_sizes[np.asarray(unit.header["clients"]) - 1])
+        _check_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1])
     elif unit.event in (personalise.EVENT, around_training.EVENT):
         missing, clients = header.get("missing"), unit.header["clients"]
         if not isinstance(missing, list) or not set(map(str, missing)) <= set(map(str, clients)):
             raise WireError("missing names other clients than the unit's")
         names = around_training.SECTIONS if unit.event == around_training.EVENT else ("figures",)
-        _check_figures(sections, test_sizes[np.asarray(clients) - 1], names)
+        _check_figures(unit, sections, test_sizes[np.asarray(clients) - 1], names)
     elif unit.event == everybody.EVENT:
-        _check_figures(sections, np.full(len(unit.header["clients"]), test_sizes.sum()))
+        _check_figures(unit, sections, np.full(len(unit.header["clients"]), test_sizes.sum()))
     elif unit.event == static_statistics.EVENT:
         if sections.keys() != {static_statistics.SUMS}:
             raise WireError("a measurement of statistics has one section, sums")
@@ -69,17 +68,21 @@ def _check_training(unit: Unit, header: Mapping[str, Any], sections: Mapping[str
         raise WireError("a section that nobody asked for")
 
 
-def _check_figures(sections: Mapping[str, Section], counts: np.ndarray, names: Sequence[str] = ("figures",)) -> None:
+def _check_figures(
+    unit: Unit, sections: Mapping[str, Section], counts: np.ndarray, names: Sequence[str] = ("figures",)
+) -> None:
     if sections.keys() != set(names):
         raise WireError(f"an evaluation's sections are {' and '.join(names)}")
     for name in names:
-        correct, top5, _ = wire.columns(sections[name], COLUMNS, torch.float64)
-        if len(correct) != len(counts):
-            raise WireError(f"figures of {len(correct)} clients, {len(counts)} were asked for")
-        # comparisons with NaN are false: it is refused too. A loss may be anything: models diverge
-        whole = (correct % 1 == 0) & (top5 % 1 == 0)
-        if not ((correct >= 0) & (correct <= top5) & (top5 <= counts) & whole).all():
-            raise WireError("figures that no count of samples can have")
+        figures = read_figures(unit.header, sections[name])
+        if len(figures) != len(counts):
+            raise WireError(f"figures of {len(figures)} clients, {len(counts)} were asked for")
+        for begin in range(0, figures.shape[1], len(COLUMNS)):
+            correct, top5, _ = figures[:, begin : begin + len(COLUMNS)].T
+            # comparisons with NaN are false: it is refused too. A loss may be anything: models diverge
+            whole = (correct % 1 == 0) & (top5 % 1 == 0)
+            if not ((correct >= 0) & (correct <= top5) & (top5 <= counts) & whole).all():
+                raise WireError("figures that no count of samples can have")
 
 
 def _check_calibration(seconds: Any, sizes: Sequence[int]) -> None:

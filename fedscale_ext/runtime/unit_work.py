@@ -24,7 +24,7 @@ from fedscale_ext.runtime.collect import CLASSES, SUM
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.device_data import DeviceData
 from fedscale_ext.runtime.divergence import diverged
-from fedscale_ext.runtime.evaluation import COLUMNS, test_clients
+from fedscale_ext.runtime.evaluation import MASK, figures_section, test_clients
 from fedscale_ext.runtime.everybody import figures_on_all
 from fedscale_ext.runtime.norms import change_norms
 from fedscale_ext.runtime.own_classes import present
@@ -271,14 +271,15 @@ class UnitWork:
             if OwnTensors.kind in header.get(HANDED, {}):
                 return {}, {"figures": figures_section(self._test_own(header, batch))}
             modules = map(self.bench.module, header["members"])
-            figures = test_clients(modules, self.data, header["clients"], batch, self.bench.device)
+            mask = bool(header.get(MASK))
+            figures = test_clients(modules, self.data, header["clients"], batch, self.bench.device, mask)
         return {}, {"figures": figures_section(figures)}
 
     def _test_own(self, header: dict[str, Any], batch: int) -> np.ndarray:
         """Figures of each client on its own version of the unit's model."""
         return np.concatenate(
             [
-                test_clients([module], self.data, [client], batch, self.bench.device)
+                test_clients([module], self.data, [client], batch, self.bench.device, bool(header.get(MASK)))
                 for client, module in self.own_versions(header, batch)
             ]
         )
@@ -344,12 +345,6 @@ class UnitWork:
 
         seconds = calibration.measure(sizes, train)
         return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
-
-
-def figures_section(figures: np.ndarray) -> bytes:
-    """A section for what clients reached, float64 [clients, 3]."""
-    columns = {name: torch.from_numpy(np.ascontiguousarray(figures[:, i])) for i, name in enumerate(COLUMNS)}
-    return wire.tensors_to_bytes(columns)
 
 
 def _encoded_brought(

@@ -177,7 +177,8 @@ class Evaluation:
 
     ``correct`` and ``loss`` are sums over ``count`` test samples (count 0: client has none and
     takes no part in means); ``named`` maps a title to (accuracy, mean loss) over all samples, ``named_correct``
-    to the correct answers on each client's (NaN: not tested).
+    to the correct answers on each client's (NaN: not tested). Where models are tested with masked logits (the key
+    ``mask_test``), ``unmasked`` has the correct answers of the same models without the mask, else None.
     """
 
     round: int
@@ -188,6 +189,7 @@ class Evaluation:
     count: np.ndarray
     named: Mapping[str, tuple[float, float]]
     named_correct: Mapping[str, np.ndarray] = field(default_factory=dict)
+    unmasked: np.ndarray | None = field(default_factory=lambda: None)  # no attribute of the class: one on disk reads it
 
     @property
     def client_accuracy(self) -> np.ndarray:

@@ -8,18 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from fedscale.cloud import commons
 
 from fedscale_ext.errors import UserError
-from fedscale_ext.runtime import calibration, static_statistics, wire
+from fedscale_ext.runtime import calibration, static_statistics
 from fedscale_ext.runtime.answers import check_plan
 from fedscale_ext.runtime.calibration import CohortSizes, candidates
 from fedscale_ext.runtime.checks import Rejected, checked_tensors
 from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
 from fedscale_ext.runtime.collect import Collector
 from fedscale_ext.runtime.divergence import DivergenceNotices, failure_sentence
-from fedscale_ext.runtime.evaluation import COLUMNS, Gathered, pairs_to_test, pieces, served
+from fedscale_ext.runtime.evaluation import MASK, Gathered, pairs_to_test, pieces, read_figures, served
 from fedscale_ext.runtime.ledger import Dropped, Unit
 from fedscale_ext.runtime.registration import ExecutorInfo
 from fedscale_ext.runtime.units import SPREAD, in_parts, plan_units
@@ -175,6 +174,10 @@ class Workforce:
         measured = bool(own) and self.job.static_statistics
         return {**self.brings(own, items), **({static_statistics.EVENT: True} if measured else {})}
 
+    def masks(self) -> dict[str, Any]:
+        """What makes a unit test each client with masked logits, too: arguments of ``make_unit``."""
+        return {MASK: True} if self.job.masks_tests else {}
+
     def _train_unit(self, items: Sequence[WorkItem], cohort: int) -> Unit:
         return self.job.make_unit(
             commons.CLIENT_TRAIN,
@@ -259,19 +262,19 @@ class Workforce:
                 model=key,
                 members=members(key),
                 clients=clients,
+                **self.masks(),
             )
             for key, clients in wanted
         ]
-        gathered = Gathered(plan, task)
-        for (key, clients), result in zip(wanted, self.job.run_units(units), strict=True):
+        gathered = Gathered(plan, task, self.job.masks_tests)
+        for (key, clients), unit, result in zip(wanted, units, self.job.run_units(units), strict=True):
             if isinstance(result, Dropped):
                 self.job.notice(f"round {number}: {len(clients)} clients are not tested on {key}: {result.reason}")
                 gathered.miss(key, clients)
                 continue
             header, sections = result
             self.note_seconds(header)
-            columns = wire.columns(sections["figures"], COLUMNS, torch.float64)
-            gathered.add(key, clients, np.stack(columns, axis=1))
+            gathered.add(key, clients, read_figures(unit.header, sections["figures"]))
         evaluation = gathered.evaluation(number)
         self._divergence.test(evaluation)
         return evaluation

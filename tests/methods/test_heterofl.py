@@ -46,6 +46,14 @@ def test_the_jobs_own_clipping_norm_goes_before_the_papers() -> None:
     assert make_params(HeteroFLParams, config).clip_norm == 0.25
 
 
+def test_tests_are_masked_where_the_method_or_the_job_asks() -> None:
+    assert not server(HeteroFLAggregator, "heterofl").masks_tests
+    assert server(HeteroFLAggregator, "heterofl", mask_test=True).masks_tests
+    assert make_params(HeteroFLParams, make_config({}, {"method": "heterofl", "mask_test": True})).mask_test
+    given = make_config({}, {"method": "heterofl", "mask_test": True, "heterofl.mask_test": False})
+    assert not make_params(HeteroFLParams, given).mask_test
+
+
 def test_levels_have_a_scaler_where_the_family_has_one() -> None:
     cnn, plain = (server(HeteroFLAggregator, "heterofl", model="cnn_small", scaler=on) for on in (True, False))
     assert [cnn.pool[key].spec["scale"] for key in "bcde"] == [0.5, 0.25, 0.125, 0.0625]
