@@ -30,7 +30,7 @@ _NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_r
                   "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
                   "max_message_mb", "checkpoint_interval", "checkpoint_keep", "resume_from",
                   "lease_s", "replacement_s", "reconnect_s", "unit_tries",
-                  "min_updates", "token_file", "message_window_s", "tls_ca",
+                  "min_updates", "token_file", "message_window_s", "tls_ca", "stop_gain", "stop_patience", "stop_unit",
                   "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
 
 

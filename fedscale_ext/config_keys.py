@@ -212,6 +212,16 @@ class JobKeys(BaseModel):
     pyramidfl_dropout_high: float = Field(
         0.6, ge=0, le=1, description="... and that of lowest utility; 0 for both: nobody leaves anything out"
     )
+    stop_gain: float | None = Field(
+        None,
+        ge=0,
+        description="the job of any method ends where the clients' mean accuracy has risen by no more than this over "
+        "`stop_patience`, as FedTrans's appendix has it with 0.01; default: after `rounds` alone",
+    )
+    stop_patience: int = Field(10, ge=1, description="... over so many rounds, or evaluations")
+    stop_unit: Literal["rounds", "evaluations"] = Field(
+        "rounds", description="... what `stop_patience` counts; accuracies are those of evaluations in any case"
+    )
     clip_norm: float | None = Field(None, gt=0, description="gradient clipping norm of the clients")
     max_update_norm: float | None = Field(
         None, gt=0, description="largest norm of a client's change of its model; longer ones are refused and counted"

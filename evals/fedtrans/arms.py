@@ -64,7 +64,8 @@ TABLE2 = {
     }
     for data, rows in published.TABLE2.items()
 }
-TABLE2_COLUMNS = ("accuracy %", "IQR %", "worst %", "TMACs", "TMACs forward", "suite MB", "mean model MB",
+TABLE2_COLUMNS = ("accuracy %", "unmasked %", "IQR %", "worst %", "TMACs", "rounds to convergence",
+                  "TMACs at convergence", "accuracy at convergence %", "TMACs forward", "suite MB", "mean model MB",
                   "network MB", "network MB / round", "models", "participants / model")  # fmt: skip
 DATA_SETS = ("cifar10", "femnist", "speech", "openimage")
 

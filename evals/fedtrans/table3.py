@@ -32,6 +32,15 @@ EXPERIMENT = Experiment(
     "table3",
     "Table 3: what each part of FedTrans contributes",
     ARMS,
+    (
+        "accuracy %",
+        "TMACs",
+        "rounds to convergence",
+        "TMACs at convergence",
+        "accuracy at convergence %",
+        "models",
+        "participants / model",
+    ),
     plot=plots.bars("accuracy %", "TMACs"),
     note="The rows -s, -w and -d alone are not in the paper.",
 )

@@ -14,7 +14,10 @@ import numpy as np
 from fedscale_ext.methods import method_class
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.records import read_records
+
+_STOP_RULE = {"stop_gain": 0.01, "stop_patience": 10, "stop_unit": "rounds"}  # FedTrans, appendix A.1
 
 
 class Failed(Exception):
@@ -131,7 +134,24 @@ def figures(log_dir: Path) -> dict[str, float]:
         found |= {"global %": 100 * late[-1], "global, late %": 100 * float(np.mean(late))}
     if job.get("personalised"):
         found["personalised %"] = 100 * job["personalised"]["mean"]
-    return found
+    if "unmasked" in clientwise:
+        found["unmasked %"] = 100 * clientwise["unmasked"]["mean"]
+    return found | at_convergence(log_dir)
+
+
+def at_convergence(log_dir: Path) -> dict[str, float]:
+    """Rounds, cost and best accuracy of a job up to where FedTrans's stop rule first held; to the last round where it
+    never did. By the job's ``stop_gain``, ``stop_patience`` and ``stop_unit``, or the appendix's 1 % over 10 rounds."""
+    config = {**_STOP_RULE, **{key: value for key, value in summary(log_dir)["config"].items() if value is not None}}
+    records = read_records(log_dir / "metrics.jsonl")
+    seen = mean_accuracies(records)
+    end = converged_round(seen, config["stop_gain"], config["stop_patience"], config["stop_unit"])
+    end = records[-1].round if end is None else end
+    return {
+        "rounds to convergence": float(end),
+        "TMACs at convergence": sum(record.training_macs for record in records if record.round <= end) / 1e12,
+        "accuracy at convergence %": 100 * max(value for round, value in seen if round <= end),
+    }
 
 
 def global_accuracies(log_dir: Path) -> list[tuple[int, float]]:

@@ -93,6 +93,7 @@ class SpiderAggregator(FedAvgAggregator):
     Params: ClassVar[type] = SpiderParams
     Executor: ClassVar[type] = SpiderExecutor
     chooses_paths: ClassVar[bool] = True
+    runs_all_rounds: ClassVar[str] = "removes operators by rounds until one is left on each edge"
     assumes_sgd: ClassVar[str] = "pulls local weights to the global ones in steps of SGD"
     own_start: ClassVar[str] = "trains a local network beside the global one"
     unprotected: ClassVar[str] = "the operators of clients' local networks"

@@ -1,9 +1,18 @@
-"""When accuracies have settled (Moss, IMWUT 2025: "stable accuracy where further training does not significantly
-improve", which names no numbers)."""
+"""When accuracies have converged.
 
-from collections.abc import Sequence
+:func:`stalled` is FedTrans's stop rule (Zhu et al., MLSys 2024, appendix A.1): "the accuracy not improving by more than
+1% over 10 consecutive rounds". Its 1% are read as a hundredth of all answers. :func:`settled` is for Moss (IMWUT 2025:
+"stable accuracy where further training does not significantly improve", which names no numbers).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
+
+from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.runtime.work import RoundRecord
 
 _TOLERANCE = 0.005  # half a percentage point
 _WINDOW = 3  # evaluations
@@ -21,3 +30,33 @@ def settled(accuracies: Sequence[float]) -> int | None:
     smooth = np.array([values[max(0, end - _WINDOW) : end].mean() for end in range(1, len(values) + 1)])
     highest_from = np.maximum.accumulate(smooth[::-1])[::-1]
     return int(np.argmax(highest_from - smooth <= _TOLERANCE + 1e-12))
+
+
+def mean_accuracies(records: Iterable[RoundRecord]) -> list[tuple[int, float]]:
+    """(round, clients' mean accuracy in [0, 1]) of each evaluation."""
+    return [(record.round, accuracy(record.evaluation).mean) for record in records if record.evaluation is not None]
+
+
+def stalled(seen: Sequence[tuple[int, float]], now: int, gain: float, patience: int) -> bool:
+    """Whether the best accuracy of the last ``patience`` rounds up to ``now`` is at most ``gain`` above the one before.
+
+    ``seen`` holds (round, accuracy in [0, 1]) of each evaluation. False unless there are evaluations in both times.
+    """
+    before = [value for round, value in seen if round <= now - patience]
+    since = [value for round, value in seen if now - patience < round <= now]
+    return bool(before and since) and max(since) <= max(before) + gain
+
+
+def converged_round(
+    seen: Sequence[tuple[int, float]], gain: float, patience: int, unit: Literal["rounds", "evaluations"] | str
+) -> int | None:
+    """The first evaluated round at which accuracy has stalled for ``patience`` rounds, or evaluations; None: at none.
+
+    ``seen`` as for :func:`stalled`, by rising round; evaluations that tested nobody (NaN) are passed over.
+    """
+    tested = [(round, value) for round, value in seen if not math.isnan(value)]
+    counted = [(number, value) for number, (_, value) in enumerate(tested)] if unit == "evaluations" else tested
+    for (round, _), (now, _) in zip(tested, counted, strict=True):
+        if stalled(counted, now, gain, patience):
+            return round
+    return None

@@ -18,6 +18,7 @@ from fedscale_ext.commit import commit
 from fedscale_ext.config import set_aside
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
+from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
@@ -117,7 +118,8 @@ def summarise(
 
     ``records`` are all its rounds, the last evaluation in them its result; ``models`` is None for a job that has not
     ended, whose models are not known; ``lineage`` maps a model's
-    key to where it comes from; ``stopped`` says why the job ended before its last round; ``privacy`` what
+    key to where it comes from; ``stopped`` says why the job ended before its last round (``converged_round`` of the
+    summary: where ``stop_gain`` held first); ``privacy`` what
     differential privacy promises of it, None without; ``wall_s``
     is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
     is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
@@ -136,6 +138,7 @@ def summarise(
         "rounds": last.round if last else 0,
         "stopped": stopped,
         "notices": list(header.get("notices", ()) if notices is None else notices),
+        "converged_round": _converged_round(header["config"], records),
         "privacy": privacy,
         "accuracy": _accuracy(evaluation),
         "personalised": _at_the_end(records[-1].personalised if records else None),
@@ -174,6 +177,14 @@ def write_summary(directory: Path, summary: Mapping[str, Any]) -> Path:
     path = directory / SUMMARY
     write_atomic(path, json.dumps(plain(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return path
+
+
+def _converged_round(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> int | None:
+    """By the rule of ``stop_gain``; None where it is not asked for, or did not come true."""
+    if config.get("stop_gain") is None:
+        return None
+    seen = mean_accuracies(records)
+    return converged_round(seen, config["stop_gain"], config["stop_patience"], config["stop_unit"])
 
 
 def _accuracy(evaluation: Evaluation | None) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from overrides import overrides
 from fedscale_ext import models
 from fedscale_ext.data.notes import untested_note
 from fedscale_ext.errors import UserError, one_line
+from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_strata
@@ -53,10 +54,10 @@ class MultiModelAggregator(MethodHooks):
             self.emit(self.ready())
             if self.wandb is not None:
                 self.notice(f"Weights & Biases has this job at {self.wandb.where}")
-            stopped = None
+            stopped = self._converged()
             if self.privacy is not None:
                 self.notice(self.privacy.announcement(self.args.rounds))
-                stopped = self.privacy.spent()
+                stopped = stopped or self.privacy.spent()
             while done < self.args.rounds and stopped is None:
                 done += 1
                 stopped = self._run_round(done)
@@ -187,6 +188,8 @@ class MultiModelAggregator(MethodHooks):
         if last or number == 1 or number % self.args.eval_interval == 0 or not items:
             with self.watch("evaluate"):
                 record.evaluation = self.workforce.evaluate(number)
+            reason = reason or self._converged(record)
+            last = last or reason is not None
         epochs = self.config.job.personalise_epochs
         if last and epochs and record.evaluation is not None:
             with self.watch("personalise"):
@@ -213,6 +216,16 @@ class MultiModelAggregator(MethodHooks):
         if reason is not None:
             self.notice(f"stopped after round {number}: {reason}")
         return reason
+
+    def _converged(self, record: RoundRecord | None = None) -> str | None:
+        """Why the job is done where ``stop_gain`` asks for its end: by the rounds so far, and one more ``record``."""
+        job = self.config.job
+        if job.stop_gain is None:
+            return None
+        seen = mean_accuracies(self.history if record is None else [*self.history, record])
+        if converged_round(seen, job.stop_gain, job.stop_patience, job.stop_unit) is None:
+            return None
+        return f"accuracy rose by no more than {job.stop_gain:g} over {job.stop_patience} {job.stop_unit}"
 
     def _select(self, number: int, able: np.ndarray, most: int) -> tuple[np.ndarray, int]:
         """Participants among the clients that are ``able`` and online now, and how many of these are not; waits in

@@ -25,6 +25,13 @@ def check_local_training(config: JobConfig, method: type) -> None:
                 f"{key} takes what a client hands in for what it was handed and a change of its training; method "
                 f"{job.method} {reason}; remove {key}"
             )
+    if job.stop_gain is not None and (reason := method.runs_all_rounds):  # type: ignore[attr-defined]
+        raise UserError(
+            f"stop_gain ends a job where its accuracy has converged, and method {job.method} {reason}; remove stop_gain"
+        )
+    for key in ("stop_patience", "stop_unit"):
+        if key in given and job.stop_gain is None:
+            raise UserError(f"{key} needs stop_gain, the gain that is asked for; set that, or remove {key}")
     if pyramid:
         _check_dropout(config, method)
     for key in sorted(given):

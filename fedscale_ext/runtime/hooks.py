@@ -70,6 +70,9 @@ class MethodHooks(Coordinator):
     #: Why no tensor of a client's update may be left out, where none may: as above.
     needs_whole_updates: ClassVar[str] = ""
 
+    #: Why a job must not end where its accuracy has converged (``stop_gain``), where it must not: as above.
+    runs_all_rounds: ClassVar[str] = ""
+
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
     weights_given = False  # whether the key ``initial_weights`` was heard
     public_data_used = False  # whether the method has asked for public data

@@ -50,6 +50,7 @@ class FedorASAggregator(MultiModelAggregator):
     reduces: ClassVar[bool] = False  # each client's operators have weights of their own
     chooses_paths: ClassVar[bool] = True
     assumes_sgd: ClassVar[str] = "steps each path by SGD"
+    runs_all_rounds: ClassVar[str] = "has stages that follow one another by rounds"
 
     def supernet(self) -> ModelSpec:
         """The configuration's ``model``; UserError where it is none."""

@@ -14,7 +14,7 @@ from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.methods.server_optimizer import ServerOptimizer
-from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.convergence import mean_accuracies, stalled
 from fedscale_ext.population.population import Population
 from fedscale_ext.runtime.aggregator import MultiModelAggregator
 from fedscale_ext.runtime.model_choices import ModelChoice
@@ -157,12 +157,8 @@ class FedTransAggregator(MultiModelAggregator):
             docs = [model_transformer.degree_of_convergence(losses, p.gamma, p.delta) for losses in self.losses]
             if all(doc is not None and doc <= p.beta for doc in docs):
                 return "no model can grow further and all have converged"
-        if p.stop == "accuracy":
-            seen = [(record.round, accuracy(record.evaluation).mean) for record in self.history if record.evaluation]
-            before = [mean for number, mean in seen if number <= round - p.stop_rounds]
-            since = [mean for number, mean in seen if number > round - p.stop_rounds]
-            if before and since and max(since) <= max(before) + p.stop_gain:
-                return f"accuracy rose by no more than {p.stop_gain:g} over {p.stop_rounds} rounds"
+        if p.stop == "accuracy" and stalled(mean_accuracies(self.history), round, p.stop_gain, p.stop_rounds):
+            return f"accuracy rose by no more than {p.stop_gain:g} over {p.stop_rounds} rounds"
         return None
 
     def lineage(self) -> dict[str, Any]:
