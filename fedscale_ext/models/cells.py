@@ -26,6 +26,15 @@ class CellFamily(Family, Protocol):
     def identity_zeros(self, spec: ModelSpec, cell_id: str) -> list[str]: ...  # noqa: D102
 
 
+class OutputCellFamily(CellFamily, Protocol):
+    """A family whose cells have outputs apart from what :meth:`CellFamily.cell_group` names; see
+    :mod:`fedscale_ext.models.resnet`."""
+
+    def output_group(self, spec: ModelSpec, cell_id: str) -> tuple[str, int]: ...  # noqa: D102
+
+    def output_widened(self, spec: ModelSpec, cell_id: str, width: int) -> ModelSpec: ...  # noqa: D102
+
+
 def cell_family(spec: ModelSpec) -> CellFamily:
     """The module of the spec's family; UserError when its models, or this one, have no cells."""
     module = family(spec)
@@ -34,6 +43,26 @@ def cell_family(spec: ModelSpec) -> CellFamily:
     if not module.cell_ids(spec):
         raise UserError(_no_cells(f"this model of the family {spec.family!r} has"))
     return cast(CellFamily, module)
+
+
+def output_cells(spec: ModelSpec) -> "OutputCellFamily | None":
+    """The module of the spec's family where its cells' outputs can widen apart from their inner channels."""
+    module = cell_family(spec)
+    return cast(OutputCellFamily, module) if hasattr(module, "output_widened") else None
+
+
+def widening_group(spec: ModelSpec, cell_id: str, output: bool = False) -> tuple[str, int]:
+    """The channel group that widening a cell changes, and its width; ``output``: that of what the cell writes."""
+    family = output_cells(spec) if output else None
+    return cell_family(spec).cell_group(spec, cell_id) if family is None else family.output_group(spec, cell_id)
+
+
+def widened_spec(spec: ModelSpec, cell_id: str, width: int, output: bool = False) -> ModelSpec:
+    """The spec with this group at ``width`` channels; with its present width, only with the adapters that it needs."""
+    family = output_cells(spec) if output else None
+    if family is None:
+        return cell_family(spec).widened(spec, cell_id, width)
+    return family.output_widened(spec, cell_id, width)
 
 
 def _no_cells(which: str) -> str:

@@ -2,12 +2,14 @@
 
 Stem (convolution, BatchNorm, ReLU, perhaps a 3x3 max-pool) -> BasicBlocks -> global average pool,
 linear. A block is a cell: FedTrans widens its inner channels (those between its two convolutions), and
-inserts blocks behind it whose last BatchNorm is zero. What is added from block to block keeps its width.
+inserts blocks behind it whose last BatchNorm is zero. What is added from block to block keeps its width, unless whole
+blocks widen: then a block writes channels of its own, and shortcuts between different channels become projections.
 
 Fields of the spec: ``input_shape`` (C, H, W), ``num_classes``, ``stem`` (width), ``kernel`` and
 ``stride`` of the stem, ``pool`` (whether it ends with the max-pool) and ``blocks``, tuples
 ``(cell_id, hidden, width, stride, projection)``. A block with ``projection`` has a 1x1 convolution
 and BatchNorm for a shortcut (option B) and channels of its own, the others write those that they read.
+Where ``projection`` is "linear", the shortcut has no BatchNorm, so that it can be an exact identity in training too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +20,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext.errors import UserError
-from fedscale_ext.models.axes import conv_bn, linear
+from fedscale_ext.models.axes import conv, conv_bn, linear
 from fedscale_ext.models.inputs import check_depth, early_halvings
 from fedscale_ext.models.parts import ConvBN, initialise
 from fedscale_ext.models.pooling import SpatialMean
 from fedscale_ext.models.spec import Layout, ModelSpec
 
 Shape = tuple[int, int, int]
+LINEAR = "linear"  # a projection without BatchNorm
 
 
 class Block(NamedTuple):
@@ -34,7 +37,7 @@ class Block(NamedTuple):
     hidden: int
     width: int
     stride: int = 1
-    projection: bool = False
+    projection: bool | str = False
 
 
 class BasicBlock(nn.Module):
@@ -44,10 +47,14 @@ class BasicBlock(nn.Module):
         super().__init__()
         self.a = ConvBN(in_width, block.hidden, 3, block.stride)
         self.b = ConvBN(block.hidden, block.width, 3)
-        self.shortcut = ConvBN(in_width, block.width, 1, block.stride) if block.projection else None
+        linear = block.projection == LINEAR
+        self.shortcut = ConvBN(in_width, block.width, 1, block.stride) if block.projection and not linear else None
+        self.adapter = nn.Conv2d(in_width, block.width, 1, block.stride, bias=False) if linear else None
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         residual = self.b(functional.relu(self.a(x)))
+        if self.adapter is not None:
+            return functional.relu(residual + self.adapter(x))
         return functional.relu(residual + (x if self.shortcut is None else self.shortcut(x)))
 
 
@@ -80,6 +87,11 @@ def blocks(spec: ModelSpec) -> Iterator[tuple[Block, str, str]]:
     for block in (Block(*fields) for fields in spec["blocks"]):
         if block.cell_id in seen or not block.cell_id.isidentifier():
             raise UserError(f"resnet spec: cell id {block.cell_id!r} is used twice or not a plain name")
+        if isinstance(block.projection, str) and block.projection != LINEAR:
+            raise UserError(
+                f"resnet spec: block {block.cell_id!r} has projection {block.projection!r:.40}; give true, false or "
+                f'"{LINEAR}"'
+            )
         if not block.projection and (block.width != width or block.stride != 1):
             raise UserError(
                 f"resnet spec: block {block.cell_id!r} of width {block.width} and stride {block.stride} "
@@ -206,7 +218,9 @@ def layout(spec: ModelSpec) -> Layout:
     for block, source, group in blocks(spec):
         name = f"cells.{block.cell_id}"
         axes |= conv_bn(f"{name}.a", source, _hidden(block)) | conv_bn(f"{name}.b", _hidden(block), group)
-        if block.projection:
+        if block.projection == LINEAR:
+            axes |= conv(f"{name}.adapter", source, group)
+        elif block.projection:
             axes |= conv_bn(f"{name}.shortcut", source, group)
     return axes | linear("head", group, "classes")
 
@@ -223,7 +237,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 def taps(spec: ModelSpec) -> tuple[str, ...]:
     """The stem (before its ReLU and pool) and the last block of each stage: of a ResNet-18 stem, layer1 ... layer4."""
     found = [block for block, _, _ in blocks(spec)]
-    last = [block for block, behind in pairwise(found) if behind.projection]
+    last = [block for block, behind in pairwise(found) if behind.projection and behind.projection != LINEAR]
     return ("stem", *(f"cells.{block.cell_id}" for block in (*last, found[-1])))
 
 
@@ -248,6 +262,25 @@ def cell_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
 def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
     """The spec with ``width`` inner channels of the block."""
     return resized(spec, {_hidden(_block(spec, cell_id)): width})
+
+
+def output_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
+    """The channels that the block writes, of its own or the stage's, and how many there are."""
+    return next((target, block.width) for block, _, target in blocks(spec) if block.cell_id == cell_id)
+
+
+def output_widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
+    """The spec whose block writes ``width`` channels of its own; the others keep their widths.
+
+    It and the next block get linear projections where their shortcuts were identities. With the present width this
+    only adds these, whose matrices are square then.
+    """
+    found = [block for block, _, _ in blocks(spec)]
+    index = [block.cell_id for block in found].index(cell_id)
+    for place in range(index, min(index + 2, len(found))):
+        found[place] = found[place]._replace(projection=found[place].projection or LINEAR)
+    found[index] = found[index]._replace(width=width)
+    return spec.replace(blocks=found)
 
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:

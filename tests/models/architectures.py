@@ -38,12 +38,12 @@ def nasbench201(draw: Draw) -> ModelSpec:
 
 @st.composite
 def resnet_spec(draw: Draw) -> ModelSpec:
-    """Up to four blocks behind any stem, projections with and without a stride, three halvings at most."""
+    """Up to four blocks behind any stem, projections of both kinds with and without a stride, at most three halvings."""
     halvings, width = iter([2, 2, 2]), draw(widths)
     stem, blocks = width, []
     stride, pool = next(halvings) if draw(flag) else 1, bool(draw(flag) and next(halvings))
     for number in range(draw(st.integers(1, 4))):
-        projection = bool(draw(flag))
+        projection = (False, True, resnet.LINEAR)[draw(st.integers(0, 2))]
         width = draw(widths) if projection else width
         step = next(halvings, 1) if projection and draw(flag) else 1
         blocks.append(resnet.Block(f"c{number}", draw(widths), width, step, projection))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedtrans import client_manager, model_aggregator, model_transformer
 from fedscale_ext.methods.fedtrans.internals import step_axes
 from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
@@ -38,6 +39,11 @@ class FedTransAggregator(MultiModelAggregator):
         """M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
+        if self.params.widen == "block" and models.cells.output_cells(spec) is None:
+            raise UserError(
+                f"fedtrans.widen is block, which models of the family {spec.family!r} do not know: set fedtrans.widen: "
+                "cell, or start from a resnet such as resnet18_speech"
+            )
         first = self.pool.add("m0", spec, self.initial_state(spec))
         self.report_weak(first.cost.forward_macs, "they train it all the same")
         least, most = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
@@ -113,7 +119,8 @@ class FedTransAggregator(MultiModelAggregator):
         self.record("selected_cells", selected)
         inserted: dict[str, Any] = {"next_cell_id": self._next_cell_id()}
         policy: dict[str, Any] = {
-            "policy": p.transform_policy, "widen_factor": p.widen_factor, "deepen_count": p.deepen_count
+            "policy": p.transform_policy, "widen_factor": p.widen_factor, "deepen_count": p.deepen_count,
+            "scope": p.widen,
         }  # fmt: skip
         fitting = model_transformer.cap(
             parent.spec,
@@ -167,7 +174,7 @@ class FedTransAggregator(MultiModelAggregator):
             f"m{k}": {
                 "parent": f"m{k - 1}" if k else None,
                 "birth": lineage.birth,
-                "steps": [f"{step.op} {step.cell_id}" for step in lineage.steps],
+                "steps": [step.says for step in lineage.steps],
             }
             for k, lineage in enumerate(self.lineages)
         }
@@ -282,7 +289,7 @@ class FedTransAggregator(MultiModelAggregator):
         self.last_op.update({step.cell_id: step.op for step in steps})
         self.utilities = np.concatenate([self.utilities, self.utilities[:, -1:]], axis=1)
         self.optimizers.append(self._optimizer())
-        what = [f"{step.op} {step.cell_id}" for step in steps]
+        what = [step.says for step in steps]
         if self.config.job.record_internals:
             axes = step_axes(parent, steps)
             self.record("child", {"key": f"m{index}", "steps": what, "transformations": axes})

@@ -5,7 +5,7 @@ from typing import Any
 
 from fedscale_ext import models
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
-from fedscale_ext.models.cells import cell_family
+from fedscale_ext.models.cells import cell_family, widened_spec, widening_group
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.spec import ModelSpec
 
@@ -19,8 +19,8 @@ def step_axes(spec: ModelSpec, steps: Sequence[Transformation]) -> list[dict[str
         axes: list[list[Any]] = []
         identities: dict[str, list[int]] = {}
         if step.op == "widen":
-            attached = cells.widened(spec, step.cell_id, max(step.g) + 1)
-            group, _ = cells.cell_group(attached, step.cell_id)
+            attached = widened_spec(spec, step.cell_id, max(step.g) + 1, step.output)
+            group, _ = widening_group(attached, step.cell_id, step.output)
             axes = [
                 [name, place, axis.role, axis.repeat]
                 for name, each in models.layout(attached).items()
@@ -33,7 +33,7 @@ def step_axes(spec: ModelSpec, steps: Sequence[Transformation]) -> list[dict[str
                 for name, tensor in skeleton(attached).state_dict().items()
                 if name not in old
             }  # fmt: skip
-            spec = cells.widened(spec, step.cell_id, len(step.g))
+            spec = widened_spec(spec, step.cell_id, len(step.g), step.output)
         else:
             spec = cells.deepened(spec, step.cell_id, step.inserted)
         found.append({**step.to_json(), "axes": axes, "identities": identities})

@@ -16,6 +16,9 @@ Departures from the text, which leaves these open or contradicts itself:
   leading part of the child's tensors is the parent's (what section 4.3 crops).
 * An "identity tensor" behind BatchNorm is an identity in evaluation only. Inserted cells skip their
   input to their output, and zero BatchNorm scales silence their other branches.
+* Blocks with a shortcut widen between their two ends (``scope="cell"``), so that what is added keeps its width; the
+  text widens "the Cell". With ``scope="block"`` a ResNet's block also writes more channels, and shortcuts that would
+  no longer fit become projections without BatchNorm, which begin as identities.
 * Eq 1 as printed reads losses before the first round; here the window ends with the newest loss.
 * A child that no device affords is made smaller by leaving out the least active cells (:func:`cap`).
 """
@@ -31,7 +34,7 @@ from torch import Tensor
 
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
-from fedscale_ext.models.cells import cell_family, cell_of, cell_parameters
+from fedscale_ext.models.cells import cell_family, cell_of, cell_parameters, widened_spec, widening_group
 from fedscale_ext.models.registry import parameter_names, skeleton
 from fedscale_ext.models.spec import Axis, Layout, ModelSpec
 from fedscale_ext.runtime.work import State
@@ -56,6 +59,7 @@ __all__ = [
 Operation = Literal["widen", "deepen"]
 Policy = Literal["alternate", "widen_only", "deepen_only"]
 Symmetry = Literal["random_split", "equal", "equal+noise"]
+Scope = Literal["cell", "block"]
 POLICIES = ("alternate", "widen_only", "deepen_only")
 SYMMETRIES = ("random_split", "equal", "equal+noise")
 _NOISE = 0.05  # standard deviations; the value in ModelKeeper (Lai et al. 2023)
@@ -68,7 +72,8 @@ class Transformation:
     op: "widen" or "deepen"; cell_id: the cell it was done to (or behind). Widen: ``g[i]`` is the
     old channel that new channel i copies and ``s[i]`` its share of the consumers' columns, noise the
     size of the disturbance of replicated rows in standard deviations. Deepen: ``inserted`` are the
-    ids of the new cells. ``seed`` draws the noise and the new cells' weights.
+    ids of the new cells. ``seed`` draws the noise and the new cells' weights. ``output``: what a block writes is
+    widened, not its inner channels.
     """
 
     op: Operation
@@ -78,6 +83,12 @@ class Transformation:
     noise: float = 0.0
     inserted: tuple[str, ...] = ()
     seed: int = 0
+    output: bool = False
+
+    @property
+    def says(self) -> str:
+        """What was done, for people."""
+        return f"{self.op} {self.cell_id}{' (output)' if self.output else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """JSON values (floats survive JSON exactly) from which :meth:`from_json` makes an equal one."""
@@ -167,14 +178,26 @@ def _new_ids(first: int, count: int) -> tuple[str, ...]:
     return tuple(f"c{number}" for number in range(first, first + count))
 
 
+def _ends(scope: Scope) -> tuple[bool, ...]:
+    """For each widening of a cell, whether it is that of its output."""
+    return (False, True) if scope == "block" else (False,)
+
+
 def _child_spec(
-    spec: ModelSpec, steps: Sequence[tuple[str, Operation]], widen_factor: float, deepen_count: int, next_cell_id: int
+    spec: ModelSpec,
+    steps: Sequence[tuple[str, Operation]],
+    widen_factor: float,
+    deepen_count: int,
+    next_cell_id: int,
+    scope: Scope,
 ) -> ModelSpec:
     """The child's architecture alone, for what it would cost."""
     cells = cell_family(spec)
     for cell, op in steps:
         if op == "widen":
-            spec = cells.widened(spec, cell, _new_width(cells.cell_group(spec, cell)[1], widen_factor))
+            for output in _ends(scope):
+                width = _new_width(widening_group(spec, cell, output)[1], widen_factor)
+                spec = widened_spec(spec, cell, width, output)
         else:
             spec = cells.deepened(spec, cell, _new_ids(next_cell_id, deepen_count))
             next_cell_id += deepen_count
@@ -191,6 +214,7 @@ def cap(
     policy: Policy = "alternate",
     widen_factor: float = 2.0,
     deepen_count: int = 1,
+    scope: Scope = "cell",
     next_cell_id: int,
     macs: Callable[[ModelSpec], float] = lambda child: models.cost(child).forward_macs,
 ) -> list[str] | None:
@@ -202,7 +226,7 @@ def cap(
     kept = list(selected)
     while kept:
         steps = operations(kept, last_op, policy)
-        if macs(_child_spec(spec, steps, widen_factor, deepen_count, next_cell_id)) <= max_macs:
+        if macs(_child_spec(spec, steps, widen_factor, deepen_count, next_cell_id, scope)) <= max_macs:
             return kept
         kept.remove(min(kept, key=lambda cell: active[cell]))
     return None
@@ -233,6 +257,7 @@ def transform(
     widen_factor: float = 2.0,
     deepen_count: int = 1,
     symmetry: Symmetry = "random_split",
+    scope: Scope = "cell",
     generator: np.random.Generator,
     next_cell_id: int,
 ) -> tuple[ModelSpec, State, tuple[Transformation, ...]]:
@@ -243,17 +268,18 @@ def transform(
     caller sees to it that these ids are new. The child computes the parent's function, in training
     and evaluation mode (with "equal+noise" approximately).
     """
-    cells, records = cell_family(spec), []
+    records = []
     for cell, op in operations(selected, last_op, policy):
-        record = Transformation(op, cell, seed=int(generator.integers(2**62)))
-        if op == "widen":
-            width = cells.cell_group(spec, cell)[1]
-            record = replace(record, **_widening(width, widen_factor, symmetry, generator))
-        else:
-            record = replace(record, inserted=_new_ids(next_cell_id, deepen_count))
-            next_cell_id += deepen_count
-        spec, state = apply(spec, state, record)
-        records.append(record)
+        for output in _ends(scope) if op == "widen" else (False,):
+            record = Transformation(op, cell, seed=int(generator.integers(2**62)), output=output)
+            if op == "widen":
+                width = widening_group(spec, cell, output)[1]
+                record = replace(record, **_widening(width, widen_factor, symmetry, generator))
+            else:
+                record = replace(record, inserted=_new_ids(next_cell_id, deepen_count))
+                next_cell_id += deepen_count
+            spec, state = apply(spec, state, record)
+            records.append(record)
     return spec, {name: tensor.clone() for name, tensor in state.items()}, tuple(records)
 
 
@@ -313,9 +339,9 @@ def _widen(spec: ModelSpec, state: State, step: Transformation) -> tuple[ModelSp
     Edges without weights that met the widened channels become 1x1 adapters first, as identities at
     the old width; replication then makes them replication or fold matrices like any other tensor.
     """
-    cells, old = cell_family(spec), max(step.g) + 1
-    attached = cells.widened(spec, step.cell_id, old)
-    group, _ = cells.cell_group(attached, step.cell_id)
+    old = max(step.g) + 1
+    attached = widened_spec(spec, step.cell_id, old, step.output)
+    group, _ = widening_group(attached, step.cell_id, step.output)
     layout = models.layout(attached)
     g, s = torch.tensor(step.g), torch.tensor(step.s, dtype=torch.float64)
     child = {
@@ -324,7 +350,7 @@ def _widen(spec: ModelSpec, state: State, step: Transformation) -> tuple[ModelSp
     if step.noise:
         rows = _rows(layout, group)
         child |= {name: _noisy(name, child[name], old * repeat, step) for name, repeat in rows.items()}
-    return cells.widened(spec, step.cell_id, len(step.g)), child
+    return widened_spec(spec, step.cell_id, len(step.g), step.output), child
 
 
 def _rows(layout: Layout, group: str) -> dict[str, int]:

@@ -22,9 +22,10 @@ class FedTransParams:
     loss falls a round) is ``beta`` or less. It is told by ``gamma`` slopes of ``delta`` rounds each: not before
     the model has trained gamma + delta rounds. In ten rounds, gamma 2, delta 2 and beta 1 show it.
     ``alpha`` activeness threshold of the cells that grow; ``T`` rounds of activeness averaged;
-    ``widen_factor``, ``deepen_count``; ``transform_policy``; ``symmetry`` of replicas; ``cell_selection``
-    random is [l]; ``warmup`` reinit is [w]; ``doc_loss`` of the newest model's participants or of all;
-    ``cap_quantile`` of the capacities that a child must fit.
+    ``widen_factor``, ``deepen_count``; ``transform_policy``; ``widen`` cell widens a block with a shortcut between its
+    ends, block (of ResNets) also what it writes, with projections where shortcuts need them; ``symmetry`` of
+    replicas; ``cell_selection`` random is [l]; ``warmup`` reinit is [w]; ``doc_loss`` of the newest model's
+    participants or of all; ``cap_quantile`` of the capacities that a child must fit.
 
     Sharing: ``sharing`` none is [s]; ``eta`` decay per round, ``decay`` off is [d]; ``decay_clock`` counts
     rounds since the model's birth or since the start; ``similarity`` one weighs all models alike in Eq 5
@@ -49,6 +50,7 @@ class FedTransParams:
     widen_factor: Annotated[float, Range(above=1, most=_WIDEST)] = 2.0
     deepen_count: Annotated[int, Range(1, _CELLS)] = 1
     transform_policy: Literal["alternate", "widen_only", "deepen_only"] = "alternate"
+    widen: Literal["cell", "block"] = "cell"
     symmetry: Literal["random_split", "equal", "equal+noise"] = "random_split"
     cell_selection: Literal["activeness", "random"] = "activeness"
     warmup: Literal["on", "reinit"] = "on"
