@@ -4,7 +4,10 @@
 
 Told as a table for each job: a column per group of clients, by the model that they were served in the last test, a
 row per model. Where larger models are no better for all clients than the base, growing cannot pay, whoever is served
-which. Not in the paper.
+which. Below them stand what the job's own assignment reached ("served"), what a random choice among the models that a
+client affords would reach on average, and the oracle: for each client the best of these by its own test samples. No
+assignment can be above the oracle, and none may know what it knows; with few test samples a client, much of its lead
+is luck. Not in the paper.
 """
 
 import sys
@@ -21,6 +24,8 @@ from evals.paper.orders import number
 from fedscale_ext import models
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.fedtrans import client_manager
+from fedscale_ext.metrics.clients import read_clients
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
 
@@ -49,17 +54,39 @@ def table(log_dir: Path) -> str:
     served = np.array(last.serve)
     found = sorted(summary(log_dir)["models"], key=lambda model: model["cost"]["forward_macs"])
     keys = [model["key"] for model in found]
+    worth = np.stack([100 * correct(log_dir / "models" / f"{key}.safetensors", data) for key in keys])
     groups = [np.ones(len(served), dtype=bool), *(served == key for key in keys)]
     heads = ["all", *(f"served {key}" for key in keys)]
     lines = [f"{log_dir.parent.name}: mean client accuracy %", ""]
     columns = ["model", "MMACs", *(f"{head} ({group.sum()})" for head, group in zip(heads, groups, strict=True))]
     lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    for model in found:
-        shares = 100 * correct(log_dir / "models" / f"{model['key']}.safetensors", data)
+    macs = [model["cost"]["forward_macs"] for model in found]
+    rows = [(key, f"{cost / 1e6:.3g}", shares) for key, cost, shares in zip(keys, macs, worth, strict=True)]
+    for label, shares in assigned(worth, macs, served == np.array(keys)[:, None], _capacity(log_dir)).items():
+        rows.append((label, "", shares))
+    for label, cost, shares in rows:
         tested = ~np.isnan(shares)
         cells = [number(shares[group & tested].mean()) if (group & tested).any() else "–" for group in groups]
-        lines.append("| " + " | ".join([model["key"], f"{model['cost']['forward_macs'] / 1e6:.3g}", *cells]) + " |")
+        lines.append("| " + " | ".join([label, cost, *cells]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def assigned(
+    worth: np.ndarray, macs: Sequence[float], serves: np.ndarray, capacity: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """By row, what each client has by an assignment, [clients]: ``worth`` float64 [models, clients] (NaN: untested)
+    and ``serves`` bool [models, clients], models by rising ``macs``. Without capacities, as served alone."""
+    rows = {"served": np.where(serves.any(0), worth[serves.argmax(0), np.arange(worth.shape[1])], np.nan)}
+    if capacity is not None:
+        fits = client_manager.compatible(capacity, macs).T
+        rows["random, of those that fit"] = np.where(fits, worth, 0.0).sum(0) / fits.sum(0)
+        rows["oracle, of those that fit"] = np.where(fits, worth, -np.inf).max(0)
+    return rows
+
+
+def _capacity(log_dir: Path) -> np.ndarray | None:
+    clients = read_clients(log_dir)
+    return None if clients is None else clients.capacity
 
 
 def main(argv: Sequence[str]) -> None:

@@ -30,7 +30,21 @@ def test_models_are_worth_to_those_served_what_the_job_says(
     each_model.main([str(log_dir)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith(f"| model | MMACs | all ({len(last.serve)}) | served m0 (")
-    assert [line.split("|")[1].strip() for line in lines[4:6]] == ["m0", "m1"]
+    table = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines[4:] if line}
+    assert list(table)[:2] == ["m0", "m1"]
+    assert list(table)[-3:] == ["served", "random, of those that fit", "oracle, of those that fit"]
+    assert float(table["served"][1]) == pytest.approx(100 * done["accuracy"]["mean"], rel=1e-3)
+    assert float(table["oracle, of those that fit"][1]) >= float(table["served"][1])
+
+
+def test_the_oracle_takes_the_best_model_that_a_client_affords() -> None:
+    worth = np.array([[50.0, 20.0, 80.0, np.nan], [70.0, 60.0, 40.0, np.nan], [90.0, 90.0, 10.0, np.nan]])
+    serves = np.array([[False, True, False, True], [True, False, True, False], [False] * 4])
+    rows = each_model.assigned(worth, [10.0, 20.0, 40.0], serves, np.array([20.0, 5.0, 100.0, 100.0]))
+    np.testing.assert_allclose(rows["served"], [70, 20, 40, np.nan])
+    np.testing.assert_allclose(rows["random, of those that fit"], [60, 20, 130 / 3, np.nan])
+    np.testing.assert_allclose(rows["oracle, of those that fit"], [70, 20, 80, np.nan])
+    assert list(each_model.assigned(worth, [10.0, 20.0, 40.0], serves, None)) == ["served"]
 
 
 def test_a_jobs_data_are_split_by_its_data_seed_and_before_there_was_one_by_its_seed(

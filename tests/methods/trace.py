@@ -73,7 +73,7 @@ def _round(made: Any, number: int) -> Iterator[tuple[str, Any]]:
     for name in ("doc", "selected_cells", "exhausted"):
         yield name, made._internals.get(name)
     yield "specs", _specs(made)
-    for name in ("op", "cell_id", "inserted", "g", "s", "noise", "seed"):
+    for name in ("op", "cell_id", "inserted", "g", "s", "noise", "seed", "output"):
         yield name, [getattr(step, name) for step in _steps(made)] if len(made.pool) > models else None
     yield "lineage", [(one.birth, one.root) for one in getattr(made, "lineages", [])]
     yield "children", _weights(made)[models:]

@@ -38,7 +38,7 @@ def nasbench201(draw: Draw) -> ModelSpec:
 
 @st.composite
 def resnet_spec(draw: Draw) -> ModelSpec:
-    """Up to four blocks behind any stem, projections of both kinds with and without a stride, at most three halvings."""
+    """Up to four blocks behind any stem; projections of both kinds, with a stride or not; three halvings at most."""
     halvings, width = iter([2, 2, 2]), draw(widths)
     stem, blocks = width, []
     stride, pool = next(halvings) if draw(flag) else 1, bool(draw(flag) and next(halvings))

@@ -10,6 +10,7 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedtrans import client_manager, model_aggregator, model_transformer
+from fedscale_ext.methods.fedtrans.client_manager import LossHistory
 from fedscale_ext.methods.fedtrans.internals import step_axes
 from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
@@ -21,6 +22,8 @@ from fedscale_ext.runtime.aggregator import MultiModelAggregator
 from fedscale_ext.runtime.model_choices import ModelChoice
 from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.streams import stream
+
+_HISTORY = "loss_history/"  # begins names of its tensors in a checkpoint
 
 
 class FedTransAggregator(MultiModelAggregator):
@@ -61,6 +64,7 @@ class FedTransAggregator(MultiModelAggregator):
         self.last_op: dict[str, str | None] = {}
         self.exhausted = False
         self.utilities = np.zeros((task.num_clients, 1))
+        self.loss_history = LossHistory(task.num_clients)
         self.optimizers = [self._optimizer()]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
@@ -182,6 +186,8 @@ class FedTransAggregator(MultiModelAggregator):
     def state(self) -> tuple[State, dict[str, Any]]:
         """Utilities and moments as tensors, the rest as JSON."""
         tensors = {"utilities": torch.from_numpy(self.utilities)}
+        if self.params.utility == "client_history":
+            tensors.update({f"{_HISTORY}{name}": tensor for name, tensor in self.loss_history.tensors().items()})
         for k, optimizer in enumerate(self.optimizers):
             if optimizer is not None:
                 tensors.update({f"optimizer/{k}/{name}": tensor for name, tensor in optimizer.tensors().items()})
@@ -207,6 +213,7 @@ class FedTransAggregator(MultiModelAggregator):
         self.last_op = data["last_op"]
         self.exhausted = data["exhausted"]
         self.utilities = tensors["utilities"].numpy()
+        self.loss_history.load({n.removeprefix(_HISTORY): t for n, t in tensors.items() if n.startswith(_HISTORY)})
         self.optimizers = [self._optimizer() for _ in self.lineages]
         for k, optimizer in enumerate(self.optimizers):
             if optimizer is not None:
@@ -223,6 +230,8 @@ class FedTransAggregator(MultiModelAggregator):
         losses = np.array([update.loss for update in updates])
         standard = client_manager.standardised(losses)
         rows = clients - 1  # nobody else's utilities change
+        if self.params.utility == "client_history":
+            standard = self.loss_history.standardised(rows, standard)
         self.utilities[rows] = client_manager.updated_utilities(
             self.utilities[rows], self._compatible(rows), trained, standard, sims
         )

@@ -4,13 +4,20 @@ Departures from the text, which leaves these open: a client's one observed loss 
 compatible model, weighed by similarity (the printed L^c_k has an index k that nobody measures); losses
 are standardised over the round's participants across all models, with 0 where they do not differ; a
 model is compatible when MAC(M_k) <= T_c as in Algorithm 1 (the text says fewer).
+
+Eq 4 has no term for the client: one whose samples are hard lies above the round's mean whatever it trains, and its
+utilities fall together. By default they do, as printed; ``utility="client_history"`` standardises a second time, over
+the client's own standardised losses so far (:class:`LossHistory`), so that a model is measured by whether it did better
+than this client's models usually do.
 """
 
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+import torch
 
+from fedscale_ext.runtime.work import State
 from fedscale_ext.streams import stream
 
 
@@ -50,6 +57,32 @@ def standardised(losses: np.ndarray) -> np.ndarray:
     if not deviation > 1e-12 * max(1.0, float(np.abs(losses).max())):
         return np.zeros_like(losses)
     return (losses - losses.mean()) / deviation
+
+
+class LossHistory:
+    """Count, mean and sum of squared deviations of each client's losses, float64 [clients], by Welford's recurrence."""
+
+    def __init__(self, clients: int) -> None:
+        self.count, self.mean, self.squares = (np.zeros(clients) for _ in range(3))
+
+    def standardised(self, rows: np.ndarray, losses: np.ndarray) -> np.ndarray:
+        """Take in a loss of each of these clients (``rows``: number - 1, each once); (loss - mean) / standard deviation
+        over those that the client had so far, this one among them: 0 for the first, and where they do not differ."""
+        self.count[rows] += 1
+        difference = losses - self.mean[rows]
+        self.mean[rows] += difference / self.count[rows]
+        self.squares[rows] += difference * (losses - self.mean[rows])
+        deviation = np.sqrt(self.squares[rows] / self.count[rows])
+        differ = deviation > 1e-6 * np.maximum(1.0, np.abs(losses))
+        return np.divide(losses - self.mean[rows], deviation, out=np.zeros(len(rows)), where=differ)
+
+    def tensors(self) -> State:
+        """What a checkpoint holds of it."""
+        return {name: torch.from_numpy(column) for name, column in vars(self).items()}
+
+    def load(self, tensors: State) -> None:
+        """Inverse of :meth:`tensors`."""
+        vars(self).update({name: tensor.numpy() for name, tensor in tensors.items()})
 
 
 def updated_utilities(

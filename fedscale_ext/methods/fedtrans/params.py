@@ -34,6 +34,9 @@ class FedTransParams:
     the recorded transformations or lays them on the leading part; ``l2s`` also shares from large to
     small models (Table 1).
 
+    Choosing: ``utility`` literal is Eq 4; client_history standardises a client's losses over its own so far, too, so
+    that its utilities tell of models and not of how hard its samples are.
+
     Serving: ``ties`` between equal utilities; ``serve_min_rounds`` trained rounds before a model is served (0:
     from its birth on, with what it inherits). Stopping: ``stop`` accuracy ends when the mean client accuracy
     did not rise by more than ``stop_gain`` over ``stop_rounds`` rounds (appendix), converged when no model can
@@ -64,6 +67,7 @@ class FedTransParams:
     normalise: Literal["decayed", "literal"] = "decayed"
     align: Literal["lift", "prefix"] = "lift"
     l2s: bool = False
+    utility: Literal["literal", "client_history"] = "literal"
     ties: Literal["largest", "smallest"] = "largest"
     serve_min_rounds: CountOrNone = 0
     stop: Literal["rounds", "accuracy", "converged"] = "rounds"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedscale_ext.methods.fedtrans.client_manager import (
+    LossHistory,
     assignment_probabilities,
     compatible,
     sample_models,
@@ -75,6 +76,35 @@ def test_a_clients_draw_depends_on_nobody_else():
     assert together.tolist() == alone
     rounds = [tuple(sample_models(p, np.array([3, 8, 20]), 1, round)) for round in range(8)]
     assert len(set(rounds)) > 1
+
+
+@given(losses=st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=8))
+@quick
+def test_a_clients_loss_is_compared_with_its_own_so_far(losses):
+    history = LossHistory(3)
+    for number, loss in enumerate(losses, 1):
+        other = history.standardised(np.array([0, 2]), np.array([loss, 7.0 * number]))
+        expected = standardised(np.array(losses[:number]))[-1]
+        assert other[0] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        assert abs(other[0]) <= np.sqrt(number - 1) + 1e-6  # however few there are
+    assert history.count.tolist() == [len(losses), 0, len(losses)]
+
+
+def test_what_is_hard_for_a_client_is_no_longer_held_against_its_models():
+    history = LossHistory(2)
+    rounds = [history.standardised(np.array([0, 1]), np.array([1.5, -1.5])) for _ in range(5)]
+    assert np.allclose(rounds, 0.0)  # the one is always above the others, the other always below
+    better = history.standardised(np.array([0, 1]), np.array([0.5, -0.5]))
+    assert better[0] < -1 and better[1] > 1
+
+
+def test_a_history_survives_a_checkpoint():
+    one, other = LossHistory(2), LossHistory(2)
+    one.standardised(np.array([0, 1]), np.array([1.0, 2.0]))
+    one.standardised(np.array([1]), np.array([-1.0]))
+    other.load({name: tensor.clone() for name, tensor in one.tensors().items()})
+    again = (each.standardised(np.array([0, 1]), np.array([0.3, 0.4])).tolist() for each in (one, other))
+    assert next(again) == next(again)
 
 
 def test_standardised_losses_by_hand_and_where_they_do_not_differ():

@@ -183,10 +183,10 @@ def test_similarity_one_weighs_a_parent_by_its_decay_alone(normalise: str, total
     assert rounds[2]["mixing"][1] == pytest.approx([0.98 / total, 1 / total])
 
 
-@pytest.mark.parametrize("server_opt", ["avg", "yogi"])
-def test_a_resumed_server_goes_on_bit_for_bit(server_opt: str) -> None:
-    unbroken, _ = grown(5, server_opt=server_opt, T=1)
-    resumed = made(server_opt=server_opt, T=1)
+@pytest.mark.parametrize("switches", [{}, {"server_opt": "yogi"}, {"utility": "client_history"}])
+def test_a_resumed_server_goes_on_bit_for_bit(switches: dict[str, Any]) -> None:
+    unbroken, _ = grown(5, T=1, **switches)
+    resumed = made(T=1, **switches)
     tensors, data = unbroken.state()
     data = json.loads(json.dumps(data))  # as a checkpoint keeps it
     resumed.pool.clear()

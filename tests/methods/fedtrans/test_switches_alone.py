@@ -23,7 +23,20 @@ ROUNDS = 6  # children are born in rounds 2 (all cells widened), 4 (all deepened
 WEIGHTS = {"weights", "activeness", "active", "children"}
 MIXED = WEIGHTS | {"mixing"}
 CHOICE = {"utilities", "models", "losses", "doc", "serve"}  # of models, by similarities
-SHAPE = {"specs", "op", "cell_id", "inserted", "g", "s", "noise", "seed", "similarity", "mixing", "selected_cells"}
+SHAPE = {
+    "specs",
+    "op",
+    "cell_id",
+    "inserted",
+    "g",
+    "s",
+    "noise",
+    "seed",
+    "output",
+    "similarity",
+    "mixing",
+    "selected_cells",
+}
 GROWTH = WEIGHTS | CHOICE | SHAPE
 TIMING = GROWTH | {"lineage", "exhausted"}
 STOP: dict[str, Any] = {"stop": "accuracy", "stop_rounds": 3}  # accuracy rises by 0.002 a round: stops in round 4
@@ -41,6 +54,8 @@ TABLE: list[tuple[str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("l2s", True, {}, (3, "mixing"), MIXED),
     ("align", "prefix", {}, (3, "weights"), WEIGHTS),
     ("sim_reduce", "sum", {}, (1, "similarity"), MIXED | CHOICE | {"similarity"}),
+    # how models are chosen
+    ("utility", "client_history", {}, (1, "utilities"), CHOICE | WEIGHTS),
     # when and where they grow
     ("beta", -1e9, {}, (2, "selected_cells"), TIMING),
     ("gamma", 2, {}, (2, "doc"), TIMING),
@@ -53,6 +68,7 @@ TABLE: list[tuple[str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     # how they grow
     ("transform_policy", "deepen_only", {}, (2, "specs"), GROWTH),
     ("transform_policy", "widen_only", {}, (4, "specs"), GROWTH),
+    ("widen", "block", {"model": "resnet_tiny", "shape": (1, 10, 10)}, (2, "specs"), GROWTH),
     ("widen_factor", 3.0, {}, (2, "specs"), GROWTH),
     ("deepen_count", 2, {}, (4, "specs"), GROWTH),
     ("symmetry", "equal", {}, (2, "s"), WEIGHTS | {"s"}),
