@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.fedtrans import fig1b, settings, table3
+from evals.fedtrans import fig1b, own_settings, settings, table3
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
 from evals.paper import plots
@@ -15,10 +15,11 @@ from evals.paper.output import aggregated, markdown
 from fedscale_ext.config import load_config
 from fedscale_ext.methods import method_class
 from fedscale_ext.methods.params import make_params
+from fedscale_ext.runtime.combinations import check_local_training
 
 SCRIPTS = (
     "table1 table2 table3 table4 table5 table6 fig1b fig2 fig6 fig7 fig8 fig9 fig10a fig10b fig11a fig11b fig12 fig13 "
-    "regime base_size eta dilution readings"
+    "regime base_size eta dilution readings own_settings"
 ).split()
 
 
@@ -43,6 +44,17 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -
             f"{key}={json.dumps(value)}" for key, value in keys.items() if key.partition(".")[0] in (key, method)
         ]
         make_params(method_class(method).Params, load_config(str(PAPER.folder / "job.yml"), settings))
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+def test_baselines_with_their_own_settings_train_by_epochs(scale: str) -> None:
+    for arm, data in planned(PAPER, own_settings.EXPERIMENT, scale, None):
+        keys = filled({**PAPER.keys_of(data, scale), **arm.keys, "model": "resnet18_speech"})
+        job = [f"{key}={json.dumps(value)}" for key, value in keys.items() if "." not in key]
+        config = load_config(str(PAPER.folder / "job.yml"), job)
+        assert config.fedscale.local_steps == (2 if scale == "smoke" and "own" not in arm.label else 20)
+        check_local_training(config, method_class(str(keys["method"])))  # epochs and steps are not both given
+        assert (config.job.local_epochs is not None) == arm.label.endswith("its own")
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
