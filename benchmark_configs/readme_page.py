@@ -30,7 +30,7 @@ page; change it, not them.
   method's own keys are its paper's or code's. How HeteroFL's and SplitMix's papers train stands on top of their files
   (they count local epochs; `local_steps` counts steps). FedProx's and FedYogi's constants are FedScale's defaults.
 - `augment` in `cifar10` and `openimage` is what FedScale's loaders do. Jobs last all rounds; the paper also ends them
-  when the accuracy has not risen by 1 % in 10 rounds (`--set fedtrans.stop=accuracy`).
+  when the accuracy has not risen by 1 % in 10 rounds (`--set stop_gain=0.01`, with any method).
 - Small sizes are those of [evals/fedtrans](../evals/fedtrans/README.md): `beta` is larger, for with a twentieth of the
   rounds the loss falls faster. The models of `cifar10_small` and `openimage_small` are smaller than the paper's.
 """
