@@ -56,14 +56,14 @@ class StoredEvaluation(Evaluation):
         try:
             keys = load_json(metadata["models"])
             serve = tuple(keys[place] for place in tensors["served"].tolist())
-            columns = {name: tensors[name].numpy().astype(dtype) for name, dtype in _TYPES.items()}
+            columns: dict[str, Any] = {name: tensors[name].numpy().astype(dtype) for name, dtype in _TYPES.items()}
             titles = load_json(metadata.get("named", "[]"))
             correct = {title: tensors[f"named/{place}"].numpy() for place, title in enumerate(titles)}
             unmasked = tensors["unmasked"].numpy().astype(np.float64) if "unmasked" in tensors else None
         except (KeyError, IndexError, TypeError, ValueError):
             raise UserError(f"{self.path} is not an evaluation of this version") from None
-        beside: dict[str, Any] = {"named": self.named, "named_correct": correct, "unmasked": unmasked}
-        return Evaluation(round=self.round, serve=serve, **beside, **columns)
+        columns |= {"named": self.named, "named_correct": correct, "unmasked": unmasked}
+        return Evaluation(round=self.round, serve=serve, **columns)
 
 
 @accuracy.register

@@ -185,14 +185,18 @@ def test_similarity_one_weighs_a_parent_by_its_decay_alone(normalise: str, total
 
 @pytest.mark.parametrize("switches", [{}, {"server_opt": "yogi"}, {"utility": "client_history"}])
 def test_a_resumed_server_goes_on_bit_for_bit(switches: dict[str, Any]) -> None:
-    unbroken, _ = grown(5, T=1, **switches)
-    resumed = made(T=1, **switches)
+    def losses(number: int) -> dict[int, float]:  # who is above the others changes
+        return {client: 1.0 + (client * number) % 7 / 10 for client in range(1, 7)}
+
+    unbroken, resumed = made(T=1, **switches), made(T=1, **switches)
+    for number in range(1, 6):
+        play(unbroken, number, losses(number))
     tensors, data = unbroken.state()
     data = json.loads(json.dumps(data))  # as a checkpoint keeps it
     resumed.pool.clear()
     for model in unbroken.pool:
         resumed.pool.add(model.key, model.spec, {name: value.clone() for name, value in model.state.items()})
     resumed.load_state({name: value.clone() for name, value in tensors.items()}, data)
-    ends = [[play(one, number, LOSSES) for number in (6, 7)] for one in (unbroken, resumed)]
+    ends = [[play(one, number, losses(number)) for number in (6, 7)] for one in (unbroken, resumed)]
     assert ends[0] == ends[1] and resumed.active.maxlen == 1
     assert all(equal(state, pool_states(resumed)[key]) for key, state in pool_states(unbroken).items())
