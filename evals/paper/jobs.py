@@ -15,6 +15,7 @@ from fedscale_ext.methods import method_class
 from fedscale_ext.methods.shrinking import ShrinkingAggregator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
+from fedscale_ext.metrics.cost import spent
 from fedscale_ext.metrics.records import read_records
 
 _STOP_RULE = {"stop_gain": 0.01, "stop_patience": 10, "stop_unit": "rounds"}  # FedTrans, appendix A.1
@@ -147,9 +148,12 @@ def at_convergence(log_dir: Path) -> dict[str, float]:
     seen = mean_accuracies(records)
     end = converged_round(seen, config["stop_gain"], config["stop_patience"], config["stop_unit"])
     end = records[-1].round if end is None else end
+    until = spent(record for record in records if record.round <= end)
     return {
         "rounds to convergence": float(end),
-        "TMACs at convergence": sum(record.training_macs for record in records if record.round <= end) / 1e12,
+        "TMACs at convergence": until.training_macs / 1e12,
+        "TMACs forward at convergence": until.forward_macs / 1e12,
+        "network MB at convergence": until.network_mb,
         "accuracy at convergence %": 100 * max(value for round, value in seen if round <= end),
     }
 

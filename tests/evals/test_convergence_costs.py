@@ -7,6 +7,7 @@ import pytest
 
 import fedscale_ext
 from evals.paper import jobs
+from evals.paper.orders import COSTS
 
 
 def test_costs_are_told_up_to_where_the_accuracy_converged(job_file: Path) -> None:
@@ -16,7 +17,8 @@ def test_costs_are_told_up_to_where_the_accuracy_converged(job_file: Path) -> No
     rounds = [json.loads(line) for line in (log_dir / "metrics.jsonl").read_text().splitlines()]
     figures = jobs.figures(log_dir)
     assert figures["rounds to convergence"] == 3  # ten rounds have not passed
-    assert figures["TMACs at convergence"] == pytest.approx(figures["TMACs"])
+    for cost in COSTS:
+        assert figures[f"{cost} at convergence"] == pytest.approx(figures[cost]), cost
     summary = json.loads(summary_file.read_text())
     summary["config"] |= {"stop_gain": 1.0, "stop_patience": 1}
     summary_file.write_text(json.dumps(summary))
