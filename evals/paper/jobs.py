@@ -179,6 +179,15 @@ def accuracy_by_cost(log_dir: Path) -> list[tuple[float, float]]:
             for macs, record in zip(spent, records, strict=True) if record.evaluation]  # fmt: skip
 
 
+def accuracy_by_round(log_dir: Path) -> dict[int, float]:
+    """Round -> mean client accuracy in %, of each evaluation."""
+    return {
+        record.round: 100 * accuracy(record.evaluation).mean
+        for record in read_records(log_dir / "metrics.jsonl")
+        if record.evaluation
+    }
+
+
 def client_accuracies(log_dir: Path) -> np.ndarray:
     """float64 [clients], NaN for a client without test samples."""
     values = summary(log_dir)["accuracy"]["per_client"]
