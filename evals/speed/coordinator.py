@@ -39,6 +39,7 @@ compat.prepare()
 
 from evals.speed.machine import model_name  # noqa: E402
 from fedscale_ext.config import JobConfig, make_config  # noqa: E402
+from fedscale_ext.data.store import ClientRows  # noqa: E402
 from fedscale_ext.methods.fedavg import FedAvgAggregator  # noqa: E402
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
@@ -62,9 +63,11 @@ _MOST_TEST_SAMPLES = 7
 def stub_data(clients: int) -> SimpleNamespace:
     """What an executor reports of a data set without pixels: sizes from a fixed draw, some clients without tests."""
     rng = stream("coordinator", clients)
+    no_rows = ClientRows(np.zeros(0, dtype=np.int64), np.zeros(clients + 1, dtype=np.int64))
     return SimpleNamespace(
         name="stub", generated=True, digest="0" * 64, input_shape=(1, 28, 28), num_classes=62,
-        test_source="nothing", test_only_clients=0, notes=[],
+        test_source="nothing", test_only_clients=0, notes=[], num_clients=clients,
+        client_names=list(map(str, range(1, clients + 1))), train=no_rows, test=no_rows, y=no_rows.rows,
         train_sizes=rng.integers(5, 300, clients), test_sizes=rng.integers(0, _MOST_TEST_SAMPLES + 1, clients),
     )  # fmt: skip
 
