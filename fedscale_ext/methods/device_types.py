@@ -136,10 +136,12 @@ class DeviceTypesAggregator(ByTypeAggregator):
         name = self.config.job.method
         for place, able in zip(largest_first, affords.T, strict=True):
             if not able.any():
+                by_deadline = self.config.job.capacity_rule == "deadline"
                 raise UserError(
                     f"no device affords type {self.keys[place]}: it takes {macs[place]:,.0f} MACs per sample and the "
-                    f"strongest device has {self.capacity.max():,.0f}; raise deadline_s or capacity_spread, or say how "
-                    f"many devices have each type by {name}.groups"
+                    f"strongest device has {self.capacity.max():,.0f}; raise "
+                    f"{'deadline_s' if by_deadline else 'capacity_spread'}, or say how many devices have each type by "
+                    f"{name}.groups"
                 )
         affords[:, -1] = True  # with a large capacity_model, too, nobody is left out
         own: np.ndarray = largest_first[affords.argmax(axis=1)]

@@ -40,9 +40,11 @@ def match_rows(client_id: np.ndarray, clients: Sequence[str], match: str, source
             f"{source}: none of its client ids ({listed(list(row_of), 3)}) is the name of a client "
             f"({listed(lacking, 3)}); correct client_id, or set device_match: order"
         )
+    # rows by order would give clients the devices of others, where text names these
+    otherwise = ", or set device_match: order" if client_id.dtype.kind == "i" else ""
+    names = listed(list(map(repr, lacking)))
     raise UserError(
-        f"{source}: {len(lacking):,} of {len(clients):,} clients have no row: {listed(lacking)}; add rows for them, or "
-        "set device_match: order"
+        f"{source} has no row for {len(lacking):,} of {len(clients):,} clients: {names}; add a row for each{otherwise}"
     )
 
 

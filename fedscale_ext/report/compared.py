@@ -93,7 +93,8 @@ def table_notes(rows: Sequence[Line]) -> list[str]:
                      "counted.")  # fmt: skip
     if any(row.kind == "floor" for row in rows):
         notes.append("The majority row is a floor: each client predicts the most frequent label of its own training "
-                     "samples, without a model.")  # fmt: skip
+                     "samples, without a model. Where a client has its labels about equally often, one label for all "
+                     "clients can be above it.")  # fmt: skip
     return notes
 
 

@@ -30,7 +30,7 @@ from fedscale_ext.runtime.records import JobRecords
 from fedscale_ext.runtime.registration import ExecutorInfo
 from fedscale_ext.runtime.schedule import Schedule, schedule_round
 from fedscale_ext.runtime.selectors import guided
-from fedscale_ext.runtime.work import RoundRecord, Task, Update
+from fedscale_ext.runtime.work import RoundRecord, Task, Update, is_own
 from fedscale_ext.runtime.workforce import Workforce
 from fedscale_ext.streams import stream
 
@@ -190,6 +190,8 @@ class MultiModelAggregator(MethodHooks):
                 record.evaluation = self.workforce.evaluate(number)
             reason = reason or self._converged(record)
             last = last or reason is not None
+            if last:
+                self._report_untrained(record)
         epochs = self.config.job.personalise_epochs
         if last and epochs and record.evaluation is not None:
             with self.watch("personalise"):
@@ -307,6 +309,17 @@ class MultiModelAggregator(MethodHooks):
             local_epochs=self.config.job.local_epochs,
             client_names=info.client_names,
         )
+
+    def _report_untrained(self, record: RoundRecord) -> None:
+        """Clients that keep models of their own and that no round has trained are tested all the same."""
+        evaluation = record.evaluation
+        if evaluation is None or not any(map(is_own, evaluation.serve)):
+            return
+        trained = {client for each in (*self.history, record) for client in each.participants}
+        tested = np.flatnonzero(evaluation.count > 0) + 1
+        if untrained := len(set(tested.tolist()) - trained):
+            self.notice(f"{untrained:,} of {len(tested):,} tested clients never trained: their accuracy is that of the "
+                        "initial weights")  # fmt: skip
 
     def _report_dropped(self) -> None:
         """Nothing is dropped without a word: messages that were refused, results that nobody awaited,

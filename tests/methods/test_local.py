@@ -119,6 +119,15 @@ def test_a_job_keeps_a_model_for_each_client_and_a_resumed_one_equals_it(job_fil
     assert_equal(whole, parts)
 
 
+def test_tested_clients_that_never_trained_are_counted(job_file: Path) -> None:
+    sentence = "of 6 tested clients never trained: their accuracy is that of the initial weights"
+    few, _ = job(job_file, "few", rounds=1, num_participants=1, filter_less=26)
+    assert f"5 {sentence}" in few["notices"]
+    everybody, _ = job(job_file, "everybody", rounds=1, num_participants=7)
+    shared, _ = job(job_file, "shared", rounds=1, num_participants=1, filter_less=26, method="fedavg")
+    assert not any(sentence in notice for one in (everybody, shared) for notice in one["notices"])
+
+
 def test_one_client_alone_trains_as_under_fedavg(job_file: Path) -> None:
     """FedAvg's mean of one client is that client."""
     _, local = job(job_file, "alone", num_participants=1, filter_less=26)

@@ -48,19 +48,19 @@ def test_rows_are_matched_by_name_where_the_trace_names_clients(
             ["a", "b"],
             ["a", "b", "c", "d"],
             "auto",
-            "2 of 4 clients have no row: c, d; add rows for them, or",
+            "no row for 2 of 4 clients: 'c', 'd'; add a row for each$",  # by order, they would have others' devices
         ),
-        ([1, 2], NAMES, "auto", "1 of 3 clients have no row: 3; add rows for them, or set device_match: order"),
-        ([5, 1, 2], NAMES, "auto", "1 of 3 clients have no row: 3;"),
+        ([1, 2], NAMES, "auto", "no row for 1 of 3 clients: '3'; add a row for each, or set device_match: order"),
+        ([5, 1, 2], NAMES, "auto", "no row for 1 of 3 clients: '3';"),
         (
             ["x"],
             list("abcdefgh"),
             "auto",
             r"none of its client ids \(x\) is the name of a client \(a, b, c and 5 more\)",
         ),
-        ([1, 2, 3], ["0", "1", "2"], "client_id", "1 of 3 clients have no row: 0;"),
+        ([1, 2, 3], ["0", "1", "2"], "client_id", "no row for 1 of 3 clients: '0';"),
         ([7, 8, 9, 10], ["a"], "client_id", r"none of its client ids \(7, 8, 9 and 1 more\) is the name of a client"),
-        (["a"], ["a", *map(str, range(7))], "auto", "7 of 8 clients have no row: 0, 1, 2, 3, 4 and 2 more;"),
+        (["a"], ["a", *map(str, range(7))], "auto", "no row for 7 of 8 clients: '0', '1', '2', '3', '4' and 2 more;"),
     ],
 )
 def test_clients_without_a_row_are_counted_and_named(
@@ -96,9 +96,9 @@ def test_each_client_has_the_device_of_its_name(files: tuple[str, str]) -> None:
 
 
 def test_a_trace_that_lacks_clients_is_named_with_its_key(files: tuple[str, str]) -> None:
-    with pytest.raises(UserError, match=r"device_avail_file .*a.csv: 1 of 4 clients have no row: spare;"):
+    with pytest.raises(UserError, match=r"device_avail_file .*a.csv has no row for 1 of 4 clients: 'spare';"):
         load_population(["a", "b", "c", "spare"], *files, 1)
-    with pytest.raises(UserError, match=r"device_conf_file .*c.csv: 1 of 2 clients have no row: d;"):
+    with pytest.raises(UserError, match=r"device_conf_file .*c.csv has no row for 1 of 2 clients: 'd';"):
         load_population(["a", "d"], *files, 1)
 
 

@@ -57,7 +57,7 @@ def test_clients_get_their_own_devices_and_results_call_them_by_name(named_job: 
 
 def test_a_client_without_a_device_ends_the_job_unless_order_is_asked_for(named_job: Path) -> None:
     file = devices(named_job.parent, "hut", "7", "mill")
-    with pytest.raises(UserError, match=r"boards.csv: 1 of 4 clients have no row: größe; add rows for them, or set"):
+    with pytest.raises(UserError, match=r"boards.csv has no row for 1 of 4 clients: 'größe'; add a row for each"):
         run(named_job, device_conf_file=file)
     run(named_job, device_conf_file=file, device_match="order")
     folder = named_job.parent / "logs" / "named" / "logs"
