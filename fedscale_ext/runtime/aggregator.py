@@ -46,8 +46,10 @@ class MultiModelAggregator(MethodHooks):
             self.setup_env()
             self.init_control_communication()
             self.prepare(self.wait_for_executors())
+            first_notices = list(self.notices)
             done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
-            self.records = JobRecords(self)  # after a refused checkpoint, header.json is still that of its run
+            # only now: after a refused checkpoint, header.json is still that of its run
+            self.records = JobRecords(self, first_notices)
             self.history = self.records.begin(done, marks)
             for kept in self.handed.values():
                 kept.files.drop_after(done)

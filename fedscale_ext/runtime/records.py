@@ -1,7 +1,7 @@
 """What a job writes down while it runs and when it ends; the one place where results leave the runtime."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.metrics.accuracy import accuracy
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 
 class JobRecords:
-    """Round records to metrics.jsonl, TensorBoard and the driver; summary, models and plot at the end."""
+    """Round records to metrics.jsonl, TensorBoard and the driver; summary, models and plot at the end.
 
-    def __init__(self, aggregator: "MultiModelAggregator"):
+    ``first_notices`` are those that this start of the job gave before its first round.
+    """
+
+    def __init__(self, aggregator: "MultiModelAggregator", first_notices: Sequence[str]):
         self._job = job = aggregator
         config, data = job.config, job.data_info
         self.header = job_header(
@@ -44,7 +47,7 @@ class JobRecords:
             num_clients=job.task.num_clients,
             public_data_used=job.public_data_used,
             floor=majority_floor(job.majority_correct, job.task.test_sizes),
-            notices=list(job.notices),
+            notices=first_notices,
         )
         self.recorder = Recorder(
             job.log_dir, header=self.header, internals=config.job.record_internals, capacity=job.capacity
