@@ -59,13 +59,15 @@ def job_header(
     population: str,
     num_clients: int,
     public_data_used: bool = False,
+    files: Mapping[str, str] | None = None,
     floor: Mapping[str, Any] | None = None,
     notices: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a job is, for header.json and the head of summary.json.
 
     ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
-    configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
+    configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …"),
+    ``files`` the sha256 of each file that a setting names, by its key.
     Where the configuration names public data, ``data`` says how many samples they took from the clients, and whether
     the method uses them (``public_data_used``). ``floor`` is what :func:`majority_floor` gives, ``notices`` are
     sentences that the job gave before its first round.
@@ -80,6 +82,7 @@ def job_header(
         "seed": seed,
         "data": data,
         "population": population,
+        "files": dict(files or {}),
         "num_clients": num_clients,
         "floor": floor,
         "notices": list(notices),

@@ -158,7 +158,8 @@ def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
     """Jobs by what decides their result but for the seed, in the order in which they are given."""
     groups: dict[str, list[LoadedJob]] = {}
     for job in jobs:
-        key = json.dumps([job.data, job.header["data"]["digest"], job.settings], sort_keys=True, default=str)
+        decides = [job.data, job.header["data"]["digest"], job.settings, job.header.get("files", {})]
+        key = json.dumps(decides, sort_keys=True, default=str)
         groups.setdefault(key, []).append(job)
     found = list(groups.values())
     return [Arm(label, group) for label, group in zip(_labels(found), found, strict=True)]
@@ -182,6 +183,9 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
         found.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
                      "and what it cost compare in the curves, not in the table, which marks the best within the same "
                      "number of rounds only.")  # fmt: skip
+    if changed := _changed_files(jobs):
+        found.append(f"Jobs read other contents of {', '.join(changed)} under one name: a file changed between them, and "
+                     "their rows stand apart.")  # fmt: skip
     for arm in arms:
         if len(set(arm.seeds)) < len(arm.seeds):
             seeds = ", ".join(map(str, arm.seeds))
@@ -191,6 +195,15 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if early:
         found.append(f"Not finished: {', '.join(early)}.")
     return found
+
+
+def _changed_files(jobs: Sequence[LoadedJob]) -> list[str]:
+    """Names of files that had other contents for some of the jobs."""
+    contents: dict[str, set[str]] = {}
+    for job in jobs:
+        for key, digest in job.header.get("files", {}).items():
+            contents.setdefault(str(job.settings.get(key, key)), set()).add(digest)
+    return sorted(name for name, digests in contents.items() if len(digests) > 1)
 
 
 def _why_data_differ(arms: Sequence[Arm]) -> str:

@@ -51,6 +51,7 @@ class Header(_Part):
     versions: dict[str, str]
     config: _Config
     floor: _Floor | None = None
+    files: dict[str, str] = {}
     notices: list[str] = []
 
 

@@ -14,6 +14,7 @@ from fedscale_ext import models
 from fedscale_ext.data.notes import untested_note
 from fedscale_ext.errors import UserError, one_line
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
+from fedscale_ext.named_files import file_digests
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_strata
@@ -83,6 +84,7 @@ class MultiModelAggregator(MethodHooks):
         self.majority_correct = info.majority_correct
         self.workforce = Workforce(self, info)
         self.init_model()
+        self.files = file_digests(self.config)
 
     @overrides
     def setup_env(self) -> None:

@@ -44,6 +44,7 @@ class JobRecords:
             data_generated=data["generated"],
             data_digest=data["digest"],
             population=job.population.source,
+            files=job.files,
             num_clients=job.task.num_clients,
             public_data_used=job.public_data_used,
             floor=majority_floor(job.majority_correct, job.task.test_sizes),

@@ -12,6 +12,7 @@ from fedscale_ext.changed_settings import completed
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.named_files import changed_files
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.work import Part, State
 
@@ -40,6 +41,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "records": job.records.recorder.reached(),
         "code": job.code,
         "data_digest": job.data_info["digest"],
+        "files": job.files,
         "resumed": job.resumed,
         "notices": list(job.notices),
     }
@@ -81,6 +83,11 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
         raise UserError(
             f"data_dir {job.args.data_dir} holds other samples than when the checkpoint of round {found.round} was "
             "written: put these back, or start anew without --resume"
+        )
+    if changed := changed_files(data.get("files", job.files), job.files):
+        raise UserError(
+            f"{', '.join(changed)} {'names a file' if len(changed) == 1 else 'name files'} with other contents than "
+            f"when the checkpoint of round {found.round} was written: put these back, or start anew without --resume"
         )
     job.pool.clear()
     for entry in data["pool"]:

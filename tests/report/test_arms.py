@@ -40,6 +40,19 @@ def test_mean_and_unbiased_deviation_over_seeds(arms):
     assert arms[2].mean("suite") is None and arms[2].state == "round 20 of 40"
 
 
+def test_seeds_that_read_other_contents_of_a_file_are_not_one_arm(tmp_path: Path):
+    def written(seed: int, digest: str) -> Path:
+        files, settings = {"device_conf_file": digest}, {"device_conf_file": "boards.csv"}
+        return write_job(tmp_path / f"{digest}{seed}", seed=seed, settings=settings, files=files)
+
+    same = [load_job(written(seed, "a")) for seed in (1, 2)]
+    assert len(arms_of(same)) == 1 and not cautions(arms_of(same))
+    arms = arms_of([*same, load_job(written(3, "b"))])
+    assert [arm.seeds for arm in arms] == [[1, 2], [3]]
+    (caution,) = cautions(arms)
+    assert caution.startswith("Jobs read other contents of boards.csv under one name")
+
+
 def test_the_caution_names_which_arm_sets_aside_how_many_samples(tmp_path: Path):
     first = {"name": "x", "generated": False, "digest": "1"}
     other = {**first, "digest": "0"}

@@ -10,6 +10,7 @@ from job_results import assert_equal, result
 from tiny_job import tiny_data, write_job_file
 
 import fedscale_ext
+from fedscale_ext import models
 from fedscale_ext.changed_settings import completed
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
@@ -202,3 +203,25 @@ def test_a_resumed_jobs_summary_has_the_notices_of_before(job_file: Path, monkey
     header = json.loads((log_dir(job_file) / "header.json").read_text())
     assert header["notices"][0] == "clients are tested on test.csv" and header["floor"]["majority"]["tested"] == 6
     assert not [notice for notice in header["notices"] if notice.startswith(("round", "resumed"))]
+
+
+def test_a_checkpoint_is_not_continued_with_other_contents_of_a_file_that_a_setting_names(
+    job_file: Path, tmp_path: Path
+) -> None:
+    boards, model = tmp_path / "boards.csv", tmp_path / "model.json"
+    rows = [f"{number},{10 * number},1000" for number in range(1, 9)]
+    boards.write_text("\n".join(["client_id,computation,communication", *rows]) + "\n")
+    model.write_text(json.dumps(models.named_spec("cnn_small", (1, 28, 28), 62).to_json()))
+    keys = {"device_conf_file": str(boards), "device_match": "order", "model": str(model)}
+    run(job_file, rounds=1, **keys)
+    for path, key in ((boards, "device_conf_file"), (model, "model")):
+        content = path.read_text()
+        path.write_text(content + "\n")
+        with pytest.raises(
+            UserError, match=f"^{key} names a file with other contents than when the checkpoint of round 1"
+        ):
+            run(job_file, rounds=2, resume=True, **keys)
+        path.write_text(content)
+    assert "resumed after round 1" in run(job_file, rounds=2, resume=True, **keys)
+    header = json.loads((log_dir(job_file) / "header.json").read_text())
+    assert header["files"].keys() == {"device_conf_file", "model"}
