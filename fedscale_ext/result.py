@@ -143,14 +143,14 @@ class Result(Mapping[str, Any]):
 
 def load(job: str | Path) -> Result:
     """The results of a job, finished or under way, by its log folder or its job_name. UserError for what is neither."""
-    from fedscale_ext.cli.naming import folders
+    from fedscale_ext.cli.naming import find_jobs
     from fedscale_ext.report.loading import load_job
 
-    found = folders([str(job)])
-    if len(found) > 1:
-        names = ", ".join(folder.parent.name for folder in found)
-        raise UserError(f"{job} is a sweep of {len(found)} jobs; load one of them at a time: {names}")
-    return Result(load_job(found[0].absolute()))
+    folders, unbegun = find_jobs([str(job)])
+    if (number := len(folders) + len(unbegun)) > 1:
+        listed = ", ".join(map(str, folders))
+        raise UserError(f"{job} is a sweep of {number} jobs; load one of them at a time: {listed}")
+    return Result(load_job(folders[0].absolute()))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -107,6 +107,8 @@ def _remembered(job: jobs.Job, display: Display) -> Iterator["Emit"]:
                 job.note_round(event)
                 with suppress(OSError):  # as in the driver: a full disk is told by the job itself
                     jobs.write(job)
+            elif event["event"] == "summary":
+                job.note_summary(event["summary"])
             elif event["event"] == "notice":
                 job.add_notice(event)
             display.event(event)

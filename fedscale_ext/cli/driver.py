@@ -250,6 +250,8 @@ class Run:
             self.trained = True
         elif kind == "summary":
             self.summary, self.trained = said.event, True
+            self.job.note_summary(said.event["summary"])
+            self._remember()
             self.deadline = time.monotonic() + _LEAVE_S
             if self.restarts:
                 self.restarts.cancel()

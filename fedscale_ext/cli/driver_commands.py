@@ -3,6 +3,7 @@
 import sys
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -238,9 +239,9 @@ def status(job: OptionalJobName = None) -> None:
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.metrics.restarts import count_restarts
 
-    of_sweep = sweeps.jobs_of(job) if job is not None and job not in jobs.names() else []
+    of_sweep = sweeps.jobs_of(job) if job is not None and job not in jobs.names() else {}
     if job is None or of_sweep:
-        rows = [_row(name) for name in of_sweep or jobs.names()]
+        rows = [_row_in_sweep(name, run) for name, run in of_sweep.items()] or [_row(name) for name in jobs.names()]
         if not rows:
             print("no job was started here yet; start one with: fedscale driver start quickstart")
             return
@@ -282,12 +283,31 @@ def _row(name: str) -> list[str]:
     from fedscale_ext.errors import UserError
 
     try:
-        job = jobs.read(name)
-        if job is None:
-            return [name, "waiting", "", "", "", ""]
+        job = jobs.find(name)
     except UserError:
         return [name, "damaged", "", "", "", ""]
     return [name, job.state(), _progress(job), _accuracy(job), _when(job.started), _when(job.ended)]
+
+
+def _row_in_sweep(name: str, run: Path | None) -> list[str]:
+    """A job of a sweep whose folder there is ``run``, None before it begins: its record may be of another run."""
+    from fedscale_ext.cli import jobs
+    from fedscale_ext.errors import UserError
+    from fedscale_ext.metrics.names import HEADER
+
+    try:
+        record = jobs.read(name)
+    except UserError:
+        return _row(name)
+    if run is not None and record is not None and record.log_dir == run:
+        return _row(name)
+    if run is None:
+        status = "waiting"
+    elif not (run / HEADER).is_file():
+        status = "no results"
+    else:
+        status = "forgotten" if record is None else "replaced"
+    return [name, status, "", "", "", ""]
 
 
 def _progress(job: "Job") -> str:

@@ -59,6 +59,12 @@ class Job:
         if event.get("accuracy") is not None:
             self.accuracy = event["accuracy"]
 
+    def note_summary(self, summary: dict[str, Any]) -> None:
+        """Take over from the job's summary what no round said: one that is resumed after its last round has none."""
+        if self.round is None:
+            self.round = {"round": summary["rounds"], "rounds": summary["rounds"]}
+            self.accuracy = summary["accuracy"]["mean"] if summary["accuracy"] else None
+
     def add_notice(self, event: dict[str, Any]) -> bool:
         """Take over a notice of the aggregator; whether it is a new one."""
         sentence = str(event.get("message"))

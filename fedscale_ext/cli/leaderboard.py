@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedscale_ext.report.entry import Tuned
+    from fedscale_ext.report.loading import LoadedJob
 
 app = typer.Typer()
 _FOLDER = Path("leaderboard")
@@ -73,13 +74,13 @@ def submit(
 
     Example: fedscale leaderboard submit fedavg_femnist-sweep --tuned learning_rate=0.01,0.05*
     """
-    from fedscale_ext.cli.naming import folders
+    from fedscale_ext.cli.naming import find_jobs
     from fedscale_ext.errors import UserError
     from fedscale_ext.report import entry
     from fedscale_ext.report.loading import load_job
 
-    loaded = [load_job(folder) for folder in folders(job)]
-    known = _tuned(tuned) if tuned is not None else _of_sweep([each.name for each in loaded])
+    loaded = [load_job(folder) for folder in find_jobs(job).folders]
+    known = _tuned(tuned) if tuned is not None else _of_sweep(loaded)
     missing = entry.lacks(loaded, known, commit)
     missing += [text for one in known or () for text in entry.lacks_of_tuned(loaded[0], one)]
     if missing:
@@ -108,14 +109,18 @@ def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
     return found
 
 
-def _of_sweep(names: "Sequence[str]") -> "list[Tuned] | None":
-    """What a sweep tried whose arm these jobs are; None where they are of no sweep with a grid, or of several arms."""
+def _of_sweep(loaded: "Sequence[LoadedJob]") -> "list[Tuned] | None":
+    """What a sweep tried whose arm these jobs are; None where they are of no sweep with a grid, of several arms, or
+    of runs outside the sweep."""
     from fedscale_ext.cli import sweeps
     from fedscale_ext.report.entry import Tuned
 
-    sweep = sweeps.of_job(names[0])
-    points = [point for point in sweep.points if point.name in names] if sweep else []
-    if sweep is None or not sweep.grid or len(points) != len(names) or len({point.arm for point in points}) != 1:
+    sweep = sweeps.of_job(loaded[0].name)
+    if sweep is None or not sweep.grid:
+        return None
+    folders = [each.folder.resolve() for each in loaded]
+    points = [point for point in sweep.points if (run := sweep.run_of(point.name)) and run.resolve() in folders]
+    if len(points) != len(loaded) or len({point.arm for point in points}) != 1:
         return None
     chosen = dict(setting.split("=", 1) for setting in points[0].settings)
     return [Tuned(key, values, chosen[key]) for key, values in sweep.grid.items()]

@@ -2,32 +2,44 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fedscale_ext.cli import jobs, sweeps
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.names import HEADER
 
 
-def folders(words: Sequence[str]) -> list[Path]:
-    """Log folders of the jobs that the words name, in their order, each once; UserError for what names none."""
-    return list(dict.fromkeys(folder for word in words for folder in _folders(word)))
+class NamedJobs(NamedTuple):
+    """What words name: log ``folders`` of jobs, and names of a sweep's jobs that have not begun to train in it."""
+
+    folders: list[Path]
+    unbegun: list[str]
 
 
-def _folders(word: str) -> list[Path]:
+def find_jobs(words: Sequence[str]) -> NamedJobs:
+    """The jobs that the words name, in their order, each once; UserError for a word that names none.
+
+    A job's name stands for its last run, a sweep's and an arm's for the runs of that sweep.
+    """
+    each = [_find(word) for word in words]
+    folders = dict.fromkeys(folder for named in each for folder in named.folders)
+    return NamedJobs(list(folders), list(dict.fromkeys(name for named in each for name in named.unbegun)))
+
+
+def _find(word: str) -> NamedJobs:
     path = Path(word)
     if (path / HEADER).is_file():
-        return [path]
+        return NamedJobs([path], [])
     # a sweep's arm may be called as a job is: then the job is meant
-    names = [] if word in jobs.names() else sweeps.jobs_of(word)
-    if not names:
+    runs = {} if word in jobs.names() else sweeps.jobs_of(word)
+    if not runs:
         if path.is_dir():
             raise UserError(f"{path} is no log folder of a job: it holds no {HEADER}{_below(path)}")
-        return [jobs.find(word).log_dir]
-    started = [job.log_dir for name in names if (job := jobs.read(name)) is not None]
-    begun = [folder for folder in started if (folder / HEADER).is_file()]
+        return NamedJobs([jobs.find(word).log_dir], [])
+    begun = {name: run for name, run in runs.items() if run is not None and (run / HEADER).is_file()}
     if not begun:
         raise UserError(f"no job of the sweep {word} has begun to train yet")
-    return begun
+    return NamedJobs(list(begun.values()), [name for name in runs if name not in begun])
 
 
 def _below(path: Path) -> str:

@@ -29,14 +29,15 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
 
     Example: fedscale report fedavg_femnist fedtrans_femnist -o comparison
     """
-    from fedscale_ext.cli.naming import folders
+    from fedscale_ext.cli.naming import find_jobs
     from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.compared import lines, table_notes
     from fedscale_ext.report.text import comparison_rows
 
-    page, arms, left_out = build(folders(job), out)
+    named = find_jobs(job)
+    page, arms, left_out = build(named.folders, out, named.unbegun)
     screen = console()
     rows = lines(arms)
     print_table(screen, *comparison_rows(arms, rows))

@@ -85,13 +85,15 @@ class SweepDisplay(Screen):
 
 
 def arm_rows(sweep: Sweep, states: Mapping[str, State]) -> tuple[list[str], list[list[str]]]:
-    """Titles and a row per arm: jobs that finished, and the mean and deviation of their accuracy over seeds."""
+    """Titles and a row per arm: jobs that finished, and the mean and deviation of their accuracy over seeds, with
+    how many of them have one where not all do."""
     rows = []
     for arm in sweep.arms:
         names = [point.name for point in sweep.points if point.arm == arm]
         done = [states[name] for name in names if states[name].status == "finished"]
         values = [100 * state.accuracy for state in done if state.accuracy is not None]
-        rows.append([arm, f"{len(done)} of {len(names)}", _mean(values)])
+        of_which = f" ({len(values)} of {len(done)})" if 0 < len(values) < len(done) else ""
+        rows.append([arm, f"{len(done)} of {len(names)}", f"{_mean(values)}{of_which}"])
     return ["", "finished", "accuracy %"], rows
 
 

@@ -31,7 +31,7 @@ class Sweep:
     """Jobs of one configuration over seeds and a grid; ``grid`` maps a key to the values that were tried.
 
     ``runs`` maps the name of each job that this sweep has started to the folder of its run, which alone --resume
-    continues.
+    continues and a report of the sweep shows.
     """
 
     name: str
@@ -46,6 +46,10 @@ class Sweep:
     def arms(self) -> list[str]:
         """Names of the arms, in order."""
         return list(dict.fromkeys(point.arm for point in self.points))
+
+    def run_of(self, job: str) -> Path | None:
+        """The folder of a job's run in this sweep, None where the sweep has not begun it."""
+        return Path(self.runs[job]) if job in self.runs else None
 
 
 def folder() -> Path:
@@ -90,14 +94,15 @@ def write(sweep: Sweep) -> None:
     os.replace(temporary, path)
 
 
-def jobs_of(word: str) -> list[str]:
-    """Names of a sweep's jobs, or of those of a sweep's arm that is called so; none for any other word."""
+def jobs_of(word: str) -> dict[str, Path | None]:
+    """The jobs of a sweep, or those of a sweep's arm that is called so, each with the folder of its run in the sweep,
+    None where it has not begun; none for any other word. A job's last run may be another one."""
     if (sweep := read(word)) is not None:
-        return [point.name for point in sweep.points]
+        return {point.name: sweep.run_of(point.name) for point in sweep.points}
     for found in _all():
         if word in found.arms and word not in {point.name for point in found.points}:
-            return [point.name for point in found.points if point.arm == word]
-    return []
+            return {point.name: found.run_of(point.name) for point in found.points if point.arm == word}
+    return {}
 
 
 def of_job(name: str) -> Sweep | None:

@@ -27,10 +27,13 @@ class Report(NamedTuple):
     left_out: str
 
 
-def build(folders: Sequence[Path], out: Path) -> Report:
-    """Write the report of some jobs below ``out``, of those that have trained. UserError for bad input."""
+def build(folders: Sequence[Path], out: Path, unbegun: Sequence[str] = ()) -> Report:
+    """Write the report of some jobs below ``out``, of those that have trained. UserError for bad input.
+
+    ``unbegun`` names jobs that belong to the comparison and have no folder yet.
+    """
     jobs, without = _loaded(folders)
-    left_out = _left_out(without)
+    left_out = _left_out([*(job.name for job in without), *unbegun], len(jobs))
     jobs = _with_names_of_their_own(jobs)
     arms = arms_of(jobs)
     try:
@@ -64,10 +67,11 @@ def _loaded(folders: Sequence[Path]) -> tuple[list[LoadedJob], list[NoRound]]:
                     "a report needs a job: name one, or give its log folder")  # fmt: skip
 
 
-def _left_out(without: Sequence[NoRound]) -> str:
-    which = "it" if len(without) == 1 else "them"
-    names = ", ".join(job.name for job in without)
-    return f"Left out, as no round of {which} has ended yet: {names}." if without else ""
+def _left_out(names: Sequence[str], shown: int) -> str:
+    """Which jobs the report leaves out beside those ``shown``, in a sentence; "" where there are none."""
+    which, verb = ("it", "is") if len(names) == 1 else ("them", "are")
+    text = f"{len(names)} of {len(names) + shown} jobs {verb} left out, as no round of {which} has ended yet: "
+    return f"{text}{', '.join(names)}." if names else ""
 
 
 def _own(job: LoadedJob, folder: Path, place: int) -> list[Plot]:

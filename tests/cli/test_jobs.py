@@ -38,6 +38,19 @@ def test_notices_are_kept_once_and_not_without_end():
     assert made.notices[:2] == ["slow", "late"] and len(made.notices) == 100
 
 
+def test_a_run_that_is_resumed_after_its_last_round_knows_it_from_its_summary():
+    made = job(Proc("driver", 5, 1.5))
+    made.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    assert made.accuracy == 0.25
+    assert dataclasses.replace(made, status="finished").complete(3)
+    made.note_round({"round": 4, "rounds": 9, "accuracy": 0.5})
+    made.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    assert made.round["round"] == 4 and made.accuracy == 0.5
+    untested = job(Proc("driver", 5, 1.5))
+    untested.note_summary({"rounds": 3, "accuracy": None})
+    assert untested.accuracy is None
+
+
 def test_record_is_read_back(state):
     written = job(Proc("driver", 5, 1.5), children=[Proc("aggregator", 6, 2.5)], round={"round": 3, "rounds": 9})
     jobs.write(written)

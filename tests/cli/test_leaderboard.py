@@ -1,5 +1,7 @@
 """``fedscale leaderboard`` and its entries, as a person asks for them."""
 
+import dataclasses
+
 import pytest
 from written_job import write_job
 
@@ -21,7 +23,9 @@ def five(state, tmp_path):
                   num_clients=3_400, versions=VERSIONS, clients=False)  # fmt: skip
         jobs.write(jobs.Job(name, "conf", str(tmp_path), "now", [], NOBODY, status="finished"))
         points.append(Point(name, "j-learning_rate_0.05", seed, ("learning_rate=0.05", f"seed={seed}")))
-    sweeps.write(Sweep("j-sweep", "conf", (), {"learning_rate": ["0.01", "0.05"]}, tuple(points), NOBODY))
+    runs = {point.name: str(jobs.find(point.name).log_dir) for point in points}
+    grid = {"learning_rate": ["0.01", "0.05"]}
+    sweeps.write(Sweep("j-sweep", "conf", (), grid, tuple(points), NOBODY, runs))
     return tmp_path
 
 
@@ -46,6 +50,17 @@ def test_a_sweeps_arm_becomes_an_entry_that_knows_what_was_tried(call, five):
     assert "| Tuned hyperparameters (chosen: *) | learning_rate: 0.01, 0.05* |" in text
     _, out, _ = call("leaderboard", "--data-set", "femnist", "--entries", five / "entries")
     assert "you, entry" in out
+
+
+def test_a_sweep_knows_only_what_its_own_runs_tried(call, five):
+    name, arm = "j-learning_rate_0.05-s0", "j-learning_rate_0.05"
+    write_job(five / "logs" / name / "alone", job_name=name, seed=0, method="fedavg", rounds=10, num_clients=3_400,
+              versions=VERSIONS, clients=False)  # fmt: skip
+    jobs.write(dataclasses.replace(jobs.find(name), time_stamp="alone"))
+    names = [f"{arm}-s{seed}" for seed in range(5)]
+    assert call("leaderboard", "submit", arm, "-o", five / "entries")[0] == 0
+    code, _, err = call("leaderboard", "submit", *names, "-o", five / "others")
+    assert code == 2 and "--tuned" in err
 
 
 def test_an_incomplete_entry_is_refused_with_all_that_lacks(call, five):

@@ -1,5 +1,6 @@
 """``fedscale report`` on finished jobs, and what a word on the command line stands for."""
 
+import dataclasses
 import os
 
 import pytest
@@ -9,6 +10,7 @@ from fedscale_ext.cli import jobs, naming, sweeps
 from fedscale_ext.cli.processes import Proc
 from fedscale_ext.cli.sweeps import Point, Sweep
 from fedscale_ext.errors import UserError
+from fedscale_ext.result import load
 
 NOBODY = Proc("driver", 1, 0.0)
 
@@ -24,8 +26,25 @@ def remembered(state, tmp_path):
         jobs.write(jobs.Job(name, "conf", str(tmp_path), "now", [], NOBODY, status="finished"))
         assert jobs.find(name).log_dir == folder
     points = tuple(Point(f"a-s{seed}", "a", seed, (f"seed={seed}",)) for seed in (0, 1, 2))
-    sweeps.write(Sweep("a-sweep", "conf", (), {}, points, NOBODY))
+    runs = {name: str(jobs.find(name).log_dir) for name in ("a-s0", "a-s1")}
+    sweeps.write(Sweep("a-sweep", "conf", (), {}, points, NOBODY, runs))
     return tmp_path / "logs"
+
+
+def run_again(name, logs):
+    """The job's last run is one that it has made by itself."""
+    folder = write_job(logs / name / "later", job_name=name, seed=0, rounds=3)
+    jobs.write(dataclasses.replace(jobs.find(name), time_stamp="later", started=2e9))
+    return folder
+
+
+def start_anew(logs):
+    """The sweep is started anew, and stopped when its first job has a header and its second is about to start."""
+    begun = write_job(logs / "a-s0" / "anew", job_name="a-s0", seed=0, rounds=3)
+    runs = {"a-s0": str(begun), "a-s1": str(logs / "a-s1" / "anew")}
+    sweeps.write(dataclasses.replace(sweeps.read("a-sweep"), runs=runs))
+    jobs.write(dataclasses.replace(jobs.find("a-s0"), time_stamp="anew", status="stopped"))
+    return begun
 
 
 def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch):
@@ -34,7 +53,8 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     monkeypatch.setattr(comparison, "plots", lambda arms: {})
     monkeypatch.setattr(single, "plots", lambda job: {})
     code, out, err = call("report", "a-sweep", "-o", tmp_path / "out")
-    assert (code, err) == (0, "")
+    waits = "note: {} jobs is left out, as no round of it has ended yet: a-s2.\n"
+    assert (code, err) == (0, waits.format("1 of 3"))
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["jobs", "accuracy", "%"]
     assert lines[1].split()[:2] == ["fedtrans", "2"] and "±" in lines[1]
@@ -43,21 +63,49 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     short = write_job(tmp_path / "logs" / "short" / "now", job_name="short", rounds=3)
     code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
     assert code == 0 and len(out.splitlines()) == 6  # a row of its own
-    assert err.startswith("note: These jobs have different numbers of rounds (3, 10): ") and err.count("\n") == 1
+    assert err.startswith(waits.format("1 of 4")) and err.count("\n") == 2
+    assert "note: These jobs have different numbers of rounds (3, 10): " in err
     (short / "metrics.jsonl").write_text("")
     code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
-    assert (code, err) == (0, "note: Left out, as no round of it has ended yet: short.\n")
+    assert (code, err) == (0, "note: 2 of 4 jobs are left out, as no round of them has ended yet: short, a-s2.\n")
     code, out, err = call("report", short, "-o", tmp_path / "out")
     assert (code, out) == (2, "") and "holds no metrics.jsonl with a round" in err
 
 
 def test_a_word_is_a_folder_a_sweep_a_job_or_an_arm(remembered):
+    def folders(words):
+        return naming.find_jobs(words).folders
+
     both = [remembered / "a-s0" / "now", remembered / "a-s1" / "now"]
-    assert naming.folders(["a-sweep"]) == both  # the third has not begun
-    assert naming.folders(["a"]) == [remembered / "a" / "now"]
+    assert naming.find_jobs(["a-sweep"]) == (both, ["a-s2"])
+    assert folders(["a"]) == [remembered / "a" / "now"]
     jobs.forget("a")
-    assert naming.folders(["a"]) == both
-    assert naming.folders(["a-s1", str(both[1]), "a"]) == [both[1], both[0]]
+    assert folders(["a"]) == both
+    assert folders(["a-s1", str(both[1]), "a"]) == [both[1], both[0]]
+
+
+def test_a_sweep_is_its_runs_whatever_its_jobs_ran_before_or_since(call, remembered):
+    alone, first = run_again("a-s1", remembered), remembered / "a-s0" / "now"
+    assert naming.find_jobs(["a-sweep"]).folders == [first, remembered / "a-s1" / "now"]
+    assert naming.find_jobs(["a-s1"]) == ([alone], [])
+    anew = start_anew(remembered)
+    assert naming.find_jobs(["a-sweep"]) == ([anew], ["a-s1", "a-s2"])
+    assert naming.find_jobs([str(anew), "a-sweep", str(alone)]) == ([anew, alone], ["a-s1", "a-s2"])
+    with pytest.raises(UserError, match=r"a-sweep is a sweep of 3 jobs; load one of them at a time: .*/a-s0/anew$"):
+        load("a-sweep")
+
+
+def test_the_status_of_a_sweep_is_that_of_its_runs(call, remembered):
+    def status():
+        return [line.split()[:3] for line in call("driver", "status", "a-sweep")[1].splitlines()[1:]]
+
+    assert [row[:2] for row in status()] == [["a-s0", "finished"], ["a-s1", "finished"], ["a-s2", "waiting"]]
+    run_again("a-s1", remembered)
+    assert status()[1] == ["a-s1", "replaced"]
+    jobs.forget("a-s1")
+    assert status()[1] == ["a-s1", "forgotten"]
+    start_anew(remembered)
+    assert [row[:2] for row in status()] == [["a-s0", "stopped"], ["a-s1", "no"], ["a-s2", "waiting"]]
 
 
 def test_what_is_no_job_is_one_sentence(call, remembered, tmp_path):
@@ -75,4 +123,4 @@ def test_what_is_no_job_is_one_sentence(call, remembered, tmp_path):
     assert call("report")[0] == 2
     sweeps.write(Sweep("b-sweep", "conf", (), {}, (Point("b-s0", "b", 0, ()),), NOBODY))
     with pytest.raises(UserError, match="no job of the sweep b has begun to train yet"):
-        naming.folders(["b"])
+        naming.find_jobs(["b"])

@@ -5,6 +5,9 @@ import os
 import signal
 
 from fedscale_ext.cli import jobs, sweeps
+from fedscale_ext.cli.processes import Proc
+from fedscale_ext.cli.sweep_view import State, arm_rows
+from fedscale_ext.cli.sweeps import Point
 from fedscale_ext.config import from_argv
 
 from .conftest import done, processes_of, wait_until
@@ -168,6 +171,22 @@ def test_jobs_end_when_the_sweep_is_killed(fedscale, state, write_conf):
     os.kill(process.pid, signal.SIGKILL)
     wait_until(lambda: not processes_of(state))
     assert job("fake-s0").status != "running"
+
+
+def test_a_job_that_was_stopped_after_its_last_round_counts_with_its_accuracy(fedscale, state, write_conf):
+    words = [write_conf({"rounds": 12}), "--seeds", "0"]
+    code, out, _ = run(fedscale, *words, FAKE_AGGREGATOR="done before")
+    assert code == 0 and "fake  1 of 1    50.00" in out
+    assert job("fake-s0").complete(12)
+
+
+def test_an_arms_accuracy_says_of_how_many_jobs_it_is():
+    points = tuple(Point(f"{arm}-s{seed}", arm, seed, ()) for arm in ("both", "one", "none") for seed in (0, 1))
+    states = {point.name: State("finished", accuracy=0.25) for point in points}
+    for name in ("one-s1", "none-s0", "none-s1"):
+        states[name].accuracy = None
+    rows = arm_rows(sweeps.Sweep("a-sweep", "conf", (), {}, points, Proc("sweep", 1, 0.0)), states)[1]
+    assert rows == [["both", "2 of 2", "25.00 ± 0.00"], ["one", "2 of 2", "25.00 (1 of 2)"], ["none", "2 of 2", "–"]]
 
 
 def test_a_terminal_shows_one_view_of_all_jobs(state, write_conf):
