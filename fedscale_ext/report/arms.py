@@ -184,8 +184,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
                      "and what it cost compare in the curves, not in the table, which marks the best within the same "
                      "number of rounds only.")  # fmt: skip
     if changed := _changed_files(jobs):
-        found.append(f"Jobs read other contents of {', '.join(changed)} under one name: a file changed between them, and "
-                     "their rows stand apart.")  # fmt: skip
+        found.append(f"Jobs read other contents of {', '.join(changed)} under one name: a file changed between them, "
+                     "and their rows stand apart.")  # fmt: skip
     for arm in arms:
         if len(set(arm.seeds)) < len(arm.seeds):
             seeds = ", ".join(map(str, arm.seeds))
