@@ -75,14 +75,9 @@ if what == "plotting":  # the results are written, and the pictures take long
     (logs / "summary.json").write_text("{}")
     time.sleep(600)
 if what != "no summary":
-<<<<<<< HEAD
-    say(event="summary", summary={"rounds": 12, "accuracy": {"mean": 0.5}},
-        table=[["accuracy", "50.0 %"], ["rounds", 12]], files={"plot": "/tmp/plot.png", "tensorboard": "/tmp/a b"})  # fmt: skip
-=======
     say(
         event="summary",
         summary={"rounds": 12, "accuracy": {"mean": 0.5}},
         table=[["accuracy", "50.0 %"], ["rounds", 12]],
         files={"plot": "/tmp/plot.png", "tensorboard": "/tmp/a b"},
     )
->>>>>>> 038ee8c (A sweep's name stands for the sweep's own runs)
