@@ -37,7 +37,7 @@ def conf(asked: Namespace, budget: float) -> Namespace:
         learning_rate=0.01, client_momentum=0.9, client_weight_decay=0.0, prox_mu=0.0, own_classes=False,
         group_lasso=0.0, clip_norm=None, loss_decay=0.2, precision="float32", client_optimizer="sgd", local_epochs=None,
         held_out=0.0, offset=None, own=None, mask=None,
-        paths={"budget": budget, "unsupported": [], "load": 0.0},
+        paths={"budget": budget, "unsupported": [], "load": 0.0, "idle_gradient": "zero"},
     )  # fmt: skip
 
 
