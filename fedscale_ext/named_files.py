@@ -1,46 +1,72 @@
-"""The files that a job's settings name: their contents decide its result as the settings do.
+"""Digests of the files that settings name: their contents decide a job's result as the settings themselves do.
 
-What the data digest covers (``data_dir`` and its csv files) is left out.
+The aggregator writes them into header.json and checkpoints. A resumed job and a report compare them. The samples have
+a digest of their own (data/store.py).
 """
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from fedscale_ext.config import JobConfig
 from fedscale_ext.population.population import RESAMPLED
-from fedscale_ext.reading import MEGA
+from fedscale_ext.reading import MEGA, open_plain
+
+#: key -> path as the setting has it -> sha256 of the file in hexadecimal digits
+FileDigests = Mapping[str, Mapping[str, str]]
 
 _SPEC = ".json"  # of a file that describes a model
 
 
-def file_digests(config: JobConfig) -> dict[str, str]:
-    """Key -> sha256 (hexadecimal) of the file that it names, one key an entry of a list of models.
+def file_digests(config: JobConfig) -> dict[str, dict[str, str]]:
+    """Digest the files on this machine that the settings of a job name.
 
-    Files that do not exist are left out: whoever reads them says so.
+    A file that cannot be read is left out: the code that needs it says what is wrong.
     """
-    named: dict[str, Any] = {
-        "device_conf_file": config.fedscale.device_conf_file,
-        "device_avail_file": config.fedscale.device_avail_file,
-        "initial_weights": config.job.initial_weights,
-    }
-    models: dict[str, Any] = {"model": config.fedscale.model, "capacity_model": config.job.capacity_model}
-    for name, value in config.method_params().items():
-        for index, entry in enumerate(value if isinstance(value, list) else ()):
-            models[f"{config.job.method}.{name}[{index}]"] = entry
-    named |= {key: name for key, name in models.items() if isinstance(name, str) and name.endswith(_SPEC)}
-    paths = {key: Path(name).expanduser() for key, name in named.items() if name not in (None, RESAMPLED)}
-    return {key: _sha256(path) for key, path in paths.items() if path.is_file()}
+    digests: dict[str, dict[str, str]] = {}
+    for key, path in _named_files(config):
+        try:
+            digests.setdefault(key, {})[path] = _sha256(Path(path).expanduser())
+        except OSError:
+            continue
+    return digests
 
 
-def changed_files(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Keys whose files have other contents now."""
-    return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+def differing_files(*jobs: FileDigests) -> list[str]:
+    """The files, as ``key path``, that had other contents for one of the ``jobs`` than for another.
+
+    A path that only one job has is another setting, or a file that an earlier release did not digest.
+    """
+    contents: dict[str, set[str]] = {}
+    for digests in jobs:
+        for key, files in digests.items():
+            for path, digest in files.items():
+                contents.setdefault(f"{key} {path}", set()).add(digest)
+    return [name for name, different in contents.items() if len(different) > 1]
 
 
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(4 * MEGA):
+    with open_plain(path) as file:
+        while block := file.read(MEGA):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _named_files(config: JobConfig) -> Iterator[tuple[str, str]]:
+    """(key, path) of the files whose contents decide the result."""
+    args = config.fedscale
+    files = {
+        "device_conf_file": args.device_conf_file,
+        "device_avail_file": args.device_avail_file,
+        "initial_weights": config.job.initial_weights,
+    }
+    for key, path in files.items():
+        if path not in (None, RESAMPLED):
+            yield key, path
+    models = [("model", args.model), ("capacity_model", config.job.capacity_model)]
+    for name, value in config.method_params().items():
+        models += [(f"{config.job.method}.{name}", entry) for entry in (value if isinstance(value, list) else ())]
+    for key, model in models:
+        if isinstance(model, str) and model.endswith(_SPEC):
+            yield key, model

@@ -5,15 +5,25 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedscale_ext.changed_settings import changed_settings, completed
 from fedscale_ext.cli.jobs import Job
 from fedscale_ext.cli.supervision import has_checkpoint
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.names import HEADER
+from fedscale_ext.named_files import differing_files, file_digests
 from fedscale_ext.reading import MEGA, read_json
 
 START_ANEW = "resume it with the settings that it was started with, or start it anew without --resume"
+
+
+class _Stated(BaseModel):
+    """What of a run's header.json a resumed job is compared with; an earlier release wrote no digests."""
+
+    config: dict[str, Any]
+    named_files: dict[str, dict[str, str]] = {}
 
 
 def choose_run(
@@ -51,10 +61,10 @@ def choose_run(
 
 def _check_stand_in(config: JobConfig, last: Job, run: Path) -> None:
     """UserError where ``run``, which is not the ``last`` one, is not known to have the settings of ``config``."""
-    before = settings_of(run)
+    before = _header(run)
     if before is None:
         fault = f"is of unknown settings: its {HEADER} cannot be read"
-    elif changed := _changed(before, config):
+    elif changed := _changed(before, config, files_here=True):
         fault = f"has other settings: {changed}"
     else:
         return
@@ -64,27 +74,37 @@ def _check_stand_in(config: JobConfig, last: Job, run: Path) -> None:
     )
 
 
-def check_unchanged(config: JobConfig, run: Path, advice: str = START_ANEW) -> None:
-    """UserError where a ``run`` of the job, finished or half-way, had other settings than the job has now.
+def check_unchanged(config: JobConfig, run: Path, advice: str = START_ANEW, files_here: bool = True) -> None:
+    """UserError where a ``run`` of the job, finished or half-way, had other settings than the job has now, or the
+    files that they name had other contents, if these lie on this machine (``files_here``).
 
     A run whose settings cannot be read passes: the aggregator compares them with those in the checkpoint.
     """
-    before = settings_of(run)
-    if before is not None and (changed := _changed(before, config)):
+    before = _header(run)
+    if before is not None and (changed := _changed(before, config, files_here)):
         raise UserError(f"job {config.fedscale.job_name} ran with other settings: {changed}; {advice}")
 
 
-def _changed(before: dict[str, Any], config: JobConfig) -> str:
-    return changed_settings(completed(before), config.echo())
+def _changed(before: _Stated, config: JobConfig, files_here: bool) -> str:
+    """What differs, in words; empty where nothing does."""
+    changed = [changed_settings(completed(before.config), config.echo())]
+    if files_here and before.named_files:
+        different = differing_files(before.named_files, file_digests(config))
+        changed += [f"{name} had other contents" for name in different]
+    return ", ".join(filter(None, changed))
 
 
-def settings_of(run: Path) -> dict[str, Any] | None:
-    """The settings that a run's header.json states; None where it states none."""
+def has_settings(run: Path) -> bool:
+    """Whether a run's header.json states its settings."""
+    return _header(run) is not None
+
+
+def _header(run: Path) -> _Stated | None:
+    """What a run's header.json states; None where it states no settings."""
     try:
-        settings = read_json(run / HEADER, MEGA)["config"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return _Stated.model_validate(read_json(run / HEADER, MEGA))
+    except (OSError, ValueError):
         return None
-    return settings if isinstance(settings, dict) else None
 
 
 def run_folder(log_path: str, name: str, time_stamp: str) -> Path:

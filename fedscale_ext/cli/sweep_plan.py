@@ -129,7 +129,7 @@ def finished_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> l
             continue
         last = jobs.read(name)
         done = last is not None and last.log_dir == run and last.complete(config.fedscale.rounds)
-        done = done and runs.settings_of(run) is not None  # else its results are gone
+        done = done and runs.has_settings(run)  # else its results are gone
         if done or has_checkpoint(run):
             runs.check_unchanged(config, run, _CHANGED)
         if last is not None and done:

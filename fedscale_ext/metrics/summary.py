@@ -23,6 +23,7 @@ from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.metrics.perplexity import perplexity
+from fedscale_ext.named_files import FileDigests
 from fedscale_ext.runtime.reasons import count
 from fedscale_ext.runtime.work import Evaluation, Model, RoundRecord, members
 
@@ -59,18 +60,18 @@ def job_header(
     population: str,
     num_clients: int,
     public_data_used: bool = False,
-    files: Mapping[str, str] | None = None,
     floor: Mapping[str, Any] | None = None,
     notices: Sequence[str] = (),
+    named_files: FileDigests | None = None,
 ) -> dict[str, Any]:
     """What a job is, for header.json and the head of summary.json.
 
     ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
-    configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …"),
-    ``files`` the sha256 of each file that a setting names, by its key.
+    configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
     Where the configuration names public data, ``data`` says how many samples they took from the clients, and whether
     the method uses them (``public_data_used``). ``floor`` is what :func:`majority_floor` gives, ``notices`` are
-    sentences that the job gave before its first round.
+    sentences that the job gave before its first round, ``named_files`` the digests of the files that the
+    configuration names.
     """
     data = {"name": data_name, "generated": data_generated, "digest": data_digest}
     if (samples := set_aside(config)) or config.get("public_dir"):
@@ -82,12 +83,12 @@ def job_header(
         "seed": seed,
         "data": data,
         "population": population,
-        "files": dict(files or {}),
         "num_clients": num_clients,
         "floor": floor,
         "notices": list(notices),
         "versions": versions(),
         "config": plain(config),
+        "named_files": plain(named_files or {}),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.config import set_aside
+from fedscale_ext.named_files import differing_files
 from fedscale_ext.report.fine_tuned import fine_tuned
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.tables import quantity, seconds
@@ -155,14 +156,22 @@ def shown(arms: Sequence[Arm]) -> list[Figure]:
 
 
 def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
-    """Jobs by what decides their result but for the seed, in the order in which they are given."""
-    groups: dict[str, list[LoadedJob]] = {}
+    """Jobs by what decides their result but for the seed, in the order in which they are given.
+
+    A job that an earlier version ran may have had other contents in the files that its settings name: nothing says so,
+    and it joins the first arm with its settings.
+    """
+    groups: list[tuple[str, list[LoadedJob]]] = []
     for job in jobs:
-        decides = [job.data, job.header["data"]["digest"], job.settings, job.header.get("files", {})]
-        key = json.dumps(decides, sort_keys=True, default=str)
-        groups.setdefault(key, []).append(job)
-    found = list(groups.values())
-    return [Arm(label, group) for label, group in zip(_labels(found), found, strict=True)]
+        key = json.dumps([job.data, job.header["data"]["digest"], job.settings], sort_keys=True, default=str)
+        for other, group in groups:
+            if other == key and not differing_files(job.named_files, *(one.named_files for one in group)):
+                group.append(job)
+                break
+        else:
+            groups.append((key, [job]))
+    arms = [group for _, group in groups]
+    return [Arm(label, group) for label, group in zip(_labels(arms), arms, strict=True)]
 
 
 def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
@@ -183,9 +192,9 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
         found.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
                      "and what it cost compare in the curves, not in the table, which marks the best within the same "
                      "number of rounds only.")  # fmt: skip
-    if changed := _changed_files(jobs):
-        found.append(f"Jobs read other contents of {', '.join(changed)} under one name: a file changed between them, "
-                     "and their rows stand apart.")  # fmt: skip
+    if different := differing_files(*(job.named_files for job in jobs)):
+        names = ", ".join(different)
+        found.append(f"These jobs ran with different contents of {names}: jobs with the same contents share a row.")
     for arm in arms:
         if len(set(arm.seeds)) < len(arm.seeds):
             seeds = ", ".join(map(str, arm.seeds))
@@ -195,15 +204,6 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if early:
         found.append(f"Not finished: {', '.join(early)}.")
     return found
-
-
-def _changed_files(jobs: Sequence[LoadedJob]) -> list[str]:
-    """Names of files that had other contents for some of the jobs."""
-    contents: dict[str, set[str]] = {}
-    for job in jobs:
-        for key, digest in job.header.get("files", {}).items():
-            contents.setdefault(str(job.settings.get(key, key)), set()).add(digest)
-    return sorted(name for name, digests in contents.items() if len(digests) > 1)
 
 
 def _why_data_differ(arms: Sequence[Arm]) -> str:

@@ -21,6 +21,7 @@ from fedscale_ext.config_arguments import fedscale_actions
 from fedscale_ext.config_keys import JobKeys
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.named_files import differing_files
 from fedscale_ext.report.arms import differences
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.published import NAMES
@@ -64,7 +65,7 @@ def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str 
         found.append(f"seeds {_words(missing)} are missing" if len(missing) > 1 else f"seed {missing[0]} is missing")
     if other := [seed for seed in dict.fromkeys(seeds) if seed not in SEEDS or seeds.count(seed) > 1]:
         found.append(f"seeds {_words(other)} must not count: it takes each of 0 to 4 once")
-    if differ := list(differences(jobs)):
+    if differ := [*differences(jobs), *differing_files(*(job.named_files for job in jobs))]:
         more = f" and {len(differ) - _TOLD} more" if len(differ) > _TOLD else ""
         found.append(f"the jobs differ in {_words(differ[:_TOLD])}{more}, not in their seed alone")
     early = [job.name for job in jobs if not job.finished or job.summary["rounds"] < job.rounds_asked]

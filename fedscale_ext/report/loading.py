@@ -17,6 +17,7 @@ from fedscale_ext.metrics.evaluations import StoredEvaluation
 from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, summarise
+from fedscale_ext.named_files import FileDigests
 from fedscale_ext.reading import MEGA, read_json
 from fedscale_ext.report.shape import Header, Summary
 from fedscale_ext.runtime.work import Evaluation, RoundRecord, is_own
@@ -58,6 +59,11 @@ class LoadedJob:
     def rounds_asked(self) -> int:
         """How many rounds its configuration wants."""
         return int(self.header["config"]["rounds"])
+
+    @property
+    def named_files(self) -> FileDigests:
+        """Digests of the files that its settings name; none where an earlier version ran it."""
+        return self.header.get("named_files", {})
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Header(_Part):
     versions: dict[str, str]
     config: _Config
     floor: _Floor | None = None
-    files: dict[str, str] = {}
+    named_files: dict[str, dict[str, str]] = {}  # without those of a job that an earlier version ran
     notices: list[str] = []
 
 

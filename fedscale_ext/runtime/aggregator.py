@@ -81,10 +81,10 @@ class MultiModelAggregator(MethodHooks):
         """
         self.task = self._task(info)
         self.data_info = {**info.data, "digest": info.digest}
+        self.file_digests = file_digests(self.config)
         self.majority_correct = info.majority_correct
         self.workforce = Workforce(self, info)
         self.init_model()
-        self.files = file_digests(self.config)
 
     @overrides
     def setup_env(self) -> None:

@@ -12,7 +12,7 @@ from fedscale_ext.changed_settings import completed
 from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.named_files import changed_files
+from fedscale_ext.named_files import differing_files
 from fedscale_ext.runtime import checkpoint
 from fedscale_ext.runtime.work import Part, State
 
@@ -41,7 +41,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "records": job.records.recorder.reached(),
         "code": job.code,
         "data_digest": job.data_info["digest"],
-        "files": job.files,
+        "named_files": job.file_digests,
         "resumed": job.resumed,
         "notices": list(job.notices),
     }
@@ -84,10 +84,11 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
             f"data_dir {job.args.data_dir} holds other samples than when the checkpoint of round {found.round} was "
             "written: put these back, or start anew without --resume"
         )
-    if changed := changed_files(data.get("files", job.files), job.files):
+    if changed := differing_files(data.get("named_files", {}), job.file_digests):  # as above
         raise UserError(
-            f"{', '.join(changed)} {'names a file' if len(changed) == 1 else 'name files'} with other contents than "
-            f"when the checkpoint of round {found.round} was written: put these back, or start anew without --resume"
+            f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} other contents than when the checkpoint of "
+            f"round {found.round} was written: restore {'it' if len(changed) == 1 else 'them'}, or start anew without "
+            "--resume"
         )
     job.pool.clear()
     for entry in data["pool"]:

@@ -10,6 +10,7 @@ from fedscale_ext.cli.jobs import Job
 from fedscale_ext.cli.processes import Proc
 from fedscale_ext.config import make_config
 from fedscale_ext.errors import UserError
+from fedscale_ext.named_files import file_digests
 
 KEYS = {"job_name": "fake", "learning_rate": 0.05}
 
@@ -111,6 +112,24 @@ def test_other_settings_are_told_whether_a_run_has_finished_or_not(tmp_path):
         runs.check_unchanged(config(tmp_path), folder)
     (folder / "header.json").write_text("{")
     runs.check_unchanged(config(tmp_path), folder)  # the aggregator compares with the checkpoint
+
+
+def test_other_contents_of_a_file_are_told_before_processes_start(tmp_path):
+    folder, boards = tmp_path / "before" / "logs" / "fake" / "failed", tmp_path / "boards.csv"
+    boards.write_text("one")
+    now = config(tmp_path, device_conf_file=str(boards))
+    write_run(folder, device_conf_file=str(boards))
+    runs.check_unchanged(now, folder)  # of a release that wrote no digests
+    header = json.loads((folder / "header.json").read_text())
+    (folder / "header.json").write_text(json.dumps({**header, "named_files": file_digests(now)}))
+    runs.check_unchanged(now, folder)
+    boards.write_text("two")
+    with pytest.raises(UserError, match=f"with other settings: device_conf_file {boards} had other contents; resume"):
+        runs.check_unchanged(now, folder)
+    runs.check_unchanged(now, folder, files_here=False)  # the aggregator's machine has others
+    for damaged in ([], {"device_conf_file": []}, {"device_conf_file": {str(boards): 1}}):
+        (folder / "header.json").write_text(json.dumps({**header, "named_files": damaged}))
+        runs.check_unchanged(now, folder)
 
 
 def test_only_the_run_that_is_resumed_can_have_finished(tmp_path):

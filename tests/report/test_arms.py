@@ -40,19 +40,6 @@ def test_mean_and_unbiased_deviation_over_seeds(arms):
     assert arms[2].mean("suite") is None and arms[2].state == "round 20 of 40"
 
 
-def test_seeds_that_read_other_contents_of_a_file_are_not_one_arm(tmp_path: Path):
-    def written(seed: int, digest: str) -> Path:
-        files, settings = {"device_conf_file": digest}, {"device_conf_file": "boards.csv"}
-        return write_job(tmp_path / f"{digest}{seed}", seed=seed, settings=settings, files=files)
-
-    same = [load_job(written(seed, "a")) for seed in (1, 2)]
-    assert len(arms_of(same)) == 1 and not cautions(arms_of(same))
-    arms = arms_of([*same, load_job(written(3, "b"))])
-    assert [arm.seeds for arm in arms] == [[1, 2], [3]]
-    (caution,) = cautions(arms)
-    assert caution.startswith("Jobs read other contents of boards.csv under one name")
-
-
 def test_the_caution_names_which_arm_sets_aside_how_many_samples(tmp_path: Path):
     first = {"name": "x", "generated": False, "digest": "1"}
     other = {**first, "digest": "0"}
@@ -70,6 +57,25 @@ def test_the_caution_names_which_arm_sets_aside_how_many_samples(tmp_path: Path)
     assert caution.endswith("The names are the same, the samples are not: data_seed, test_split or files differ.")
     named = load_job(write_job(tmp_path / "named", method="heterofl", data={**first, "name": "y"}))
     assert cautions(arms_of([jobs[1], named]))[0].endswith("within the same data only.")
+
+
+def test_seeds_on_other_contents_of_a_file_are_another_arm_and_that_is_said(tmp_path: Path):
+    def job(name: str, seed: int, digest: str | None = None, file: str = "boards.csv"):
+        head = {} if digest is None else {"named_files": {"device_conf_file": {file: digest}}}
+        return load_job(write_job(tmp_path / name, seed=seed, settings={"device_conf_file": file}, **head))
+
+    one, two, other = job("a", 1, "11"), job("b", 2, "11"), job("c", 3, "22")
+    assert cautions(arms_of([one, two])) == []
+    arms = arms_of([one, other, two])
+    assert [(arm.label, arm.seeds) for arm in arms] == [("a", [1, 2]), ("c", [3])]
+    assert cautions(arms) == [
+        "These jobs ran with different contents of device_conf_file boards.csv: jobs with the same contents share a "
+        "row."
+    ]
+    elsewhere = job("d", 4, "22", file="others.csv")  # the setting itself tells them apart
+    assert cautions(arms_of([one, elsewhere])) == []
+    unknown = job("e", 5)  # of a release that wrote no digests
+    assert [arm.seeds for arm in arms_of([one, unknown, two])] == [[1, 5, 2]]
 
 
 def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):

@@ -10,13 +10,13 @@ from job_results import assert_equal, result
 from tiny_job import tiny_data, write_job_file
 
 import fedscale_ext
-from fedscale_ext import models
 from fedscale_ext.changed_settings import completed
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedyogi import FedYogiAggregator
 from fedscale_ext.metrics import files, lines
-from fedscale_ext.runtime import hooks
+from fedscale_ext.models.files import configured_spec
+from fedscale_ext.runtime import checkpoint, hooks
 from fedscale_ext.runtime.code_digest import code_digest
 from fedscale_ext.runtime.in_process import run_in_process
 
@@ -144,6 +144,41 @@ def test_a_checkpoint_is_not_continued_on_other_samples(tmp_path: Path) -> None:
         run(job_file, rounds=2, resume=True)
 
 
+def test_a_checkpoint_is_not_continued_with_other_devices_or_another_model_in_the_same_files(tmp_path: Path) -> None:
+    job_file = write_job_file(tiny_data(tmp_path), tmp_path)
+    boards, model = tmp_path / "boards.csv", tmp_path / "m.json"
+    boards.write_text("client_id,computation,communication\n" + "".join(f"{n},10,9000\n" for n in range(1, 8)))
+    model.write_text(json.dumps(configured_spec("cnn_small", (1, 28, 28), 62).to_json()))
+    keys = {"device_conf_file": str(boards), "model": str(model), "method": "fedavg"}
+    run(job_file, rounds=1, **keys)
+    for key, path, other in (
+        ("device_conf_file", boards, boards.read_text().replace("2,10,", "2,99,")),
+        ("model", model, json.dumps(configured_spec("cnn_leaf", (1, 28, 28), 62).to_json())),
+    ):
+        before = path.read_text()
+        path.write_text(other)
+        with pytest.raises(UserError, match=f"{key} {path} has other contents than when the checkpoint of round 1 was"):
+            run(job_file, rounds=2, resume=True, **keys)
+        path.write_text(before)
+    assert "resumed after round 1" in run(job_file, rounds=2, resume=True, **keys)
+    header = json.loads((log_dir(job_file) / "header.json").read_text())
+    assert {key: list(files) for key, files in header["named_files"].items()} == {
+        key: [path] for key, path in keys.items() if key != "method"
+    }
+
+
+def test_a_checkpoint_of_a_release_without_digests_of_files_is_continued(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boards = tmp_path / "boards.csv"
+    boards.write_text("client_id,computation,communication\n" + "".join(f"{n},10,9000\n" for n in range(1, 8)))
+    save = checkpoint.save
+    with monkeypatch.context() as earlier:
+        earlier.setattr(checkpoint, "save", lambda *args: save(*args[:3], _without(args[3], "named_files"), *args[4:]))
+        run(job_file, rounds=1, device_conf_file=str(boards))
+    assert "resumed after round 1" in run(job_file, rounds=2, resume=True, device_conf_file=str(boards))
+
+
 @pytest.mark.parametrize("file", ["checkpoint-000003", "round-000003", "metrics.jsonl"])
 def test_a_full_disk_ends_the_job_with_one_sentence_and_an_intact_checkpoint(
     job_file: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, file: str
@@ -203,25 +238,3 @@ def test_a_resumed_jobs_summary_has_the_notices_of_before(job_file: Path, monkey
     header = json.loads((log_dir(job_file) / "header.json").read_text())
     assert header["notices"][0] == "clients are tested on test.csv" and header["floor"]["majority"]["tested"] == 6
     assert not [notice for notice in header["notices"] if notice.startswith(("round", "resumed"))]
-
-
-def test_a_checkpoint_is_not_continued_with_other_contents_of_a_file_that_a_setting_names(
-    job_file: Path, tmp_path: Path
-) -> None:
-    boards, model = tmp_path / "boards.csv", tmp_path / "model.json"
-    rows = [f"{number},{10 * number},1000" for number in range(1, 9)]
-    boards.write_text("\n".join(["client_id,computation,communication", *rows]) + "\n")
-    model.write_text(json.dumps(models.named_spec("cnn_small", (1, 28, 28), 62).to_json()))
-    keys = {"device_conf_file": str(boards), "device_match": "order", "model": str(model)}
-    run(job_file, rounds=1, **keys)
-    for path, key in ((boards, "device_conf_file"), (model, "model")):
-        content = path.read_text()
-        path.write_text(content + "\n")
-        with pytest.raises(
-            UserError, match=f"^{key} names a file with other contents than when the checkpoint of round 1"
-        ):
-            run(job_file, rounds=2, resume=True, **keys)
-        path.write_text(content)
-    assert "resumed after round 1" in run(job_file, rounds=2, resume=True, **keys)
-    header = json.loads((log_dir(job_file) / "header.json").read_text())
-    assert header["files"].keys() == {"device_conf_file", "model"}
