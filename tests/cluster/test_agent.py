@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -148,7 +149,11 @@ def test_what_a_killed_agent_left_is_found_and_ended(start, tmp_path, monkeypatc
     driver = start()
     driver.begin(tmp_path)
     child = driver.sleeper()
-    assert records.left("j", "h", end=False) == [f"agent {driver.process.pid}", f"sleep {child.pid}"]
+    both = [f"agent {driver.process.pid}", f"sleep {child.pid}"]
+    deadline = time.monotonic() + 20  # its first word may be here before the agent has written it down
+    while records.left("j", "h", end=False) != both and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert records.left("j", "h", end=False) == both
     driver.process.kill()
     driver.process.wait()
     assert records.left("j", "h", end=False) == [f"sleep {child.pid}"]
