@@ -1,7 +1,7 @@
 """Digests of the files that settings name: their contents decide a job's result as the settings themselves do.
 
-The aggregator writes them into header.json and checkpoints. A resumed job and a report compare them. The samples have
-a digest of their own (data/store.py).
+The aggregator writes them into header.json and checkpoints. A resumed job and a report compare them. The clients'
+samples have a digest of their own (data/store.py).
 """
 
 import hashlib
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fedscale_ext.config import JobConfig
+from fedscale_ext.data.cache import FOLDER as CACHE
 from fedscale_ext.population.population import RESAMPLED
 from fedscale_ext.reading import MEGA, open_plain
 
@@ -19,14 +20,14 @@ _SPEC = ".json"  # of a file that describes a model
 
 
 def file_digests(config: JobConfig) -> dict[str, dict[str, str]]:
-    """Digest the files on this machine that the settings of a job name.
+    """Digest the files on this machine that the settings of a job name, and the folder of public data.
 
-    A file that cannot be read is left out: the code that needs it says what is wrong.
+    What cannot be read is left out: the code that needs it says what is wrong.
     """
     digests: dict[str, dict[str, str]] = {}
     for key, path in _named_files(config):
         try:
-            digests.setdefault(key, {})[path] = _sha256(Path(path).expanduser())
+            digests.setdefault(key, {})[path] = _digest(Path(path).expanduser())
         except OSError:
             continue
     return digests
@@ -45,6 +46,18 @@ def differing_files(*jobs: FileDigests) -> list[str]:
     return [name for name, different in contents.items() if len(different) > 1]
 
 
+def _digest(path: Path) -> str:
+    return _folder_digest(path) if path.is_dir() else _sha256(path)
+
+
+def _folder_digest(folder: Path) -> str:
+    """Sha256 of the names and digests of all files in a data folder but those of its cache, which come from them."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and CACHE not in path.parts)
+    return hashlib.sha256(
+        b"".join(f"{path.relative_to(folder)}\0{_sha256(path)}\n".encode() for path in paths)
+    ).hexdigest()
+
+
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with open_plain(path) as file:
@@ -54,12 +67,13 @@ def _sha256(path: Path) -> str:
 
 
 def _named_files(config: JobConfig) -> Iterator[tuple[str, str]]:
-    """(key, path) of the files whose contents decide the result."""
+    """(key, path) of the files, and of the folder, whose contents decide the result."""
     args = config.fedscale
     files = {
         "device_conf_file": args.device_conf_file,
         "device_avail_file": args.device_avail_file,
         "initial_weights": config.job.initial_weights,
+        "public_dir": config.job.public_dir,
     }
     for key, path in files.items():
         if path not in (None, RESAMPLED):

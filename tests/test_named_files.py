@@ -36,7 +36,30 @@ def test_settings_without_files_have_no_digests(keys):
 
 def test_a_file_that_cannot_be_read_has_no_digest(tmp_path):
     assert file_digests(make_config({}, {"device_conf_file": str(tmp_path / "none.csv")})) == {}
-    assert file_digests(make_config({}, {"device_conf_file": str(tmp_path)})) == {}
+    assert file_digests(make_config({}, {"public_dir": str(tmp_path / "none")})) == {}
+
+
+def test_the_folder_of_public_data_is_digested_with_all_its_files_but_the_cache(tmp_path):
+    config = make_config({}, {"public_dir": str(tmp_path)})
+    samples, mapping = tmp_path / "samples.npz", tmp_path / "client_data_mapping" / "train.csv"
+    mapping.parent.mkdir()
+    samples.write_text("pixels")
+    mapping.write_text("clients")
+
+    def digest():
+        (of_key,) = file_digests(config)["public_dir"].values()
+        return of_key
+
+    first = digest()
+    (tmp_path / ".fedscale_ext_cache").mkdir()
+    (tmp_path / ".fedscale_ext_cache" / "decoded.npy").write_text("decoded")
+    assert digest() == first
+    samples.write_text("others")
+    assert digest() != first
+    samples.write_text("pixels")
+    assert digest() == first
+    mapping.rename(mapping.with_name("test.csv"))
+    assert digest() != first
 
 
 def test_files_differ_where_two_jobs_have_other_contents_of_one_path():
