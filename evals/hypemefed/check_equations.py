@@ -128,12 +128,6 @@ def trained(values, epochs, sides, params):
     return values, np.mean(losses)
 
 
-def rescales(params, state):
-    """Whether the job scales generated weights."""
-    exits = {name.split(".")[0] for name in state if name.startswith("exit")}
-    return len(exits) > 3 if params["rescale"] is None else params["rescale"]
-
-
 def mean_norm(target, clients, weights, old):
     """By samples, over the clients that trained a layer; that of the round's start where there are none."""
     held = [(weights[c], np.linalg.norm(state[target])) for c, state in clients.items() if target in state]
@@ -169,7 +163,7 @@ def check_round(entry, before, after, states, params, rounds):
             if target not in state and source in held:
                 (_, p), (_, q) = map(forward, networks, rows_of(matrix(held[source]), params["k"]))
                 weight = weight_of(p.T @ q, old[target].shape)
-                if rescales(params, old):
+                if params["rescale"]:
                     weight *= mean_norm(target, clients, entry["samples"], old) / np.linalg.norm(weight)
                 made[c][target] = weight
                 found = below(states, f"generated/{c}/").get(target, np.zeros(0))

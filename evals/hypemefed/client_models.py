@@ -106,7 +106,7 @@ def guesses(log_dir: Path, k: int | Literal["all"] | None = None) -> dict[str, l
     params = job.params if k is None else replace(job.params, k=k)
     made = HyperNetworks(job.shapes, params, torch_stream(job.seed, "hypernetworks"))
     made.train(job.learning, _shuffle(job.seed) if params.sample_order == "shuffled" else None)
-    norms = norms_of(made, params, job.depth, job.learning, job.start)
+    norms = norms_of(made, params, job.learning, job.start)
     generated = made.generate([up_to(state, job.depth - 1) for state in job.held_out], norms)
     mean = {name: torch.stack([state[name] for state in job.learning]).mean(0) for name in job.last}
     fixed = {START: job.start, OTHERS: mean, RANDOM: job.random}

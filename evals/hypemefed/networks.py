@@ -33,10 +33,10 @@ def params_of(log_dir: Path) -> HypeMeFedParams:
     return HypeMeFedParams(**json.loads((log_dir / "header.json").read_text(encoding="utf-8"))["params"])
 
 
-def norms_of(networks: HyperNetworks, params: HypeMeFedParams, exits: int, states: Sequence[State], start: State,
+def norms_of(networks: HyperNetworks, params: HypeMeFedParams, states: Sequence[State], start: State,
              ) -> dict[str, float] | None:  # fmt: skip
     """What the job scales generated tensors to, where it does: the mean norm of those in ``states``, all alike."""
-    if not params.rescales(exits):
+    if not params.rescale:
         return None
     names = [name for pair in networks.pairs for name in pair.names(pair.target)]
     return trained_norms([(state, 1.0) for state in states], names, start)
@@ -63,7 +63,7 @@ def last_layer_errors(log_dir: Path) -> dict[int, float]:
     """Normalised MAE of the last block's convolutions, generated from the model up to each depth (Figure 14b)."""
     _, state, depth = whole_model(log_dir)
     depths, networks = range(1, depth), hypernetworks(log_dir)
-    norms = norms_of(networks, params_of(log_dir), depth, [state], state)
+    norms = norms_of(networks, params_of(log_dir), [state], state)
     made = networks.generate([up_to(state, one) for one in depths], norms)
     found = {}
     for one, weights in zip(depths, made, strict=True):

@@ -54,7 +54,7 @@ def test_a_job_that_scales_generated_layers_agrees_and_is_told_from_one_that_doe
     folder = tmp_path / "job"
     shutil.copytree(scaled, folder)
     header = json.loads((folder / "header.json").read_text())
-    header["params"]["rescale"] = None  # which three exits take for no
+    header["params"]["rescale"] = False
     (folder / "header.json").write_text(json.dumps(header))
     code, said = check(folder)
     assert code == 1 and any(line.startswith("generated") and "WRONG" in line for line in said.splitlines()), said

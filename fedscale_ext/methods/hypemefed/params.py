@@ -7,8 +7,6 @@ from fedscale_ext.methods.exit_levels import ExitLevelsParams
 from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.ranges import NotNegative, Share
 
-_PAPERS_EXITS = 3  # up to which generated weights keep their size by themselves
-
 
 @dataclass(frozen=True)
 class HypeMeFedParams(Options, ExitLevelsParams):
@@ -26,7 +24,7 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     too, what the round began with (stale: what the public code's rounds amount to, but for the clients' weights).
     ``generated_weight``: weight of such a layer as a share of its client's; ``warmup``: share of the rounds before
     weights are generated. ``rescale`` scales each generated tensor to the mean norm of the round's trained ones (not in
-    the paper); none: in networks with more than three exits, where generated weights grow without it.
+    the paper).
 
     Hypernetworks: ``k`` singular components, or all; ``hidden`` units, ``epochs`` a round, ``lr`` of Adam;
     ``variant`` naive maps whole weights; ``loss`` on the weight (public code) or on its factors (text); ``optimizer``
@@ -42,13 +40,9 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     missing: Literal["generated", "trained", "stale", "random"] = "generated"
     generated_weight: Share = 1.0
     warmup: Share = 0.0
-    rescale: bool | None = None
+    rescale: bool = False
     sample_order: Literal["shuffled", "fixed"] = "shuffled"
     weighted: bool = True
     prox_mu: NotNegative = 0.0
 
     method: ClassVar[str] = "hypemefed"
-
-    def rescales(self, exits: int) -> bool:
-        """Whether generated tensors are scaled in a network with so many exits."""
-        return exits > _PAPERS_EXITS if self.rescale is None else self.rescale

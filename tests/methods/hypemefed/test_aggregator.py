@@ -231,19 +231,16 @@ def test_generated_layers_are_scaled_to_the_norm_of_trained_ones() -> None:
         assert norm(made._internal_states["generated/1"][name]) == pytest.approx(norm(before[name]), rel=1e-5)
 
 
-def test_generated_layers_are_scaled_by_default_in_networks_with_more_than_three_exits() -> None:
-    three, plain = hypemefed(), hypemefed(rescale=False)
-    play(three, 1), play(plain, 1)
-    assert equal(whole(three), whole(plain))
+@pytest.mark.parametrize("keys", [{}, {"rescale": True}])
+def test_generated_layers_of_ten_exits_are_scaled_where_asked_for_alone(keys: dict[str, bool]) -> None:
     ten = models.named_spec("multi_exit_cnn10", SHAPE, CLASSES)
     capacity = [models.cost(prefix(ten, exits)).forward_macs for exits in (2, 2, 3, 3, 10, 10)]
-    for keys, scaled in (({}, True), ({"rescale": False}, False)):
-        made = hypemefed(model="multi_exit_cnn10", capacity=capacity, **keys)
-        states = play(made, 1)
-        name = "block10.conv1.weight"
-        expected = (50 * norm(states[5][name]) + 60 * norm(states[6][name])) / 110
-        found = norm(made._internal_states["generated/1"][name])
-        assert (found == pytest.approx(expected, rel=1e-4)) == scaled
+    made = hypemefed(model="multi_exit_cnn10", capacity=capacity, **keys)
+    states = play(made, 1)
+    name = "block10.conv1.weight"
+    expected = (50 * norm(states[5][name]) + 60 * norm(states[6][name])) / 110
+    found = norm(made._internal_states["generated/1"][name])
+    assert (found == pytest.approx(expected, rel=1e-4)) == bool(keys)
 
 
 def test_internals_tell_how_near_generated_layers_are() -> None:
