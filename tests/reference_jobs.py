@@ -3,9 +3,9 @@
     python tests/reference_jobs.py write before.json
     python tests/reference_jobs.py compare before.json
 
-Each job runs unbroken, then once more, ended after its first round and resumed; some run by four executor processes, too.
-All runs of a job must agree to the last bit. Digests hold for one machine and its versions of torch and NumPy, since
-rounding differs between processors: write them there, from the code as it was before the change.
+Each job runs unbroken, then once more, ended after its first round and resumed; some run by four executor processes,
+too. All runs of a job must agree to the last bit. Digests hold for one machine and its versions of torch and NumPy,
+since rounding differs between processors: write them there, from the code as it was before the change.
 """
 
 import argparse
@@ -189,8 +189,8 @@ def main() -> int:
             new = args.action == "compare" and job not in before
             faults += bool(differing or changed or new)
             verdict = [f"{way} differs" for way in differing] + [f"{part} changed" for part in changed]
-            print(f"{job:20} {', '.join(verdict) or ('not in the file' if new else 'as it was' if before else 'written')}",
-                  flush=True)  # fmt: skip
+            fine = "not in the file" if new else "as it was" if before else "written"
+            print(f"{job:20} {', '.join(verdict) or fine}", flush=True)
     if args.action == "write":
         args.file.write_text(json.dumps(after, indent=1) + "\n")
     return 1 if faults else 0
