@@ -62,6 +62,7 @@ setup(
             "kubernetes-validate>=1.29",
             "ruff>=0.6",
             "mypy>=1.10",
+            "import-linter>=2.3",
             "types-PyYAML",
             "types-protobuf",
             "types-psutil",
