@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 
 TOLERANCE = 1e-5
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
-DEFAULTS = {"sharing": "soft", "decay": "on", "decay_clock": "age", "similarity": "lineage", "sim_reduce": "mean",
+DEFAULTS = {"sharing": "soft", "decay": "on", "similarity": "lineage", "sim_reduce": "mean",
             "normalise": "decayed", "align": "lift", "l2s": False, "warmup": "on", "server_opt": "avg",
             "doc_loss": "newest"}  # fmt: skip
 errors = defaultdict(list)
@@ -135,7 +135,8 @@ def check_tensors(log_dir, rounds, params, static_statistics):
         for j in range(n):
             total, weight = defaultdict(float), defaultdict(float)
             for i in range(j + 1):
-                share = sims[i, j] * (params["eta"] ** (t - births[j]) if i != j else 1.0)
+                age = t - births[j] if params["decay_clock"] == "age" else t
+                share = sims[i, j] * (params["eta"] ** age if i != j else 1.0)
                 lifted = lift(averaged[i], [step for child in steps[i:j] for step in child])
                 for name, value in lifted.items():
                     total[name], weight[name] = total[name] + share * value.astype(float), weight[name] + share

@@ -4,7 +4,8 @@ Departures from the text:
 
 * Eq 5's denominator lacks eta^t, so its coefficients sum to less than one and weights shrink each
   round; the default divides by the decayed sum (``normalise="decayed"``).
-* t is a model's age, "as the model converges"; a global t would leave late models without help.
+* t is the round, as the text says, so that late models get little from older ones. Where the text's "as the model
+  converges" is taken for a model's age, ``decay_clock="age"`` starts the decay anew at each birth.
 * Per-cell similarities lie in [-1, 1] and are "cumulated"; the default is their mean, at least 0.
 * A smaller model enters a larger one lifted through the recorded transformations, so that it still
   computes its function there; laid on the leading part (``align="prefix"``) its split columns mix badly.

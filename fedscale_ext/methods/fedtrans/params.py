@@ -28,11 +28,11 @@ class FedTransParams:
     participants or of all; ``cap_quantile`` of the capacities that a child must fit.
 
     Sharing: ``sharing`` none is [s]; ``eta`` decay per round, ``decay`` off is [d]; ``decay_clock`` counts
-    rounds since the model's birth or since the start; ``similarity`` one weighs all models alike in Eq 5
-    (in Eq 4 it would move all utilities alike and end the choice of models); ``sim_reduce`` cumulates
-    per-cell similarities; ``normalise`` literal is Eq 5 as printed; ``align`` lifts older models through
-    the recorded transformations or lays them on the leading part; ``l2s`` also shares from large to
-    small models (Table 1).
+    rounds since the start (the text's "round t") or since the model's birth; ``similarity`` one weighs all
+    models alike in Eq 5 (in Eq 4 it would move all utilities alike and end the choice of models);
+    ``sim_reduce`` cumulates per-cell similarities; ``normalise`` literal is Eq 5 as printed; ``align`` lifts older
+    models through the recorded transformations or lays them on the leading part; ``l2s`` also shares from large
+    to small models (Table 1).
 
     Choosing: ``utility`` literal is Eq 4; client_history standardises a client's losses over its own so far, too, so
     that its utilities tell of models and not of how hard its samples are.
@@ -61,7 +61,7 @@ class FedTransParams:
     cap_quantile: Share = 1.0
     sharing: Literal["soft", "none"] = "soft"
     decay: Literal["on", "off"] = "on"
-    decay_clock: Literal["age", "global"] = "age"
+    decay_clock: Literal["global", "age"] = "global"
     similarity: Literal["lineage", "one"] = "lineage"
     sim_reduce: Literal["mean", "sum"] = "mean"
     normalise: Literal["decayed", "literal"] = "decayed"

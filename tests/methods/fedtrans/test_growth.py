@@ -264,10 +264,10 @@ def test_recorded_coefficients_are_equation_5s_and_sum_to_less_as_it_is_printed(
         made, round = grown(2, normalise=normalise)
         made.exhausted = True
         for age in range(1, 6):
-            internals = play(made, round + age)
+            internals = play(made, last := round + age)
         recorded[normalise] = internals["mixing"][1]
         sim = internals["similarity"][0][1]
-    share = 0.98**5 * sim
+    share = 0.98**last * sim
     assert recorded["decayed"] == pytest.approx([share / (1 + share), 1 / (1 + share)])
     assert recorded["literal"] == pytest.approx([share / (1 + sim), 1 / (1 + sim)])
     made, round = grown(2, normalise="literal", eta=0.0)

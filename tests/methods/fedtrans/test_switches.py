@@ -35,7 +35,7 @@ def differ(**switches: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("sharing", "none"), ("decay", "off"), ("eta", 0.5), ("decay_clock", "global"), ("similarity", "one"),
+    ("sharing", "none"), ("decay", "off"), ("eta", 0.5), ("decay_clock", "age"), ("similarity", "one"),
     ("sim_reduce", "sum"), ("normalise", "literal"), ("align", "prefix"), ("l2s", True), ("warmup", "reinit"),
     ("symmetry", "equal"), ("server_opt", "yogi"), ("server_opt", "adam"),
 ])  # fmt: skip
@@ -177,10 +177,10 @@ def test_the_similarity_switch_leaves_the_choice_of_models_alone() -> None:
     assert all(entry["mixing"][0] == [1.0] + [0.0] * (len(entry["mixing"]) - 1) for entry in rounds)
 
 
-@pytest.mark.parametrize(("normalise", "total"), [("decayed", 0.98 + 1), ("literal", 1 + 1)])
+@pytest.mark.parametrize(("normalise", "total"), [("decayed", 0.98**3 + 1), ("literal", 1 + 1)])
 def test_similarity_one_weighs_a_parent_by_its_decay_alone(normalise: str, total: float) -> None:
-    _, rounds = grown(3, similarity="one", normalise=normalise)  # the child is one round old
-    assert rounds[2]["mixing"][1] == pytest.approx([0.98 / total, 1 / total])
+    _, rounds = grown(3, similarity="one", normalise=normalise)
+    assert rounds[2]["mixing"][1] == pytest.approx([0.98**3 / total, 1 / total])
 
 
 @pytest.mark.parametrize("switches", [{}, {"server_opt": "yogi"}, {"utility": "client_history"}])

@@ -48,7 +48,7 @@ TABLE: list[tuple[str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("sharing", "none", {}, (3, "mixing"), MIXED),
     ("eta", 0.5, {}, (3, "mixing"), MIXED),
     ("decay", "off", {}, (3, "mixing"), MIXED),
-    ("decay_clock", "global", {}, (3, "mixing"), MIXED),
+    ("decay_clock", "age", {}, (3, "mixing"), MIXED),
     ("similarity", "one", {}, (3, "mixing"), MIXED),
     ("normalise", "literal", {}, (3, "mixing"), MIXED),
     ("l2s", True, {}, (3, "mixing"), MIXED),
