@@ -50,7 +50,7 @@ def build(folders: Sequence[Path], out: Path, unbegun: Sequence[str] = ()) -> Re
 
 
 def _loaded(folders: Sequence[Path]) -> tuple[list[LoadedJob], list[NoRound]]:
-    """The jobs, each once, and those that no report can be of yet; UserError where there is nothing else."""
+    """The jobs, each once, and those of which no round has ended; UserError where there is nothing else."""
     jobs: list[LoadedJob] = []
     without: list[NoRound] = []
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
@@ -70,7 +70,7 @@ def _loaded(folders: Sequence[Path]) -> tuple[list[LoadedJob], list[NoRound]]:
 def _left_out(names: Sequence[str], shown: int) -> str:
     """Which jobs the report leaves out beside those ``shown``, in a sentence; "" where there are none."""
     which, verb = ("it", "is") if len(names) == 1 else ("them", "are")
-    text = f"{len(names)} of {len(names) + shown} jobs {verb} left out, as no round of {which} has ended yet: "
+    text = f"{len(names)} of {len(names) + shown} jobs {verb} left out, as no round of {which} has ended: "
     return f"{text}{', '.join(names)}." if names else ""
 
 

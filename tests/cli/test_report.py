@@ -53,7 +53,7 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     monkeypatch.setattr(comparison, "plots", lambda arms: {})
     monkeypatch.setattr(single, "plots", lambda job: {})
     code, out, err = call("report", "a-sweep", "-o", tmp_path / "out")
-    waits = "note: {} jobs is left out, as no round of it has ended yet: a-s2.\n"
+    waits = "note: {} jobs is left out, as no round of it has ended: a-s2.\n"
     assert (code, err) == (0, waits.format("1 of 3"))
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["jobs", "accuracy", "%"]
@@ -67,7 +67,7 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     assert "note: These jobs have different numbers of rounds (3, 10): " in err
     (short / "metrics.jsonl").write_text("")
     code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
-    assert (code, err) == (0, "note: 2 of 4 jobs are left out, as no round of them has ended yet: short, a-s2.\n")
+    assert (code, err) == (0, "note: 2 of 4 jobs are left out, as no round of them has ended: short, a-s2.\n")
     code, out, err = call("report", short, "-o", tmp_path / "out")
     assert (code, out) == (2, "") and "holds no metrics.jsonl with a round" in err
 

@@ -129,7 +129,7 @@ def test_jobs_without_a_round_are_left_out_and_named(undrawn, tmp_path: Path):
     (other / "metrics.jsonl").unlink()
     built = build([begun, done, other], tmp_path / "out", ["waits"])
     assert [job.name for arm in built.arms for job in arm.jobs] == ["done"]
-    assert built.left_out == "3 of 4 jobs are left out, as no round of them has ended yet: begun, other, waits."
+    assert built.left_out == "3 of 4 jobs are left out, as no round of them has ended: begun, other, waits."
     assert built.left_out in Page(built.page.read_text(encoding="utf-8")).text
     assert build([done], tmp_path / "out").left_out == ""
     with pytest.raises(UserError, match=r"no job here has a round that has ended: begun, other$"):
