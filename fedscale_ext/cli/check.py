@@ -1,5 +1,5 @@
 """What is checked before a job starts, in one process for all jobs of a sweep: ``fedscale driver check``, and every
-sweep before its first job.
+sweep before its first job. A job that is resumed is checked for the data of its run.
 
 The check does what each job's aggregator does before its first round (runtime/job_check.py); the driver itself does
 without torch.
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedscale_ext.cli import preparation, sweep_plan
+from fedscale_ext.cli import preparation, runs, sweep_plan
 from fedscale_ext.cli.processes import Exit, Interrupt, Processes, Said
 from fedscale_ext.cli.progress import counted
 from fedscale_ext.cli.screen import Screen
@@ -71,20 +71,52 @@ class _Display(Screen):
         return Text(f"checking {self._name} ({self._begun} of {counted(self._jobs, 'job')}){self._doing} ...")
 
 
-def check_jobs(configs: Sequence[JobConfig], out: Console, err: Console) -> dict[str, Verdict]:
+def check_jobs(
+    configs: Sequence[JobConfig], out: Console, err: Console, resumed: sweep_plan.Resumed | None = None
+) -> dict[str, Verdict]:
     """A verdict for each job by its name. KeyboardInterrupt when the check is interrupted.
 
-    A job that an entry outside this package runs is not checked, which its notices tell.
+    Jobs that are ``resumed`` must have the data of their runs; of those that have finished nothing else is checked. A
+    job that an entry outside this package runs is not checked, which its notices tell.
     """
-    events = _events([_order(config) for config in configs if _outside(config) is None], out, err)
-    return {name: _verdict(config, events.get(name)) for config in configs for name in [config.fedscale.job_name]}
+    resumed = resumed or sweep_plan.Resumed()
+    finished = resumed.finished_names
+    orders = [_order(config, resumed.runs.get(name), name in finished) for config, name in _named(configs)]
+    events = _events([order for order in orders if order["prepare"] or order["digest"] is not None], out, err)
+    return {name: _verdict(config, events.get(name), name in finished) for config, name in _named(configs)}
 
 
-def _order(config: JobConfig) -> dict[str, Any]:
-    """What the process of the check is told of a job."""
+def refuse_changed_data(config: JobConfig, run: Path, display: Screen) -> None:
+    """UserError where a job has other data on this machine than the ``run`` that it resumes.
+
+    A run without a digest passes: the aggregator compares the data with those of the checkpoint.
+    """
+    order = _order(config, run, True)
+    if order["digest"] is None:
+        return
+    name = config.fedscale.job_name
+    event = _events([order], display.out, display.err)[name]
+    if event["event"] == "refused":
+        raise UserError(f"job {name}: {event['message']}")
+
+
+def _named(configs: Sequence[JobConfig]) -> list[tuple[JobConfig, str]]:
+    return [(config, config.fedscale.job_name) for config in configs]
+
+
+def _order(config: JobConfig, run: Path | None, finished: bool) -> dict[str, Any]:
+    """What the process of the check is to do for a job, which resumes ``run`` if that is not None."""
     gpu = max(index for _, index in executor_slots(config))
     argv = to_argv(config, cuda_device=f"cuda:{gpu}")
-    return {"job": config.fedscale.job_name, "argv": argv, "data": not _awaits_setup(config)}
+    here = not _awaits_setup(config)
+    comparable = here and config.entry_paths()[1].is_relative_to(_PACKAGE)  # another executor may read data its own way
+    return {
+        "job": config.fedscale.job_name,
+        "argv": argv,
+        "data": here,
+        "digest": runs.data_digest(run) if run is not None and comparable else None,
+        "prepare": not finished and _outside(config) is None,
+    }
 
 
 def _outside(config: JobConfig) -> str | None:
@@ -95,13 +127,16 @@ def _outside(config: JobConfig) -> str | None:
     return f"aggregator_entry {entry.name} is not of this package: {_LATER}"
 
 
-def _verdict(config: JobConfig, event: Mapping[str, Any] | None) -> Verdict:
+def _verdict(config: JobConfig, event: Mapping[str, Any] | None, finished: bool) -> Verdict:
     """The verdict on a job from the event of its check; None for one that was not checked."""
-    notices = [notice for notice in (preparation.idle_keys(config), _outside(config)) if notice]
-    if event is None:
-        return Verdict(None, notices=notices)
-    if event["event"] == "refused":
+    if event is not None and event["event"] == "refused":
         return Verdict(event["message"])
+    if finished:
+        return Verdict(None)
+    outside = _outside(config)
+    notices = [notice for notice in (preparation.idle_keys(config), outside) if notice]
+    if event is None or outside is not None:
+        return Verdict(None, notices=notices)
     facts = [(title, words) for title, words in event["facts"]]
     return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [_SETUP])])
 
@@ -156,12 +191,14 @@ def _take(event: dict[str, Any], events: dict[str, dict[str, Any]], display: _Di
     display.refresh()
 
 
-def refuse_faults(verdicts: Mapping[str, Verdict]) -> None:
-    """UserError for the first job of a sweep that cannot start, with the number of others."""
+def refuse_faults(verdicts: Mapping[str, Verdict], resume: bool) -> None:
+    """UserError for the first job of a sweep that cannot start, or be resumed, with the number of others."""
     faults = {name: verdict.fault for name, verdict in verdicts.items() if verdict.fault is not None}
     if faults:
         name, fault = next(iter(faults.items()))
-        others = f"; {counted(len(faults) - 1, 'other job')} cannot start either, as `fedscale driver check` tells"
+        others = f"; {counted(len(faults) - 1, 'other job')} cannot start either"
+        if not resume:  # that command compares no data with those of earlier runs
+            others += ", as `fedscale driver check` tells"
         raise UserError(f"job {name} of the sweep: {fault}{others if len(faults) > 1 else ''}")
 
 

@@ -11,12 +11,12 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from fedscale_ext.cli import jobs, preparation, runs
+from fedscale_ext.cli.check import refuse_changed_data
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.supervision import Restarts, has_checkpoint, has_results, resuming
 from fedscale_ext.config import JobConfig, load_config
-from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.token import new_token
 
@@ -35,12 +35,14 @@ class Outcome:
 
 
 def start(
-    conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool
-) -> int:
+    conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool,
+    compare_data: bool = True,
+) -> int:  # fmt: skip
     """Run the job of a configuration to its end and return the exit code; UserError for bad input.
 
     ``resume`` continues its last run from the last checkpoint, ``resume_from`` from that of a round; with
-    ``supervise`` processes that end are started again.
+    ``supervise`` processes that end are started again. ``compare_data`` is false where a sweep has compared the data of
+    the job with those of the run to resume.
     """
     config = preparation.hide_key(load_config(conf, overrides))
     name = config.fedscale.job_name
@@ -52,6 +54,9 @@ def start(
         if again:
             run = runs.run_folder(log_path, name, time_stamp)
             runs.check_unchanged(config, run)
+            runs.check_rounds(config, run, last, resume_from=resume_from)
+            if compare_data:
+                refuse_changed_data(config, run, display)
             if resume and has_finished(config, last, run, display):
                 return 0
         if last:
@@ -81,19 +86,10 @@ def start(
 
 
 def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: Display) -> bool:
-    """Whether the ``run`` to resume is the last one and has all the rounds that are asked for, which is then told.
-
-    UserError where it has more.
-    """
+    """Whether the ``run`` to resume is the last one and has all the rounds that are asked for, which is then told."""
     if last is None or last.log_dir != run:
         return False
     rounds = config.fedscale.rounds
-    done = int(last.round["round"]) if last.round else 0
-    if done > rounds:
-        raise UserError(
-            f"job {config.fedscale.job_name} has done {done} rounds already, more than the {rounds} that are asked "
-            "for; raise rounds, or start it anew without --resume"
-        )
     if not last.complete(rounds):
         return False
     display.notice(

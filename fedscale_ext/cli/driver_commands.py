@@ -106,10 +106,9 @@ def start(
         raise typer.Exit(code)
     if at_once is not None:
         raise UserError("--at-once is for sweeps: give --seeds or --grid too")
-    sweep.stop_with_sweep()
-    code = driver.start(
-        conf, set_ or [], Display(out, err), resume=resume, resume_from=resume_from, supervise=supervise
-    )
+    in_sweep = sweep.stop_with_sweep()
+    code = driver.start(conf, set_ or [], Display(out, err), resume=resume, resume_from=resume_from,
+                        supervise=supervise, compare_data=not in_sweep)  # fmt: skip
     raise typer.Exit(code)
 
 

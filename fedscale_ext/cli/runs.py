@@ -19,11 +19,18 @@ from fedscale_ext.reading import MEGA, read_json
 START_ANEW = "resume it with the settings that it was started with, or start it anew without --resume"
 
 
+class _Data(BaseModel):
+    """What header.json states of the data that a run had."""
+
+    digest: str | None = None
+
+
 class _Stated(BaseModel):
     """What of a run's header.json a resumed job is compared with; an earlier release wrote no digests."""
 
     config: dict[str, Any]
     named_files: dict[str, dict[str, str]] = {}
+    data: _Data = _Data()
 
 
 def choose_run(
@@ -92,6 +99,40 @@ def _changed(before: _Stated, config: JobConfig, files_here: bool) -> str:
         different = differing_files(before.named_files, file_digests(config))
         changed += [f"{name} had other contents" for name in different]
     return ", ".join(filter(None, changed))
+
+
+def check_rounds(
+    config: JobConfig, run: Path, last: Job | None, *, resume_from: int | None = None, anew: str = "it"
+) -> None:
+    """UserError where a ``run`` to resume, or the round to go back to, is beyond the rounds that are asked for.
+
+    ``last`` is the record of the job's last run, ``anew`` what the sentence advises to start without --resume.
+    """
+    name, rounds = config.fedscale.job_name, config.fedscale.rounds
+    advice = f"raise rounds, or start {anew} anew without --resume"
+    if resume_from is not None:
+        if resume_from > rounds:
+            raise UserError(
+                f"job {name} cannot go on after round {resume_from}: {rounds} rounds are asked for; {advice}"
+            )
+    elif (done := rounds_done(run, last)) > rounds:
+        raise UserError(
+            f"job {name} has done {done} rounds already, more than the {rounds} that are asked for; {advice}"
+        )
+
+
+def rounds_done(run: Path, last: Job | None) -> int:
+    """How many rounds a run has done: as its record says, else by its newest checkpoint; 0 where neither tells."""
+    if last is not None and last.log_dir == run and last.round:
+        return int(last.round["round"])
+    rounds = [path.stem.rpartition("-")[2] for path in run.glob("checkpoints/checkpoint-*.safetensors")]
+    return max((int(round) for round in rounds if round.isdecimal()), default=0)
+
+
+def data_digest(run: Path) -> str | None:
+    """The digest of the data that a run had; None where its header.json states none, as that of an earlier release."""
+    before = _header(run)
+    return before.data.digest if before is not None else None
 
 
 def has_settings(run: Path) -> bool:

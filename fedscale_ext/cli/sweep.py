@@ -48,12 +48,12 @@ def start(
                   for point, config in zip(points, configs, strict=True)}  # fmt: skip
         before = sweeps.read(name) if resume else None
         earlier = before.runs if before is not None else {}
-        for record in sweep_plan.finished_runs(configs, earlier):
+        resumed = sweep_plan.resumed_runs(configs, earlier)
+        for record in resumed.finished:
             state = states[record.name]
             state.status, state.accuracy, state.notices = "finished", record.accuracy, record.notices
-        verdicts = check_jobs([config for config in configs if states[config.fedscale.job_name].status == "waiting"],
-                              out, err)  # fmt: skip
-        refuse_faults(verdicts)
+        verdicts = check_jobs(configs, out, err, resumed)
+        refuse_faults(verdicts, resume)
         values = sweep_plan.read_grid(grid)
         sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()), dict(earlier))
         sweeps.write(sweep)
@@ -176,10 +176,15 @@ def _run_settings(run: Path) -> tuple[str, str]:
     return f"log_path={json.dumps(str(run.parents[2]))}", f"time_stamp={json.dumps(run.name)}"
 
 
-def stop_with_sweep() -> None:
-    """In a driver that a sweep started: stop its job as soon as standard input ends, for then the sweep is gone."""
-    if os.environ.pop(VARIABLE, None):
+def stop_with_sweep() -> bool:
+    """In a driver that a sweep started: stop its job as soon as standard input ends, for then the sweep is gone.
+
+    Returns whether a sweep started it.
+    """
+    in_sweep = bool(os.environ.pop(VARIABLE, None))
+    if in_sweep:
         threading.Thread(target=_wait_for_end, name="sweep-pipe", daemon=True).start()
+    return in_sweep
 
 
 def _wait_for_end() -> None:

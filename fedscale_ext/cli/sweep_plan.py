@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -117,24 +118,45 @@ def at_once(config: JobConfig) -> int:
     return max(1, min(cores // executors, by_memory))
 
 
-def finished_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> list[Job]:
-    """The records of the jobs whose run in ``earlier`` (name -> folder) has all its rounds.
+@dataclass(frozen=True)
+class Resumed:
+    """The jobs of a sweep that ``--resume`` leaves or continues.
 
-    UserError for a job whose run, finished or half-way, had other settings than the job has now.
+    ``runs`` maps their names to the folders of their runs, ``finished`` are the records of those that have all rounds.
     """
-    finished = []
+
+    runs: Mapping[str, Path] = field(default_factory=dict)
+    finished: Sequence[Job] = ()
+
+    @property
+    def finished_names(self) -> set[str]:
+        """Names of the jobs that have all rounds."""
+        return {record.name for record in self.finished}
+
+
+def resumed_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> Resumed:
+    """The jobs whose run in ``earlier`` (name -> folder) has all its rounds, or a checkpoint.
+
+    UserError for a job whose run, finished or half-way, had other settings than the job has now, or has done more
+    rounds.
+    """
+    folders, finished = {}, []
     for config in configs:
-        name, run = config.fedscale.job_name, Path(earlier.get(config.fedscale.job_name, ""))
+        name, rounds = config.fedscale.job_name, config.fedscale.rounds
         if name not in earlier:
             continue
-        last = jobs.read(name)
-        done = last is not None and last.log_dir == run and last.complete(config.fedscale.rounds)
+        run, last = Path(earlier[name]), jobs.read(name)
+        record = last if last is not None and last.log_dir == run else None
+        done = record is not None and record.status == "finished" and runs.rounds_done(run, record) >= rounds
         done = done and runs.has_settings(run)  # else its results are gone
-        if done or has_checkpoint(run):
-            runs.check_unchanged(config, run, _CHANGED)
-        if last is not None and done:
-            finished.append(last)
-    return finished
+        if not done and not has_checkpoint(run):
+            continue  # starts anew
+        runs.check_unchanged(config, run, _CHANGED)
+        runs.check_rounds(config, run, record, anew="the sweep")
+        folders[name] = run
+        if record is not None and done:
+            finished.append(record)
+    return Resumed(folders, finished)
 
 
 def refuse_running(made: Sequence[Point]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 from fedscale_ext.cli import jobs, preparation, runs
+from fedscale_ext.cli.check import refuse_changed_data
 from fedscale_ext.cli.driver import has_finished, resume_keys
 from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cli.processes import Proc
@@ -56,6 +57,8 @@ def submit(
         if again:
             run = runs.run_folder(log_path, name, stamp)
             runs.check_unchanged(config, run)
+            runs.check_rounds(config, run, last, resume_from=resume_from)
+            refuse_changed_data(config, run, display)
             if resume and has_finished(config, last, run, display):
                 return 0
         source = str(config.source.absolute()) if config.source else conf

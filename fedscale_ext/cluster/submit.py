@@ -45,7 +45,8 @@ def submit(
         if again and last is None:
             raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
         if again and last:
-            runs.check_unchanged(config, last.log_dir, files_here=False)  # the aggregator compares its own
+            runs.check_unchanged(config, last.log_dir, files_here=False)  # the aggregator compares its own, and data
+            runs.check_rounds(config, last.log_dir, last, resume_from=resume_from)
             if resume and has_finished(config, last, last.log_dir, display):
                 return 0
         if last:

@@ -1,15 +1,17 @@
 """Checks jobs without training: what an aggregator does before its first round, without executors or a port.
 
 ``python -m fedscale_ext.runtime.job_check FILE`` checks the jobs that a driver wrote into FILE, a JSON list of objects:
-``job`` is a name, ``argv`` the arguments of the job's processes, ``data`` says whether its data are there. Events on
-standard output: ``checking`` a job, ``progress`` of long work, then ``checked`` or ``refused``.
+``job`` is a name, ``argv`` the arguments of the job's processes, ``data`` says whether its data are there. ``digest``,
+where it is there and not null, stands for the data that the run to resume had: others are refused. With ``prepare``
+false, as for a job that has finished, nothing else is checked. Events on standard output: ``checking`` a job,
+``progress`` of long work, then ``checked`` or ``refused``.
 """
 
 import gc
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +28,7 @@ from fedscale_ext.report.tables import quantity
 from fedscale_ext.runtime.events import Emit, print_event
 from fedscale_ext.runtime.executor import device_of
 from fedscale_ext.runtime.in_process import without_port
-from fedscale_ext.runtime.job_data import data_arguments, open_job_data
+from fedscale_ext.runtime.job_data import check_same_data, data_arguments, open_job_data
 from fedscale_ext.runtime.launch import prepare_process, run_guarded
 from fedscale_ext.runtime.registration import read_registration, registration
 
@@ -126,6 +128,16 @@ def check_settings(config: JobConfig) -> Checked:
     return Checked([], [])
 
 
+def _check(order: Mapping[str, Any], data_sets: DataSets, folder: Path) -> Checked:
+    """Check one job as far as its order asks for; UserError where it cannot start, or be resumed."""
+    config = from_argv(order["argv"])
+    if (digest := order.get("digest")) is not None:
+        check_same_data(config, data_sets.of(config, _Progress(print_event)).digest, digest, "the job ran")
+    if not order.get("prepare", True):
+        return Checked([], [])
+    return check_job(config, data_sets, folder, print_event) if order["data"] else check_settings(config)
+
+
 def check_jobs(orders: list[dict[str, Any]]) -> None:
     """Check jobs one after another, each told by an event; one that cannot start does not end the check."""
     data_sets = DataSets()
@@ -134,10 +146,7 @@ def check_jobs(orders: list[dict[str, Any]]) -> None:
             name = order["job"]
             print_event({"event": "checking", "job": name})
             try:
-                config = from_argv(order["argv"])
-                checked = (
-                    check_job(config, data_sets, Path(folder), print_event) if order["data"] else check_settings(config)
-                )
+                checked = _check(order, data_sets, Path(folder))
                 print_event({"event": "checked", "job": name, **asdict(checked)})
             except UserError as error:
                 print_event({"event": "refused", "job": name, "message": str(error)})

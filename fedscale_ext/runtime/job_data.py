@@ -36,6 +36,16 @@ def _how(config: JobConfig) -> HeldBack:
     return HeldBack(config.job.public_samples, config.job.public_classes, config.job.public_alpha)
 
 
+def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> None:
+    """UserError where a job that is resumed has a data set of another ``digest`` than ``before``, which it had
+    ``when``."""
+    if digest != before:
+        raise UserError(
+            f"data_dir {config.fedscale.data_dir} holds other samples than when {when}: put these back, or start anew "
+            "without --resume"
+        )
+
+
 def public_notice(config: JobConfig, used: bool) -> str | None:
     """What a job says of its public data when it starts; None where it has none. ``used``: whether its method asks for
     them."""

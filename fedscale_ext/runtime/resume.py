@@ -14,6 +14,7 @@ from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.named_files import differing_files
 from fedscale_ext.runtime import checkpoint
+from fedscale_ext.runtime.job_data import check_same_data
 from fedscale_ext.runtime.work import Part, State
 
 if TYPE_CHECKING:
@@ -79,11 +80,8 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
         )
     data = found.data
     digest = job.data_info["digest"]
-    if data.get("data_digest", digest) != digest:  # an earlier release did not write it
-        raise UserError(
-            f"data_dir {job.args.data_dir} holds other samples than when the checkpoint of round {found.round} was "
-            "written: put these back, or start anew without --resume"
-        )
+    before = data.get("data_digest", digest)  # an earlier release did not write it
+    check_same_data(job.config, digest, before, f"the checkpoint of round {found.round} was written")
     if changed := differing_files(data.get("named_files", {}), job.file_digests):  # as above
         raise UserError(
             f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} other contents than when the checkpoint of "

@@ -143,3 +143,27 @@ def test_only_the_run_that_is_resumed_can_have_finished(tmp_path):
     assert not has_finished(config(tmp_path, rounds=6), last, last.log_dir, Display) and notices == []
     assert has_finished(config(tmp_path, rounds=5), last, last.log_dir, Display)
     assert notices[0].startswith("job fake has finished its 5 rounds")
+
+
+def test_fewer_rounds_than_the_run_has_done_are_refused_whichever_run_it_is(tmp_path):
+    last = last_run(tmp_path)
+    run, before = last.log_dir, last.log_dir.with_name("before")
+    for folder in (run, before):
+        write_run(folder)
+        for round in (4, 5):
+            (folder / "checkpoints" / f"checkpoint-{round:06}.safetensors").touch()
+    eight = config(tmp_path, rounds=8)
+    last.round = {"round": 10}
+    with pytest.raises(UserError, match=r"^job fake has done 10 rounds already, more than the 8 that are asked for; "
+                                        r"raise rounds, or start it anew without --resume$"):  # fmt: skip
+        runs.check_rounds(eight, run, last)
+    runs.check_rounds(config(tmp_path, rounds=10), run, last)
+    runs.check_rounds(eight, before, last)
+    last.round = None  # stopped before its first round since it was resumed
+    for folder, record in ((run, last), (before, last), (before, None)):
+        with pytest.raises(UserError, match="job fake has done 5 rounds already, more than the 4"):
+            runs.check_rounds(config(tmp_path, rounds=4), folder, record)
+        runs.check_rounds(config(tmp_path, rounds=5), folder, record)
+    runs.check_rounds(config(tmp_path, rounds=4), run, last, resume_from=4)  # goes back before
+    with pytest.raises(UserError, match=r"job fake cannot go on after round 5: 4 rounds are asked for; raise rounds"):
+        runs.check_rounds(config(tmp_path, rounds=4), run, last, resume_from=5)

@@ -150,6 +150,25 @@ def test_resume_leaves_what_has_finished_unless_it_was_another_job(fedscale, cal
     assert sweeps.read("fake-sweep") == sweeps_before and job("fake-s1") is None
 
 
+def test_a_sweep_with_fewer_rounds_than_a_job_has_done_starts_nothing(fedscale, call, state, write_conf):
+    conf = write_conf({"rounds": 12})
+    assert run(fedscale, conf, "--seeds", "0")[0] == 0
+    header("fake-s0")
+    before = sweeps.read("fake-sweep")
+    fewer = [conf, "--seeds", "0-1", "--resume", "--set=rounds=8"]
+    sentence = "fedscale: job fake-s0 has done {} rounds already, more than the 8 that are asked for; raise rounds, or "
+    for status, rounds in (("finished", 12), ("stopped", 11)):
+        record = job("fake-s0")
+        record.status, record.round = status, {"round": rounds, "rounds": 12}
+        jobs.write(record)
+        code, out, err = call("driver", "start", *fewer)
+        assert (code, out) == (2, "") and err == sentence.format(rounds) + "start the sweep anew without --resume\n"
+        assert sweeps.read("fake-sweep") == before and jobs.names() == ["fake-s0"]
+        if status == "finished":
+            checkpoint(record.log_dir)
+    assert call("driver", "start", conf, "--seeds", "0", "--resume", "--set=rounds=13")[0] == 0  # more may be asked for
+
+
 def test_a_sweep_that_runs_can_be_seen_and_stopped_by_name_and_not_started_twice(fedscale, call, state, write_conf):
     conf = write_conf()
     words = [conf, "--seeds", "0-1", "--at-once", "1"]

@@ -14,6 +14,7 @@ from fedscale_ext.runtime import job_check
 from fedscale_ext.runtime.events import ignore_event
 from fedscale_ext.runtime.in_process import run_in_process
 from fedscale_ext.runtime.job_check import DataSets, check_job, check_jobs
+from fedscale_ext.runtime.job_data import open_job_data
 
 JOB = {"model": "cnn_small", "rounds": 1, "local_steps": 1}
 
@@ -125,3 +126,24 @@ def test_all_jobs_are_checked_whatever_one_of_them_raises(
     assert ends["refused"]["message"].startswith("num_participants 9 is above")
     assert ends["fine"]["event"] == "checked" and ends["fine"]["facts"]
     assert ends["later"] == {"event": "checked", "job": "later", "facts": [], "notices": []}
+
+
+def test_data_are_compared_with_those_of_the_run_that_is_resumed(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = job(job_file)
+    digest = open_job_data(config).digest
+    orders = {
+        "same": {"digest": digest, "prepare": False},
+        "other": {"digest": "0" * 64, "prepare": False},
+        "goes on": {"digest": digest, "prepare": True},
+        "goes on otherwise": {"digest": "0" * 64, "prepare": True},
+    }
+    monkeypatch.setenv("FEDSCALE_EXT_EVENTS", "1")
+    check_jobs([{"job": name, "argv": to_argv(config), "data": True, **order} for name, order in orders.items()])
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    ends = {event["job"]: event for event in events if event["event"] in ("checked", "refused")}
+    refusal = f"data_dir {config.fedscale.data_dir} holds other samples than when the job ran: put these back"
+    assert ends["same"]["facts"] == [] and ends["goes on"]["facts"]
+    for name in ("other", "goes on otherwise"):
+        assert ends[name]["event"] == "refused" and ends[name]["message"].startswith(refusal)
