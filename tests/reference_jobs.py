@@ -76,7 +76,9 @@ def jobs(space: Path) -> dict[str, dict[str, Any]]:
         "hypemefed": {"method": "hypemefed", **_EXITS, "hypemefed.groups": [3, 2, 2], "hypemefed.hidden": 8,
                       "hypemefed.epochs": 2, "hypemefed.k": 8, "num_participants": 6, "record_internals": True},
         "fedoras": {"method": "fedoras", **supernet, "fedoras.brackets": [0.08], "fedoras.allocation": "shares",
-                    "fedoras.dynamic_budget": 0.3, "rounds": 3, "filter_less": 3},
+                    "fedoras.dynamic_budget": 0.3, "fedoras.supernet_rounds": 1, "fedoras.evaluations": 6,
+                    "fedoras.population": 4, "fedoras.parents": 2, "fedoras.finetune_rounds": 2, "rounds": 3,
+                    "filter_less": 3},
         "fednas": {"method": "fednas", **supernet, "fednas.search_rounds": 2, "rounds": 3},
         "spider": {"method": "spider", **supernet, "spider.proj_start": 1, "spider.proj_recovery": 1,
                    "spider.shrink": "operator", "rounds": 3},
@@ -120,12 +122,19 @@ def digests(log_dir: Path, summary: Mapping[str, Any]) -> dict[str, str]:
         for name, tensor in sorted(state.items()):
             models.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
             models.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    sentences = [summary.get("notices"), summary.get("results")]
+    sentences = [summary.get("notices"), _without_times(summary.get("results"))]
     return {
         "rounds": hashlib.sha256(_json(found["rounds"])).hexdigest(),
         "models": models.hexdigest(),
         "sentences": hashlib.sha256(_json(sentences)).hexdigest(),
     }
+
+
+def _without_times(value: Any) -> Any:
+    """A method's results without how long anything took."""
+    if isinstance(value, dict):
+        return {key: _without_times(each) for key, each in value.items() if "wall" not in key}
+    return [_without_times(each) for each in value] if isinstance(value, list) else value
 
 
 def _json(value: Any) -> bytes:
