@@ -35,6 +35,7 @@ def report(found: "Verification") -> None:
         ["broken files", str(found.broken_files)],
         ["labels out of range", str(found.labels_out_of_range)],
         ["bad rows", str(found.bad_rows)],
+        ["contradictory label names", str(found.contradictory_names)],
         *([["clients without training data", str(found.test_only_clients)]] if found.test_only_clients else []),
     ]
     print_table(console(), ["data folder", ""], rows)

@@ -98,6 +98,11 @@ def gaps_note(about: Description, labels: np.ndarray) -> list[str]:
     return [f"{len(count):,} classes {source}: {note}" for note in absent_note(count, names)]
 
 
+def names_in(content: dict[str, Any]) -> list[str]:
+    """The names of labels 0.. in a dataset.json, [] where it has none."""
+    return list(content.get("label_names", ()))
+
+
 def read_layout(
     data_dir: str | os.PathLike[str],
     data_set: str,

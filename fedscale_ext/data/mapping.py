@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.data.label_names import LabelNames
+from fedscale_ext.errors import UserError, one_line
 from fedscale_ext.reading import MEGA, open_plain
 
 WAYS_OUT = "get real data with `fedscale dataset import …` or generated data with `fedscale dataset synthesize femnist`"
@@ -59,7 +60,9 @@ class Strings:
 class Mapping:
     """The rows of one csv: ``clients`` are the names in order of first appearance, ``client`` int32 [n]
     indexes them, ``labels`` int64 [n], ``paths`` the files' paths below ``root``; ``stamp`` is a digest of
-    the csv's bytes, of each file's size and time of change, and of labels that the csv has by name only."""
+    the csv's bytes, of each file's size and time of change, and of labels that the csv has by name only.
+    ``label_names`` are the rows' names of labels, none where the csv has no column of that name or labels are read
+    by name."""
 
     csv: Path
     root: Path
@@ -68,6 +71,7 @@ class Mapping:
     labels: np.ndarray
     paths: Strings
     stamp: bytes
+    label_names: LabelNames
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -126,7 +130,7 @@ class _Lines:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields) of each row after the header, blank lines left out."""
+    """(line number, fields) of the header and of each row after it, blank lines left out."""
     try:
         with io.TextIOWrapper(open_plain(path, MAX_BYTES), newline="", encoding="utf-8-sig") as file:
             lines = _Lines(file)
@@ -135,6 +139,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             if header is None:
                 raise UserError(f"{path} is empty: {WAYS_OUT}")
             _check_header(header, str(path))
+            yield reader.line_num, header
             lines.row = 0
             for fields in reader:
                 lines.row = 0
@@ -153,7 +158,9 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _escapes(path: str) -> bool:
     """Whether a path leaves the folder that it is relative to."""
-    return os.path.isabs(path) or "\0" in path or ".." in path.replace("\\", "/").split("/")
+    if path.startswith("/") or "\0" in path:
+        return True
+    return ".." in path and ".." in path.replace("\\", "/").split("/")
 
 
 def _integer(text: str) -> int | None:
@@ -214,7 +221,11 @@ def read_mapping(
     digest = hashlib.sha256()
     folder = _Folder(root, top or root)
     stats: list[str] = []
-    for line, fields in _rows(path):
+    rows = _rows(path)
+    columns = [field.strip() for field in next(rows)[1]]
+    names = LabelNames(one_line(path.name, 100))
+    name_column = columns.index("label_name") if label_of is None and "label_name" in columns else None
+    for line, fields in rows:
         if len(labels) == MAX_ROWS:
             raise UserError(f"{path} has more than {MAX_ROWS:,} rows, which is refused as absurd")
         if not fields:
@@ -256,6 +267,8 @@ def read_mapping(
         client.append(number.setdefault(name, len(number)))
         labels.append(label)
         paths.append(sample)
+        if name_column is not None:
+            names.add(fields[name_column], label, line)
     digest.update("".join(stats).encode())
     if label_of is not None:  # the same csv has other labels for another data set
         digest.update(labels.tobytes())
@@ -264,5 +277,5 @@ def read_mapping(
             digest.update(block)
     return Mapping(
         path, root, list(number), np.array(client, dtype=np.int32), np.array(labels, dtype=np.int64),
-        paths, digest.digest(),
+        paths, digest.digest(), names,
     )  # fmt: skip

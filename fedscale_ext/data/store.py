@@ -11,7 +11,8 @@ import torch
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.decoded import open_decoded
 from fedscale_ext.data.held_back import HeldBack, choose
-from fedscale_ext.data.layout import gaps_note
+from fedscale_ext.data.label_names import contradiction_notes, skipped_notes
+from fedscale_ext.data.layout import gaps_note, names_in
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
 
@@ -45,8 +46,8 @@ class DataSet:
     ``digest`` stands for pixels, labels, clients and the split into training and test rows, so two processes that
     report the same digest see the same data. ``test_source`` says where test rows come from ("test.csv" or a split),
     ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train. ``public_rows``
-    int64 are kept back for the server: no client has them. ``notes``: what was changed in pictures, and classes by the
-    labels that have no sample.
+    int64 are kept back for the server: no client has them. ``notes``: what was changed in pictures, label_names that
+    contradict label_ids, and classes by the labels that have no sample.
     """
 
     name: str
@@ -164,6 +165,7 @@ def open_data_set(
     train_rows = ClientRows(*group(np.where(held_out, -1, owner), clients))
     test_rows = ClientRows(*group(np.where(held_out, owner, -1), clients))
 
+    label_names = [part.label_names for part in (train, test) if part is not None]
     num_classes = about.classes or int(cached.y.max()) + 1
     mean, std = normalisation(data_set, about.shape[0])
     return DataSet(
@@ -183,7 +185,12 @@ def open_data_set(
         test_only_clients=len(test.clients) - clients if test is not None else 0,
         test_only_samples=int(strangers.sum()),
         public_rows=public,
-        notes=(*cached.notes, *gaps_note(about, cached.y)),
+        notes=(
+            *cached.notes,
+            *contradiction_notes(label_names, names_in(about.written)),
+            *skipped_notes(label_names),
+            *gaps_note(about, cached.y),
+        ),
         _mean=torch.tensor(mean).view(1, -1, 1, 1),
         _std=torch.tensor(std).view(1, -1, 1, 1),
     )

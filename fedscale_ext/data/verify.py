@@ -8,7 +8,8 @@ import numpy as np
 
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.conversions import Conversions
-from fedscale_ext.data.layout import describe, gaps_note, notes_in, read_layout
+from fedscale_ext.data.label_names import contradictions, skipped_notes
+from fedscale_ext.data.layout import describe, gaps_note, names_in, notes_in, read_layout
 from fedscale_ext.data.mapping import Mapping, data_folder
 from fedscale_ext.data.notes import client_notes
 from fedscale_ext.data.registry import Shape
@@ -27,8 +28,9 @@ class Verification:
 
     ``train_quantiles`` / ``test_quantiles`` are samples per client at ``QUANTILES`` per cent (tests only
     where there is a test.csv, over the clients who train). ``bad_rows`` counts rows that are incomplete
-    or lead out of the folder. ``problems`` are the first 20 in words. ``notes`` say what is no fault but worth knowing:
-    what the import of the folder reported, then what reading it shows.
+    or lead out of the folder, ``contradictory_names`` label_names that have several label_ids. ``problems``
+    are the first 20 in words. ``notes`` say what is no fault but worth knowing: what the import of the folder
+    reported, then what reading it shows.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Verification:
     broken_files: int
     labels_out_of_range: int
     bad_rows: int
+    contradictory_names: int
     problems: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -90,7 +93,7 @@ def verify(
     UserError only where there is no data set to look at (no folder, no csv, a header that is none).
     """
     about = describe(data_folder(data_dir), data_set, input_shape)
-    counts = {"missing": 0, "broken": 0, "label": 0, "path": 0, "row": 0}
+    counts = {"missing": 0, "broken": 0, "label": 0, "path": 0, "row": 0, "name": 0}
     problems: list[str] = []
 
     def note(kind: str, sentence: str) -> None:
@@ -100,6 +103,9 @@ def verify(
 
     train, test = read_layout(data_dir, data_set, about.classes, data_map_file, note)
     parts = [train] if test is None else [train, test]
+    label_names = [part.label_names for part in parts]
+    for sentence in contradictions(label_names, names_in(about.written)):
+        note("name", sentence)
     total = sum(map(len, parts))
     done = 0
     conversions = Conversions()
@@ -131,10 +137,12 @@ def verify(
         broken_files=counts["broken"],
         labels_out_of_range=counts["label"],
         bad_rows=counts["path"] + counts["row"],
+        contradictory_names=counts["name"],
         problems=tuple(problems),
         notes=(
             *notes_in(about.written),
             *_notes(train, test),
+            *skipped_notes(label_names),
             *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
             *([] if imported else _client_notes(train, test)),
         ),
