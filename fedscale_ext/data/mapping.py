@@ -59,7 +59,8 @@ class Strings:
 @dataclass(frozen=True)
 class Mapping:
     """The rows of one csv: ``clients`` are the names in order of first appearance, ``client`` int32 [n]
-    indexes them, ``labels`` int64 [n], ``paths`` the files' paths below ``root``; ``stamp`` is a digest of
+    indexes them, ``labels`` int64 [n], ``paths`` the files' paths below ``root``, ``file_keys`` int64 [n] numbers that
+    are equal where the file is the same, in this process and for any csv; ``stamp`` is a digest of
     the csv's bytes, of each file's size and time of change, and of labels that the csv has by name only.
     ``label_names`` are the rows' names of labels, none where the csv has no column of that name or labels are read
     by name."""
@@ -70,6 +71,7 @@ class Mapping:
     client: np.ndarray
     labels: np.ndarray
     paths: Strings
+    file_keys: np.ndarray
     stamp: bytes
     label_names: LabelNames
 
@@ -218,6 +220,7 @@ def read_mapping(
     """
     number = {name: index for index, name in enumerate(known_clients)}
     client, labels, paths = array("i"), array("q"), Strings()
+    file_keys = array("q")
     digest = hashlib.sha256()
     folder = _Folder(root, top or root)
     stats: list[str] = []
@@ -267,6 +270,7 @@ def read_mapping(
         client.append(number.setdefault(name, len(number)))
         labels.append(label)
         paths.append(sample)
+        file_keys.append(hash(sample if "//" not in sample and "./" not in sample else os.path.normpath(sample)))
         if name_column is not None:
             names.add(fields[name_column], label, line)
     digest.update("".join(stats).encode())
@@ -275,7 +279,8 @@ def read_mapping(
     with open_plain(path, MAX_BYTES) as file:
         while block := file.read(MEGA):
             digest.update(block)
+    keys = np.array(file_keys, dtype=np.int64) ^ hash(str(root))  # 64 bits: of files that differ, none will be equal
     return Mapping(
         path, root, list(number), np.array(client, dtype=np.int32), np.array(labels, dtype=np.int64),
-        paths, digest.digest(), names,
+        paths, keys, digest.digest(), names,
     )  # fmt: skip

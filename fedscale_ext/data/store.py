@@ -13,6 +13,7 @@ from fedscale_ext.data.decoded import open_decoded
 from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.label_names import contradiction_notes, skipped_notes
 from fedscale_ext.data.layout import gaps_note, names_in
+from fedscale_ext.data.notes import shared_note
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
 
@@ -47,7 +48,7 @@ class DataSet:
     report the same digest see the same data. ``test_source`` says where test rows come from ("test.csv" or a split),
     ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train. ``public_rows``
     int64 are kept back for the server: no client has them. ``notes``: what was changed in pictures, label_names that
-    contradict label_ids, and classes by the labels that have no sample.
+    contradict label_ids, test samples that are training samples too, and classes by the labels that have no sample.
     """
 
     name: str
@@ -165,7 +166,14 @@ def open_data_set(
     train_rows = ClientRows(*group(np.where(held_out, -1, owner), clients))
     test_rows = ClientRows(*group(np.where(held_out, owner, -1), clients))
 
-    label_names = [part.label_names for part in (train, test) if part is not None]
+    parts = [train] if test is None else [train, test]
+    label_names = [part.label_names for part in parts]
+    file_keys = np.concatenate([part.file_keys for part in parts])
+
+    def test_path(index: int) -> str:
+        row = int(test_rows.rows[index])
+        return train.paths[row] if test is None or row < offsets_of_test else test.paths[row - offsets_of_test]
+
     num_classes = about.classes or int(cached.y.max()) + 1
     mean, std = normalisation(data_set, about.shape[0])
     return DataSet(
@@ -189,6 +197,7 @@ def open_data_set(
             *cached.notes,
             *contradiction_notes(label_names, names_in(about.written)),
             *skipped_notes(label_names),
+            *shared_note(file_keys[train_rows.rows], file_keys[test_rows.rows], test_path),
             *gaps_note(about, cached.y),
         ),
         _mean=torch.tensor(mean).view(1, -1, 1, 1),

@@ -1,7 +1,6 @@
 """Look at a whole data folder and count what is in it and what is wrong with it."""
 
 import os
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from fedscale_ext.data.conversions import Conversions
 from fedscale_ext.data.label_names import contradictions, skipped_notes
 from fedscale_ext.data.layout import describe, gaps_note, names_in, notes_in, read_layout
 from fedscale_ext.data.mapping import Mapping, data_folder
-from fedscale_ext.data.notes import client_notes
+from fedscale_ext.data.notes import client_notes, shared_note
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.samples import decode_sample
 from fedscale_ext.data.wording import counted
@@ -65,12 +64,12 @@ def _quantiles(client: np.ndarray, clients: int) -> tuple[int, ...]:
     return tuple(int(value) for value in found)
 
 
-def _notes(train: Mapping, test: Mapping | None) -> list[str]:
-    """A sentence about files that several rows name."""
+def _repeated_files(train: Mapping, test: Mapping | None) -> list[str]:
+    """Sentences about files that several rows of a csv name, and files that are training and test samples."""
     parts = [train] if test is None else [train, test]
-    files = Counter(str(part.file(row)) for part in parts for row in range(len(part)))
-    again = files.total() - len(files)
-    return [f"{counted(again, 'row names', 'rows name')} a file that an earlier row names"] if again else []
+    again = sum(len(part) - len(np.unique(part.file_keys)) for part in parts)
+    shared = [] if test is None else shared_note(train.file_keys, test.file_keys, test.paths.__getitem__)
+    return ([f"{counted(again, 'row names', 'rows name')} a file that an earlier row names"] if again else []) + shared
 
 
 def _client_notes(train: Mapping, test: Mapping | None) -> list[str]:
@@ -141,7 +140,7 @@ def verify(
         problems=tuple(problems),
         notes=(
             *notes_in(about.written),
-            *_notes(train, test),
+            *_repeated_files(train, test),
             *skipped_notes(label_names),
             *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
             *([] if imported else _client_notes(train, test)),
