@@ -65,7 +65,13 @@ def registration(executor: str = "1", **changes: Any) -> Any:
     """An executor's registration; ``changes`` replace its header's fields, its ``sizes`` or its ``names``."""
     names = changes.pop("names", pack_texts(["a", "b"]))
     sizes = changes.pop(
-        "sizes", {"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
+        "sizes",
+        {
+            "train": torch.tensor([3, 4]),
+            "test": torch.tensor([1, 0]),
+            "majority": torch.tensor([1, 0]),
+            "most_frequent": torch.tensor([1, 0]),
+        },
     )
     data = {"name": "d", "generated": True, "input_shape": [1, 28, 28], "num_classes": 4}
     data |= {"test_source": "a split", "test_only_clients": 0, "notes": []}

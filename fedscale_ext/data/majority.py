@@ -1,4 +1,4 @@
-"""What clients reach without a model: each predicts the label that most of its own training samples have."""
+"""What clients reach without a model: they predict the most frequent training label, each its own or all the same."""
 
 import numpy as np
 
@@ -10,9 +10,24 @@ def majority_correct(data: DataSet) -> np.ndarray:
 
     Of equally frequent labels the smallest counts; a client without training samples is right on none.
     """
-    majority = majority_labels(data.train, data.y)
     owner = np.repeat(np.arange(data.num_clients), data.test.sizes)
-    right = data.y[data.test.rows] == majority[owner]
+    return _correct(data, majority_labels(data.train, data.y)[owner])
+
+
+def most_frequent_correct(data: DataSet) -> np.ndarray:
+    """int64 [clients]: test samples of each client that have the most frequent label of all clients' training samples.
+
+    Of equally frequent labels the smallest counts; without any training samples all are wrong.
+    """
+    labels = data.y[data.train.rows]
+    label = int(np.bincount(labels).argmax()) if len(labels) else -1
+    return _correct(data, np.full(len(data.test.rows), label))
+
+
+def _correct(data: DataSet, predicted: np.ndarray) -> np.ndarray:
+    """int64 [clients]: test samples of each client that have the ``predicted`` label, int64 [test samples]."""
+    owner = np.repeat(np.arange(data.num_clients), data.test.sizes)
+    right = data.y[data.test.rows] == predicted
     return np.bincount(owner[right], minlength=data.num_clients).astype(np.int64)
 
 

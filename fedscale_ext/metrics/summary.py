@@ -69,7 +69,7 @@ def job_header(
     ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
     configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
     Where the configuration names public data, ``data`` says how many samples they took from the clients, and whether
-    the method uses them (``public_data_used``). ``floor`` is what :func:`majority_floor` gives, ``notices`` are
+    the method uses them (``public_data_used``). ``floor`` is what :func:`floors` gives, ``notices`` are
     sentences that the job gave before its first round, ``named_files`` the digests of the files that the
     configuration names.
     """
@@ -92,13 +92,18 @@ def job_header(
     }
 
 
-def majority_floor(correct: np.ndarray, count: np.ndarray) -> dict[str, Any]:
-    """Accuracy of clients that predict the label which most of their own training samples have, without a model.
+def floors(majority: np.ndarray, most_frequent: np.ndarray, count: np.ndarray) -> dict[str, Any]:
+    """Accuracy of clients without a model, that predict the label which most of their own training samples have
+    (``majority``), or which most training samples of all clients have (``most_frequent``).
 
-    ``correct`` of ``count`` test samples of each client, int64 [clients].
+    Each is correct test samples of ``count`` of each client, int64 [clients].
     """
+    return {"majority": _floor(majority, count), "most_frequent": _floor(most_frequent, count)}
+
+
+def _floor(correct: np.ndarray, count: np.ndarray) -> Any:
     figures = accuracy(Evaluation(0, (), correct, correct, np.zeros(len(count)), count, {}))
-    return {"majority": plain({name: getattr(figures, name) for name in ("mean", "iqr", "sample_weighted", "tested")})}
+    return plain({name: getattr(figures, name) for name in ("mean", "iqr", "sample_weighted", "tested")})
 
 
 def summarise(

@@ -12,7 +12,7 @@ from fedscale_ext.report.fine_tuned import FineTunedJob
 from fedscale_ext.report.published import paper_row
 
 Kind = Literal["arm", "tuned", "paper", "floor"]
-_MAJORITY = "majority of the client's own labels"
+_FLOORS = {"majority": "majority of the client's own labels", "most_frequent": "most frequent label of all clients"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Line:
 
 
 def lines(arms: Sequence[Arm]) -> list[Line]:
-    """A row per arm, below it the arm fine-tuned and the paper's row where there are any, and each data's floor."""
+    """A row per arm, below it the arm fine-tuned and the paper's row where there are any, and each data's floors."""
     figures, entries = shown(arms), with_fine_tuned(arms)
     tops = {figure.key: best([arm for _, arm in entries], figure) for figure in figures}
     rows: list[Line] = []
@@ -67,17 +67,19 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
     were split in several ways, with the names of the arms."""
     rows: dict[tuple[str, ...], Line] = {}
     labels: dict[tuple[str, ...], list[str]] = {}
-    for label, job in ((arm.label, job) for arm in arms for job in arm.jobs):
-        floor = (job.header.get("floor") or {}).get("majority")
+    for label, job, kind in ((arm.label, job, kind) for arm in arms for job in arm.jobs for kind in _FLOORS):
+        floor = (job.header.get("floor") or {}).get(kind)
         if floor and floor["tested"]:
             values = {"accuracy": floor["mean"], "samples": floor["sample_weighted"], "iqr": floor["iqr"]}
             cells = [Cell(figure.tell(values[figure.key]) if figure.key in values else "–") for figure in figures]
-            key = (job.data, *(cell.value for cell in cells))
-            rows.setdefault(key, Line(_MAJORITY, "", job.data, cells, None, kind="floor"))
+            key = (kind, job.data, *(cell.value for cell in cells))
+            rows.setdefault(key, Line(_FLOORS[kind], "", job.data, cells, None, kind="floor"))
             labels.setdefault(key, []).append(label)
-    splits = Counter(row.data for row in rows.values())
+    splits = Counter((row.label, row.data) for row in rows.values())
     return [
-        replace(row, label=f"{_MAJORITY} ({', '.join(dict.fromkeys(labels[key]))})") if splits[row.data] > 1 else row
+        replace(row, label=f"{row.label} ({', '.join(dict.fromkeys(labels[key]))})")
+        if splits[row.label, row.data] > 1
+        else row
         for key, row in rows.items()
     ]
 
@@ -91,10 +93,14 @@ def table_notes(rows: Sequence[Line]) -> list[str]:
     if any(row.kind == "tuned" for row in rows):
         notes.append("Fine-tuned rows are tested after personalise_epochs on each client's own data, whose cost is not "
                      "counted.")  # fmt: skip
-    if any(row.kind == "floor" for row in rows):
+    floors = [row.label for row in rows if row.kind == "floor"]
+    if any(label.startswith(_FLOORS["majority"]) for label in floors):
         notes.append("The majority row is a floor: each client predicts the most frequent label of its own training "
-                     "samples, without a model. Where a client has its labels about equally often, one label for all "
-                     "clients can be above it.")  # fmt: skip
+                     "samples, without a model.")  # fmt: skip
+    if any(label.startswith(_FLOORS["most_frequent"]) for label in floors):
+        notes.append("The row of the most frequent label is a second floor: all clients predict the label that most "
+                     "training samples of all clients have. It is the higher one where clients have their labels "
+                     "about equally often.")  # fmt: skip
     return notes
 
 

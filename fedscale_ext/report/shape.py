@@ -27,7 +27,7 @@ class _Data(_Part):
     public_data_used: bool = False
 
 
-class _Majority(_Part):
+class _FloorFigures(_Part):
     mean: _Figure | None
     iqr: _Figure | None
     sample_weighted: _Figure | None
@@ -35,7 +35,8 @@ class _Majority(_Part):
 
 
 class _Floor(_Part):
-    majority: _Majority
+    majority: _FloorFigures
+    most_frequent: _FloorFigures | None = None  # of a job that an earlier version ran
 
 
 class Header(_Part):

@@ -143,10 +143,15 @@ def _client(summary: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 
 def _floor_rows(floor: Mapping[str, Any] | None) -> Rows:
     """What clients reach without a model; nothing where an earlier version ran the job."""
-    majority = (floor or {}).get("majority")
-    if not majority or majority["mean"] is None:
-        return []
-    return [("  without a model", f"{percent(majority['mean'])} by each client's most frequent training label")]
+    rows: Rows = []
+    for name, how in (
+        ("majority", "by each client's most frequent training label"),
+        ("most_frequent", "by the most frequent training label of all clients"),
+    ):
+        figures = (floor or {}).get(name)
+        if figures and figures["mean"] is not None:
+            rows.append(("  without a model", f"{percent(figures['mean'])} {how}"))
+    return rows
 
 
 def _loss(value: float | str | None) -> str:

@@ -83,6 +83,7 @@ class MultiModelAggregator(MethodHooks):
         self.data_info = {**info.data, "digest": info.digest}
         self.file_digests = file_digests(self.config)
         self.majority_correct = info.majority_correct
+        self.most_frequent_correct = info.most_frequent_correct
         self.workforce = Workforce(self, info)
         self.init_model()
 

@@ -12,7 +12,7 @@ from fedscale_ext.metrics.models import save_models
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.records import LAST
 from fedscale_ext.metrics.restarts import count_restarts
-from fedscale_ext.metrics.summary import job_header, majority_floor, summarise, write_summary
+from fedscale_ext.metrics.summary import floors, job_header, summarise, write_summary
 from fedscale_ext.report.lineage import plot_growth
 from fedscale_ext.report.own_tables import told_tables
 from fedscale_ext.report.plots import plot_job
@@ -47,7 +47,7 @@ class JobRecords:
             population=job.population.source,
             num_clients=job.task.num_clients,
             public_data_used=job.public_data_used,
-            floor=majority_floor(job.majority_correct, job.task.test_sizes),
+            floor=floors(job.majority_correct, job.most_frequent_correct, job.task.test_sizes),
             notices=first_notices,
         )
         self.recorder = Recorder(

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedscale_ext.data.majority import majority_correct
+from fedscale_ext.data.majority import majority_correct, most_frequent_correct
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.runtime import wire
 from fedscale_ext.text_columns import pack_texts, unpack_texts
@@ -46,7 +46,8 @@ class _Report(BaseModel):
 @dataclass(frozen=True)
 class ExecutorInfo:
     """What an executor reported at registration, indexed by client - 1: sizes are samples per client, ``client_names``
-    the names that the data give them, ``majority_correct`` the test samples of a client's most frequent training label.
+    the names that the data give them, ``majority_correct`` the test samples of a client's most frequent training label,
+    ``most_frequent_correct`` those of the most frequent training label of all clients.
     """
 
     digest: str
@@ -58,6 +59,7 @@ class ExecutorInfo:
     test_sizes: np.ndarray
     client_names: list[str]
     majority_correct: np.ndarray
+    most_frequent_correct: np.ndarray
 
     def same_data(self, other: "ExecutorInfo") -> bool:
         """Whether two executors see the same samples of the same clients; the digest leaves their names out."""
@@ -82,7 +84,12 @@ def registration(data: DataSet, device: torch.device) -> bytes:
             "notes": list(data.notes),
         },
     }
-    columns = {"train": data.train_sizes, "test": data.test_sizes, "majority": majority_correct(data)}
+    columns = {
+        "train": data.train_sizes,
+        "test": data.test_sizes,
+        "majority": majority_correct(data),
+        "most_frequent": most_frequent_correct(data),
+    }
     sizes = {name: torch.from_numpy(column) for name, column in columns.items()}
     names = pack_texts(data.client_names)
     return wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
@@ -100,7 +107,7 @@ def read_registration(message: bytes) -> ExecutorInfo:
     header, sections = wire.unpack(message)
     if sections.keys() != {"sizes", "names"}:
         raise wire.WireError("a registration has two sections, sizes and names")
-    train, test, majority = _sizes(sections["sizes"])
+    train, test, majority, most_frequent = _sizes(sections["sizes"])
     names = _names(sections["names"], len(train))
     try:
         report = _Report.model_validate(header)
@@ -110,8 +117,9 @@ def read_registration(message: bytes) -> ExecutorInfo:
     if "torch" not in report.versions:
         raise wire.WireError("versions lacks torch")
     return ExecutorInfo(
-        **report.model_dump(), train_sizes=train, test_sizes=test, client_names=names, majority_correct=majority
-    )
+        **report.model_dump(), train_sizes=train, test_sizes=test, client_names=names, majority_correct=majority,
+        most_frequent_correct=most_frequent,
+    )  # fmt: skip
 
 
 def _names(section: wire.Section, clients: int) -> list[str]:
@@ -128,14 +136,17 @@ def _names(section: wire.Section, clients: int) -> list[str]:
     return names
 
 
-def _sizes(section: wire.Section) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Training and test samples of each client, and how many of these have its majority label, int64 [clients]."""
-    train, test, majority = wire.columns(section, ("train", "test", "majority"), torch.int64)
+def _sizes(section: wire.Section) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Training and test samples of each client, and how many of these have its most frequent label and that of all
+    clients, int64 [clients]."""
+    names = ("train", "test", "majority", "most_frequent")
+    train, test, majority, most_frequent = wire.columns(section, names, torch.int64)
     if not 0 < len(train) <= _MOST_CLIENTS:
         raise wire.WireError(f"a registration of {len(train)} clients")
     for sizes in (train, test):
         if (sizes < 0).any() or (sizes > _MOST_SAMPLES).any():
             raise wire.WireError("a client's count of samples is out of range")
-    if (majority < 0).any() or (majority > test).any():
-        raise wire.WireError("a client's count of majority labels is out of range")
-    return train, test, majority
+    for correct in (majority, most_frequent):
+        if (correct < 0).any() or (correct > test).any():
+            raise wire.WireError("a client's count of most frequent labels is out of range")
+    return train, test, majority, most_frequent

@@ -1,4 +1,4 @@
-"""The floor of a comparison: each client's most frequent training label, on its test samples."""
+"""The floors of a comparison: the most frequent training label, each client's or of all, on its test samples."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,8 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscale_ext.data.majority import majority_correct, majority_labels
+from fedscale_ext.data.majority import majority_correct, majority_labels, most_frequent_correct
 from fedscale_ext.data.store import ClientRows
+from fedscale_ext.metrics.summary import floors
 
 
 def rows(owner: list[int], clients: int, start: int = 0) -> ClientRows:
@@ -34,7 +35,26 @@ def test_each_client_predicts_its_own_most_frequent_label() -> None:
     assert majority_correct(data).tolist() == [2, 0, 2, 0]
 
 
+def test_all_clients_predict_the_most_frequent_label_of_all() -> None:
+    train = [(0, 1), (0, 1), (0, 1), (1, 2), (1, 2), (2, 2), (2, 0), (1, 2)]  # label 2 four times, 1 three times
+    test = [(0, 1), (0, 2), (1, 2), (1, 2), (2, 0), (3, 2)]
+    data = data_of(train, test, 4)
+    assert most_frequent_correct(data).tolist() == [1, 2, 0, 1]
+    both = floors(majority_correct(data), most_frequent_correct(data), data.test.sizes)
+    assert both["most_frequent"]["mean"] == (1 / 2 + 2 / 2 + 0 / 1 + 1 / 1) / 4
+    assert both["most_frequent"]["sample_weighted"] == 4 / 6
+    tie = data_of([(0, 3), (1, 1)], [(0, 1), (0, 3), (1, 1)], 2)
+    assert most_frequent_correct(tie).tolist() == [1, 1]  # the smallest of equally frequent ones
+
+
+def test_public_samples_and_test_samples_do_not_decide_the_label() -> None:
+    data = data_of([(0, 0), (0, 0), (0, 1)], [(0, 1), (0, 1), (0, 0)], 1)
+    data.y = np.append(data.y, [1, 1, 1, 1])  # rows that no client has
+    assert most_frequent_correct(data).tolist() == [1]
+
+
 def test_no_training_samples_at_all() -> None:
+    assert most_frequent_correct(data_of([], [(0, 0)], 2)).tolist() == [0, 0]
     assert majority_correct(data_of([], [(0, 0)], 2)).tolist() == [0, 0]
 
 

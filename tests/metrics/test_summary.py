@@ -7,7 +7,7 @@ import pytest
 from synthetic_job import evaluation, header, models, records
 
 import fedscale_ext
-from fedscale_ext.metrics.summary import majority_floor, summarise, write_summary
+from fedscale_ext.metrics.summary import floors, summarise, write_summary
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,9 @@ def test_notices_are_the_headers_unless_the_job_gave_more() -> None:
     assert summarise(begun, records(2), models(), notices=["at the start", "later"])["notices"][1:] == ["later"]
 
 
-def test_the_majority_floor_leaves_out_clients_without_test_samples() -> None:
-    floor = majority_floor(np.array([3, 0, 1]), np.array([4, 0, 4]))["majority"]
-    assert (floor["mean"], floor["tested"], floor["sample_weighted"]) == (0.5, 2, 0.5)
-    assert majority_floor(np.array([0]), np.array([0]))["majority"]["mean"] is None
+def test_floors_leave_out_clients_without_test_samples() -> None:
+    both = floors(np.array([3, 0, 1]), np.array([2, 0, 4]), np.array([4, 0, 4]))
+    figures = {name: (floor["mean"], floor["tested"], floor["sample_weighted"]) for name, floor in both.items()}
+    assert figures == {"majority": (0.5, 2, 0.5), "most_frequent": (0.75, 2, 0.75)}
+    none = floors(np.array([0]), np.array([0]), np.array([0]))
+    assert none["majority"]["mean"] is None and none["most_frequent"]["mean"] is None

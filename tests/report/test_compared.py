@@ -84,6 +84,19 @@ def test_the_floor_of_the_data_stands_last_and_competes_not(compared: Any) -> No
     assert any("is a floor" in note for note in table_notes(rows))
 
 
+def test_the_most_frequent_label_of_all_clients_is_a_second_floor(compared: Any) -> None:
+    both = {**FLOOR, "most_frequent": {**FLOOR["majority"], "mean": 0.8}}
+    arms = compared(fedavg={"floor": both}, heterofl={"floor": both})
+    own, most_frequent = (row for row in lines(arms) if row.kind == "floor")
+    assert (own.label, most_frequent.label) == (
+        "majority of the client's own labels", "most frequent label of all clients"
+    )  # fmt: skip
+    assert [cell(arms, row, "accuracy").value for row in (own, most_frequent)] == ["70.00", "80.00"]
+    assert sum("floor" in note for note in table_notes(lines(arms))) == 2
+    old = compared(old={"floor": FLOOR})
+    assert not any("second floor" in note for note in table_notes(lines(old)))
+
+
 def test_accuracy_on_all_samples_is_a_column_where_a_job_has_it(compared: Any) -> None:
     arms = compared(fedavg={}, fedmd={"personal": True})
     assert "on_all" not in {figure.key for figure in shown(arms)}

@@ -152,6 +152,12 @@ def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_ma
 
 def test_the_floor_and_the_notices_are_told() -> None:
     floor = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}
+    two = {**floor, "most_frequent": {**floor["majority"], "mean": 0.2}}
+    rows = summary_table(summarise({**header(), "floor": two}, records(20), models()))
+    assert [text for title, text in rows if title == "  without a model"] == [
+        "70.00 % by each client's most frequent training label",
+        "20.00 % by the most frequent training label of all clients",
+    ]
     told = {**summarise({**header(), "floor": floor}, records(20), models(), notices=["a | b", "slow"])}
     assert dict(summary_table(told))["  without a model"] == "70.00 % by each client's most frequent training label"
     assert "\n## Notices\n\n- a \\| b\n- slow\n" in markdown(told)

@@ -64,22 +64,57 @@ def service(job_file: Path) -> Any:
         registration(data={}),
         registration(digest=["d"]),
         registration(digest="d" * 10_000),
-        registration(sizes=dict.fromkeys(("train", "test", "majority"), torch.zeros(0, dtype=torch.int64))),
         registration(
-            sizes={"train": torch.tensor([3, 2**62]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
+            sizes=dict.fromkeys(("train", "test", "majority", "most_frequent"), torch.zeros(0, dtype=torch.int64))
+        ),
+        registration(
+            sizes={
+                "train": torch.tensor([3, 2**62]),
+                "test": torch.tensor([1, 0]),
+                "majority": torch.tensor([1, 0]),
+                "most_frequent": torch.tensor([1, 0]),
+            }
         ),
         registration(sizes={"train": torch.tensor([3])}),
         registration(
-            sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([2, 0])}
+            sizes={
+                "train": torch.tensor([3, 4]),
+                "test": torch.tensor([1, 0]),
+                "majority": torch.tensor([1, 0]),
+                "most_frequent": torch.tensor([1, 1]),
+            }
         ),
         registration(
-            sizes={"train": torch.tensor([3, -4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
+            sizes={
+                "train": torch.tensor([3, 4]),
+                "test": torch.tensor([1, 0]),
+                "majority": torch.tensor([2, 0]),
+                "most_frequent": torch.tensor([1, 0]),
+            }
         ),
         registration(
-            sizes={"train": torch.tensor([3, 4]), "test": torch.tensor([1]), "majority": torch.tensor([1, 0])}
+            sizes={
+                "train": torch.tensor([3, -4]),
+                "test": torch.tensor([1, 0]),
+                "majority": torch.tensor([1, 0]),
+                "most_frequent": torch.tensor([1, 0]),
+            }
         ),
         registration(
-            sizes={"train": torch.tensor([3.5, 4]), "test": torch.tensor([1, 0]), "majority": torch.tensor([1, 0])}
+            sizes={
+                "train": torch.tensor([3, 4]),
+                "test": torch.tensor([1]),
+                "majority": torch.tensor([1, 0]),
+                "most_frequent": torch.tensor([1, 0]),
+            }
+        ),
+        registration(
+            sizes={
+                "train": torch.tensor([3.5, 4]),
+                "test": torch.tensor([1, 0]),
+                "majority": torch.tensor([1, 0]),
+                "most_frequent": torch.tensor([1, 0]),
+            }
         ),
         registration(names=pack_texts(["a"])),
         registration(names=pack_texts(["a", "b", "c"])),

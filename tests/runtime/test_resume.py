@@ -237,4 +237,5 @@ def test_a_resumed_jobs_summary_has_the_notices_of_before(job_file: Path, monkey
     assert notices.count("clients are tested on test.csv") == 1 and "resumed after round 2" in notices
     header = json.loads((log_dir(job_file) / "header.json").read_text())
     assert header["notices"][0] == "clients are tested on test.csv" and header["floor"]["majority"]["tested"] == 6
+    assert header["floor"]["most_frequent"]["tested"] == 6
     assert not [notice for notice in header["notices"] if notice.startswith(("round", "resumed"))]
