@@ -50,6 +50,7 @@ def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) ->
         ({"initial_weights": "/nowhere.safetensors"}, "/nowhere.safetensors"),
         ({"data_dir": "/nowhere"}, "fedscale dataset"),
         ({"method": "fedtrans", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
+        ({"method": "fedavg", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
     ],
 )
 def test_a_check_refuses_a_job_with_the_sentence_that_would_end_it(
