@@ -227,10 +227,10 @@ def check(
     for fault, names in faults.items():
         jobs = f"job {names[0]}" if len(names) == 1 else f"jobs {listed(names, _NAMED)}"
         err.print(f"fedscale: {jobs}: {fault}", markup=False, highlight=False, soft_wrap=True)
-    if idle := preparation.idle_keys(*configs):
-        out.print(f"note: {idle}", markup=False, highlight=False, soft_wrap=True)
     if faults:
         return 2
+    if idle := preparation.idle_keys(*configs):
+        out.print(f"note: {idle}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"{counted(len(verdicts), 'job')} can start", markup=False, highlight=False)
     return 0
 
