@@ -78,8 +78,15 @@ class JobConfig:
 
     def method_params(self) -> dict[str, Any]:
         """The hyperparameters given for the job's method, by their bare names. Those of other methods bind no job."""
-        prefix = f"{self.job.method}."
-        return {key[len(prefix) :]: value for key, value in self.params.items() if key.startswith(prefix)}
+        return self.params_by_method().get(self.job.method, {})
+
+    def params_by_method(self) -> dict[str, dict[str, Any]]:
+        """The hyperparameters given for each method, by their bare names; without methods that have none."""
+        methods: dict[str, dict[str, Any]] = {}
+        for key, value in self.params.items():
+            method, _, name = key.partition(".")
+            methods.setdefault(method, {})[name] = value
+        return methods
 
     def echo(self) -> dict[str, Any]:
         """Every setting of the job as one flat JSON object, but for secrets."""

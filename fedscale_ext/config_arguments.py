@@ -14,7 +14,7 @@ from fedscale_ext.validation import KINDS
 
 _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
-             "learning_rate", "decay_round", "decay_factor", "overcommitment", "connection_timeout")  # fmt: skip
+             "learning_rate", "decay_round", "decay_factor", "connection_timeout")  # fmt: skip
 # FedScale keys of which only one value is built here
 _ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "test_ratio": 1.0}
 # who selects participants, and where its own code has other defaults than FedScale
@@ -28,7 +28,7 @@ _SAMPLE_MODES: dict[str, dict[str, Any]] = {
 _RANGES = {"exploration_factor": (0, 1), "exploration_decay": (0, 1), "exploration_min": (0, 1), "clip_bound": (0, 1),
            "cut_off_util": (0, 1), "blacklist_max_len": (0, 1), "round_threshold": (0, 100), "pacer_delta": (0, 100),
            "round_penalty": (0, 100), "sample_window": (1, 10**9), "pacer_step": (1, math.inf),
-           "blacklist_rounds": (-1, math.inf)}  # fmt: skip
+           "blacklist_rounds": (-1, math.inf), "overcommitment": (1, math.inf)}  # fmt: skip
 _COMMA = re.compile(r"-?\d+,\d+")  # a decimal comma
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 

@@ -134,7 +134,7 @@ def _verdict(config: JobConfig, event: Mapping[str, Any] | None, finished: bool)
     if finished:
         return Verdict(None)
     outside = _outside(config)
-    notices = [notice for notice in (preparation.idle_keys(config), outside) if notice]
+    notices = [] if outside is None else [outside]
     if event is None or outside is not None:
         return Verdict(None, notices=notices)
     facts = [(title, words) for title, words in event["facts"]]
@@ -229,6 +229,8 @@ def check(
         err.print(f"fedscale: {jobs}: {fault}", markup=False, highlight=False, soft_wrap=True)
     if faults:
         return 2
+    if idle := preparation.idle_keys(*configs):
+        out.print(f"note: {idle}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"{counted(len(verdicts), 'job')} can start", markup=False, highlight=False)
     return 0
 

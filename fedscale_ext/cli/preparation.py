@@ -23,7 +23,7 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Said
 from fedscale_ext.cli.setup_commands import check_program, plain_commands
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.mapping import data_folder
-from fedscale_ext.errors import UserError
+from fedscale_ext.errors import UserError, listed
 from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
 from fedscale_ext.token import read_token
@@ -33,6 +33,7 @@ EVENTS_VARIABLE = "FEDSCALE_EXT_EVENTS"
 PIPE_VARIABLE = "FEDSCALE_EXT_PARENT_PIPE"
 WANDB_VARIABLE = "WANDB_API_KEY"  # wandb's own
 AGGREGATOR = "aggregator"
+_NAMED = 3  # keys, or methods, that a note names
 
 
 def commands(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
@@ -130,12 +131,16 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
         raise UserError(NEEDS_WANDB)
 
 
-def idle_keys(config: JobConfig) -> str | None:
-    """A sentence about hyperparameters of other methods than the job's, which do nothing in it; None for none."""
-    idle = [key for key in config.params if key.partition(".")[0] != config.job.method]
+def idle_keys(*configs: JobConfig) -> str | None:
+    """A sentence about hyperparameters that none of these jobs reads, as all are of other methods; None for none."""
+    methods = list(dict.fromkeys(config.job.method for config in configs))
+    keys = dict.fromkeys(key for config in configs for key in config.params)
+    idle = [key for key in keys if key.partition(".")[0] not in methods]
     if not idle:
         return None
-    return f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing: the method is {config.job.method}"
+    verb = "does" if len(idle) == 1 else "do"
+    are = "the method is" if len(methods) == 1 else "the methods are"
+    return f"{listed(idle, _NAMED)} {verb} nothing: {are} {listed(methods, _NAMED)}"
 
 
 def port(config: JobConfig) -> int:

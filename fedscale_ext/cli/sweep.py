@@ -62,7 +62,8 @@ def start(
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
         display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
-        checked = {job: verdict.notices for job, verdict in verdicts.items()}
+        idle = preparation.idle_keys(*configs)
+        checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
         print_notices(err, checked)
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
             run = _Run(sweep, configs, states, display, Processes(log), supervise)

@@ -46,6 +46,10 @@ class Availability:
         rows[self._owner[hits]] = True
         return rows if len(rows) == self.size else rows[self._rows]
 
+    def ever_online(self) -> np.ndarray:
+        """bool[size]: who is online at some time."""
+        return (np.diff(self._offsets) > 0)[self._rows]
+
     def online_at(self, positions: np.ndarray, times_s: np.ndarray) -> np.ndarray:
         """bool[len(positions)]: whether each of these clients is online at its own time."""
         rows = self._rows[positions]

@@ -34,6 +34,10 @@ class Population:
         """Number of clients."""
         return len(self.computation_ms)
 
+    def ever_online(self) -> np.ndarray:
+        """bool[size]: who is online at some time."""
+        return np.ones(self.size, dtype=bool) if self.availability is None else self.availability.ever_online()
+
 
 def load_population(
     clients: Sequence[str],

@@ -1,6 +1,7 @@
 """Jobs grouped over their seeds, and the figures that are compared: each with its direction and its words."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ from fedscale_ext.report.tables import quantity, seconds
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 _NAME = 44  # letters of a name in a plot
+_RELATIVE = 1e-9  # values that differ by no more than this are equal but for rounding
+_ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,13 @@ class Arm:
 
     @property
     def state(self) -> str:
-        """What of it has not ended, in words; empty where all has."""
-        early = [job for job in self.jobs if not job.finished]
-        return ", ".join(f"round {job.records[-1].round} of {job.rounds_asked}" for job in early)
+        """How far its unfinished jobs are, and the round of their last test; empty where all have ended."""
+        return ", ".join(job.state for job in self.jobs if not job.finished)
+
+    @property
+    def progress(self) -> str:
+        """How far its unfinished jobs are; empty where all have ended."""
+        return ", ".join(job.progress for job in self.jobs if not job.finished)
 
 
 def with_fine_tuned(arms: Sequence[Arm]) -> list[tuple[int, Arm]]:
@@ -200,7 +207,7 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
             seeds = ", ".join(map(str, arm.seeds))
             found.append(f"Of {arm.label} a seed is there more than once ({seeds}): equal jobs give equal results, and "
                          "the standard deviation is too small.")  # fmt: skip
-    early = [f"{job.name} (round {job.records[-1].round} of {job.rounds_asked})" for job in jobs if not job.finished]
+    early = [f"{job.name} ({job.state})" for job in jobs if not job.finished]
     if early:
         found.append(f"Not finished: {', '.join(early)}.")
     return found
@@ -219,15 +226,23 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     """Places of the arms with the best mean of a figure among those that have ended and compete with them
-    (:attr:`Arm.comparable`); nobody's where nobody competes."""
+    (:attr:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal."""
     result: set[int] = set()
     for where in {arm.comparable for arm in arms}:
         means = {place: mean for place, arm in enumerate(arms) if arm.comparable == where and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
-        if len(means) > 1 and figure.more_is_better is not None and len(set(means.values())) > 1:
-            top = (max if figure.more_is_better else min)(means.values())
-            result |= {place for place, mean in means.items() if mean == top}
+        if not means or figure.more_is_better is None:
+            continue
+        top = (max if figure.more_is_better else min)(means.values())
+        ties = {place for place, mean in means.items() if _equal(mean, top)}
+        if len(ties) < len(means):
+            result |= ties
     return result
+
+
+def _equal(one: float, other: float) -> bool:
+    """Whether two values of a figure differ by no more than the rounding of their sums."""
+    return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
 
 
 def short(label: str) -> str:

@@ -196,7 +196,7 @@ def _bars(axis: Axes, arms: Sequence[Arm], key: str) -> None:
     top = max(mean for mean in means if mean is not None)
     for place, (arm, mean) in enumerate(zip(arms, means, strict=True)):
         if mean is None:
-            why = f"not finished: {arm.state}" if arm.state else "not known"
+            why = f"not finished: {arm.progress}" if arm.progress else "not known"
             axis.annotate(why, (0, place), (5, 0), textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
             continue
         axis.barh(place, mean, 0.46, color=style(place)["color"], alpha=0.85)

@@ -61,6 +61,18 @@ class LoadedJob:
         return int(self.header["config"]["rounds"])
 
     @property
+    def progress(self) -> str:
+        """The rounds that it has done, in words."""
+        return f"round {self.records[-1].round} of {self.rounds_asked}"
+
+    @property
+    def state(self) -> str:
+        """Its rounds so far, and the round of its last test where that is an earlier one: its accuracy is of then."""
+        if not self.tested or self.tested[-1].round == self.records[-1].round:
+            return self.progress
+        return f"{self.progress}, tested after round {self.tested[-1].round}"
+
+    @property
     def named_files(self) -> FileDigests:
         """Digests of the files that its settings name; none where an earlier version ran it."""
         return self.header.get("named_files", {})

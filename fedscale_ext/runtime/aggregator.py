@@ -35,6 +35,8 @@ from fedscale_ext.runtime.work import RoundRecord, Task, Update, is_own
 from fedscale_ext.runtime.workforce import Workforce
 from fedscale_ext.streams import stream
 
+_NEVER_ONLINE = "no client that may train is ever online: check device_avail_file and filter_less"
+
 
 class MultiModelAggregator(MethodHooks):
     """Base of every method: runs a job and asks the hooks, which :class:`MethodHooks` declares."""
@@ -131,6 +133,11 @@ class MultiModelAggregator(MethodHooks):
                 f"num_participants {args.num_participants} is above the {int(self.eligible.sum())} clients that may "
                 "train; lower it, or lower filter_less"
             )
+        reachable = self.population.ever_online()
+        if not (self.eligible & reachable).any():
+            raise UserError(_NEVER_ONLINE)
+        if never := int((~reachable).sum()):
+            self.notice(f"{never:,} of {len(reachable):,} clients are never online and never train")
         if self._private:
             self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)
         if (job.min_updates or 1) > args.num_participants:
@@ -247,7 +254,7 @@ class MultiModelAggregator(MethodHooks):
             if not (online & may).any():
                 then = availability.next_online(self.global_virtual_clock, may)
                 if then is None:
-                    raise UserError("no client that may train is ever online: check device_avail_file and filter_less")
+                    raise UserError(_NEVER_ONLINE)
                 self.global_virtual_clock = then
                 online = able & availability.online(then)
         wanted, offline = int(most * self.args.overcommitment), int(able.sum() - online.sum())

@@ -101,9 +101,16 @@ def _facts(job: Any, data: DataSet) -> list[tuple[str, str]]:
                  f"{test:,} test samples"),
         ("devices", f"{event['population']}; they afford {least} to {most} MACs per sample, the median {median}"),
         ("models", ", ".join(models[:_NAMED]) + more),
-        ("participants", f"{job.args.num_participants:,} of {int(job.eligible.sum()):,} clients in each of "
-                         f"{event['rounds']:,} rounds"),
+        ("participants", _participants(job, event["rounds"])),
     ]  # fmt: skip
+
+
+def _participants(job: Any, rounds: int) -> str:
+    """How many clients train in each round; the most of them where devices may be offline."""
+    reachable = int((job.eligible & job.population.ever_online()).sum())
+    bound = "" if job.population.availability is None else "up to "
+    count = min(job.args.num_participants, reachable)
+    return f"{bound}{count:,} of {int(job.eligible.sum()):,} clients in each of {rounds:,} rounds"
 
 
 class _Progress:

@@ -41,11 +41,24 @@ def test_every_job_that_cannot_start_is_named(call, state, write_conf, fake_chec
 def test_one_job_is_checked_and_nothing_of_it_is_remembered(call, state, write_conf, fake_check, tmp_path):
     code, out, err = call("driver", "check", write_conf({"moss.lr": 0.1}))
     assert (code, err) == (0, "")
-    assert out.splitlines()[-2:] == ["  note          clients are tested on test.csv", "1 job can start"]
-    assert "  note          moss.lr does nothing: the method is fedavg" in out
+    assert out.splitlines()[-3:] == [
+        "  note          clients are tested on test.csv",
+        "note: moss.lr does nothing: the method is fedavg",
+        "1 job can start",
+    ]
     assert jobs.names() == [] and not (tmp_path / "out").exists()
     code, out, err = call("driver", "check", write_conf({"job_name": "../x"}))
     assert (code, out) == (2, "") and "job_name '../x' must be a file name" in err
+
+
+def test_what_no_job_of_a_sweep_reads_is_said_once(call, state, write_conf, fake_check):
+    conf = write_conf({"moss.lr": 0.1, "fedtrans.beta": 0.1})
+    code, out, err = call("driver", "check", conf, "--seeds", "0-1", "--grid", "method=fedavg,fedtrans")
+    assert (code, err) == (0, "")
+    assert out.count("do nothing") + out.count("does nothing") == 1
+    assert out.splitlines()[-2:] == [
+        "note: moss.lr does nothing: the methods are fedavg, fedtrans", "4 jobs can start"
+    ]  # fmt: skip
 
 
 def test_what_setup_commands_may_bring_is_not_missed(call, state, write_conf, fake_check, tmp_path):

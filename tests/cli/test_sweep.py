@@ -42,6 +42,13 @@ def test_all_jobs_run_and_the_arms_are_compared(fedscale, state, write_conf):
     wait_until(lambda: not processes_of(state))
 
 
+def test_a_sweep_says_once_what_none_of_its_jobs_reads(fedscale, state, write_conf):
+    conf = write_conf({"moss.lr": 0.1, "fedtrans.beta": 0.1}, worker_ips=["localhost:[1]"])
+    code, _, err = run(fedscale, conf, "--grid", "method=fedavg,fedtrans")
+    idle = "note: moss.lr does nothing: the methods are fedavg, fedtrans (all 2 jobs)\n"
+    assert (code, err) == (0, idle + NOTE + "note: [nothing] happened (all 2 jobs)\n")
+
+
 def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_conf):
     conf = write_conf()
     for words, sentence in (

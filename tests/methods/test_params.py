@@ -107,3 +107,22 @@ def test_fedscales_keys_are_the_defaults_of_fedprox_and_fedyogi():
 def test_negative_weights_are_refused(params, key):
     with pytest.raises(UserError, match=key.partition(".")[0]):
         make_params(params, make_config({}, {"method": key.partition(".")[0], key: -1}))
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("heterofl.rate", "method heterofl has no hyperparameter heterofl.rate; did you mean 'heterofl.rates'?"),
+        ("fedtrans.betta", "method fedtrans has no hyperparameter fedtrans.betta; did you mean 'fedtrans.beta'?"),
+        ("fedprox.zzz", "method fedprox has no hyperparameter fedprox.zzz; it has "),
+        ("hterofl.rates", "there is no method 'hterofl'; did you mean 'heterofl'?"),
+    ],
+)
+def test_a_key_of_another_method_that_it_does_not_have_is_refused(key, sentence):
+    with pytest.raises(UserError) as refused:
+        make_params(FedAvgParams, make_config({}, {"method": "fedavg", key: 1}))
+    assert str(refused.value).startswith(sentence)
+
+
+def test_a_value_of_another_methods_key_binds_nothing():
+    make_params(FedAvgParams, make_config({}, {"method": "fedavg", "fedtrans.beta": "nonsense"}))

@@ -113,6 +113,16 @@ def test_nobody_online_at_the_start_waits_for_the_first_of_those_asked_for(tmp_p
     assert online.next_online(0, np.array([False, False, True])) is None
 
 
+@given(clients=clients)
+@settings(deadline=None, derandomize=True, max_examples=80)
+def test_who_is_ever_online_is_online_at_some_time(
+    tmp_path_factory: pytest.TempPathFactory, clients: Intervals
+) -> None:
+    online = availability(tmp_path_factory.mktemp("t"), clients, len(clients) + 2)
+    alone = np.eye(online.size, dtype=bool)
+    assert online.ever_online().tolist() == [online.next_online(0, client) is not None for client in alone]
+
+
 @pytest.mark.parametrize(("finish", "asked"), [(1e-6, 0.5), (1e12, 5.0)])
 def test_the_shortest_and_the_longest_period_still_count(tmp_path: Path, finish: float, asked: float) -> None:
     online = availability(tmp_path, [([0], [1e12], finish), ([], [], finish)])

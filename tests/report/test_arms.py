@@ -1,7 +1,10 @@
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from written_job import write_job
 
 from fedscale_ext.report.arms import (
@@ -117,6 +120,45 @@ def test_less_is_better_unless_more_is(arms, key: str):
     assert best(arms, figure) == {0 if figure.more_is_better else 1}
 
 
+@dataclass(frozen=True)
+class _Row:
+    """As much of an arm as a mark needs: one mean, on the same data as the others."""
+
+    value: float
+    comparable: tuple[str, int, bool] = ("data", 20, False)
+    state: str = ""
+
+    def mean(self, key: str) -> float:
+        return self.value
+
+
+_NOISE = st.floats(-1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("key", ["accuracy", "macs"])
+@given(
+    top=st.integers(1, 50),
+    values=st.lists(st.tuples(st.integers(1, 50), _NOISE), min_size=2, max_size=5),
+)
+def test_rounding_noise_changes_no_mark(key: str, top: int, values: list[tuple[int, float]]):
+    exact = [_Row(number / 6 * top) for number, _ in values]
+    noisy = [_Row(number / 6 * top * (1 + noise)) for number, noise in values]
+    assert best(noisy, BY_KEY[key]) == best(exact, BY_KEY[key])
+
+
+@pytest.mark.parametrize(
+    ("values", "marked"),
+    [
+        ([1 / 6, 0.16666666666666663, 1 / 6], set()),  # all alike
+        ([1 / 6, 0.16666666666666663, 0.1], {0, 1}),
+        ([0.0, 5e-17, 0.0], set()),  # an IQR of quantiles
+        ([0.5, 0.5 + 1e-6], {1}),  # a client more of a million
+    ],
+)
+def test_values_that_differ_in_rounding_alone_share_the_mark(values: list[float], marked: set[int]):
+    assert best([_Row(value) for value in values], BY_KEY["accuracy"]) == marked
+
+
 def test_labels_say_what_differs(tmp_path: Path):
     one = load_job(write_job(tmp_path / "a", settings={"local_steps": 5}))
     two = load_job(write_job(tmp_path / "b", settings={"local_steps": 10}))
@@ -159,6 +201,22 @@ def test_a_methods_own_settings_are_told_where_its_arms_differ(tmp_path: Path):
     other = load_job(write_job(tmp_path / "c", method="fedavg"))
     found = settings_table(arms_of([one, two, other]))
     assert found == {"method": ["fedtrans", "fedtrans", "fedavg"], "fedtrans.beta": ["1", "3", "–"]}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "state"),
+    [
+        (20, "round 20 of 40"),
+        (24, "round 24 of 48, tested after round 20"),
+        (1, "round 1 of 2"),
+    ],
+)
+def test_an_unfinished_job_says_after_which_round_it_was_tested(tmp_path: Path, rounds: int, state: str):
+    job = load_job(write_job(tmp_path / "early", finished=False, rounds=rounds))
+    (arm,) = arms_of([job])
+    assert arm.state == state and arm.progress == state.partition(",")[0]
+    assert cautions([arm]) == [f"Not finished: early ({state})."]
+    assert comparison_rows([arm], lines([arm]))[1][0][0] == f"fedtrans ({state})"
 
 
 def test_all_seeds_clients_are_pooled_without_the_untested(arms):

@@ -1,6 +1,7 @@
 """A check of a job finds what the job itself would end with before its first round, and leaves nothing behind."""
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) ->
         ({"initial_weights": "/nowhere.safetensors"}, "/nowhere.safetensors"),
         ({"data_dir": "/nowhere"}, "fedscale dataset"),
         ({"method": "fedtrans", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
+        ({"method": "fedavg", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
     ],
 )
 def test_a_check_refuses_a_job_with_the_sentence_that_would_end_it(
@@ -73,6 +75,47 @@ def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: P
     given: list[str] = []
     run_in_process(config, lambda event: given.append(event["message"]) if event["event"] == "notice" else None)
     assert checked.notices and given[: len(checked.notices)] == checked.notices
+
+
+def online_only(path: Path, clients: set[int]) -> str:
+    """A trace in which of the seven clients these are always online, and the others never."""
+    device = {"finish_time": 1000, "duration": 5, "model": "phone"}
+    days = {n: {**device, "active": [0] if n in clients else [], "inactive": [999] if n in clients else []}
+            for n in range(1, 8)}  # fmt: skip
+    path.write_bytes(pickle.dumps(days))
+    return str(path)
+
+
+def test_clients_that_are_never_online_are_counted(job_file: Path, tmp_path: Path) -> None:
+    trace = online_only(tmp_path / "behave", {1, 2, 3, 7})
+    config = job(job_file, device_avail_file=trace, filter_less=2)  # client 7 is online and has one sample
+    checked = check(config, tmp_path / "check")
+    assert dict(checked.facts)["participants"] == "up to 3 of 6 clients in each of 1 rounds"
+    note = "3 of 7 clients are never online and never train"
+    assert note in checked.notices
+    summary = run_in_process(config)
+    assert note in summary["notices"]
+    header = json.loads((job_file.parent / "logs" / "tiny" / "logs" / "header.json").read_text())
+    assert note in header["notices"]
+
+
+def test_clients_that_may_be_offline_make_the_number_an_upper_bound(job_file: Path, tmp_path: Path) -> None:
+    checked = check(job(job_file, device_avail_file=online_only(tmp_path / "behave", set(range(1, 8)))), tmp_path / "c")
+    assert dict(checked.facts)["participants"] == "up to 4 of 7 clients in each of 1 rounds"
+    assert not any("never online" in notice for notice in checked.notices)
+
+
+@pytest.mark.parametrize("clients", [set(), {7}])
+def test_a_check_refuses_a_job_whose_clients_are_never_online(
+    job_file: Path, tmp_path: Path, clients: set[int]
+) -> None:
+    config = job(job_file, device_avail_file=online_only(tmp_path / "behave", clients), filter_less=2)
+    with pytest.raises(UserError) as checked:
+        check(config, tmp_path / "check")
+    with pytest.raises(UserError) as ran:
+        run_in_process(config)
+    assert str(checked.value) == str(ran.value)
+    assert str(checked.value).startswith("no client that may train is ever online: check device_avail_file")
 
 
 def test_a_check_leaves_no_log_folder_and_opens_equal_data_once(
