@@ -83,8 +83,8 @@ def _compare_data(reports: Mapping[str, Report], config: JobConfig) -> None:
     for host, digest in training.items():
         if digest != training[first]:
             raise UserError(
-                f"data_dir {config.fedscale.data_dir} holds other samples on {host} than on {first}: copy the folder "
-                "anew"
+                f"data_dir {config.fedscale.data_dir} holds other samples or clients on {host} than on {first}: copy "
+                "the folder anew"
             )
 
 

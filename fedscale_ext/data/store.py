@@ -16,6 +16,7 @@ from fedscale_ext.data.layout import gaps_note, names_in
 from fedscale_ext.data.notes import shared_note
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
+from fedscale_ext.text_columns import pack_texts
 
 Rows = np.ndarray | Sequence[int]
 
@@ -44,11 +45,12 @@ class DataSet:
     """Samples of all clients. Clients are 1..N in order of first appearance in train.csv.
 
     ``x`` uint8 pixels or float16 values [samples, C, H, W], a read-only memory map; ``y`` int64 [samples].
-    ``digest`` stands for pixels, labels, clients and the split into training and test rows, so two processes that
-    report the same digest see the same data. ``test_source`` says where test rows come from ("test.csv" or a split),
-    ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train. ``public_rows``
-    int64 are kept back for the server: no client has them. ``notes``: what was changed in pictures, label_names that
-    contradict label_ids, test samples that are training samples too, and classes by the labels that have no sample.
+    ``digest`` stands for pixels, labels, clients, their names and the split into training and test rows, so two
+    processes that report the same digest see the same data. ``test_source`` says where test rows come from ("test.csv"
+    or a split), ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train.
+    ``public_rows`` int64 are kept back for the server: no client has them. ``notes``: what was changed in pictures,
+    label_names that contradict label_ids, test samples that are training samples too, and classes by the labels that
+    have no sample.
     """
 
     name: str
@@ -187,7 +189,9 @@ def open_data_set(
         train=train_rows,
         test=test_rows,
         digest=_digest(
-            cached.digest.encode(), train_rows.rows, train_rows.offsets, test_rows.rows, test_rows.offsets, public
+            cached.digest.encode(), train_rows.rows, train_rows.offsets, test_rows.rows, test_rows.offsets, public,
+            # figures by client, and devices of traces, go by names
+            *(part.numpy() for part in pack_texts(train.clients).values()),
         ),
         test_source=test_source,
         test_only_clients=len(test.clients) - clients if test is not None else 0,

@@ -220,7 +220,7 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
         counts = ", ".join(f"{label} {count:,}" if count else f"{label} none" for label, count in samples.items())
         return f" They set aside different numbers of training samples as public data: {counts}."
     if len({(arm.data, arm.jobs[0].header["data"]["generated"]) for arm in arms}) == 1:
-        return " The names are the same, the samples are not: data_seed, test_split or files differ."
+        return " The names are the same, samples or clients are not: data_seed, test_split or files differ."
     return ""
 
 

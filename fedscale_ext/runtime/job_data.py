@@ -41,8 +41,8 @@ def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> N
     ``when``."""
     if digest != before:
         raise UserError(
-            f"data_dir {config.fedscale.data_dir} holds other samples than when {when}: put these back, or start anew "
-            "without --resume"
+            f"data_dir {config.fedscale.data_dir} holds other samples or clients than when {when}: put these back, or "
+            "start anew without --resume"
         )
 
 
@@ -88,7 +88,7 @@ def _as_executors(config: JobConfig, digest: str, consequence: str) -> DataSet:
     data = open_job_data(config)
     if data.digest != digest:
         raise UserError(
-            f"data_dir {config.fedscale.data_dir} holds other samples on the aggregator's machine than on the "
-            f"executors', {consequence}; copy the folder"
+            f"data_dir {config.fedscale.data_dir} holds other samples or clients on the aggregator's machine than on "
+            f"the executors', {consequence}; copy the folder"
         )
     return data

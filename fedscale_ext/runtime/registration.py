@@ -62,7 +62,7 @@ class ExecutorInfo:
     most_frequent_correct: np.ndarray
 
     def same_data(self, other: "ExecutorInfo") -> bool:
-        """Whether two executors see the same samples of the same clients; the digest leaves their names out."""
+        """Whether two executors see the same samples of the same clients, by the digest and by the names listed."""
         return self.digest == other.digest and self.client_names == other.client_names
 
 

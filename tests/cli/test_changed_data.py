@@ -17,7 +17,9 @@ from fedscale_ext.runtime.job_data import open_job_data
 NOBODY = Proc("driver", 1, 0.0)
 KEYS = {"job_name": "tiny", "data_set": "femnist", "model": "cnn_small", "rounds": 1, "num_participants": 4,
         "local_steps": 1, "filter_less": 0, "use_cuda": False, "overcommitment": 1.0, "ps_port": "auto"}  # fmt: skip
-OTHER = "data_dir {} holds other samples than when the job ran: put these back, or start anew without --resume"
+OTHER = (
+    "data_dir {} holds other samples or clients than when the job ran: put these back, or start anew without --resume"
+)
 
 
 @pytest.fixture
@@ -65,6 +67,18 @@ def test_a_job_is_not_resumed_on_other_data(call, state, conf, data, status):
     for word in ("--resume", "--resume-from=1"):
         assert call("driver", "start", conf, word) == (2, "", f"fedscale: job tiny: {OTHER.format(data)}\n")
     assert (state / "jobs" / "tiny" / "job.json").read_text() == before
+
+
+def test_a_job_is_not_resumed_where_clients_have_other_names(call, state, conf, data):
+    """Reports and devices follow names: samples that are another client's are other data."""
+    write_run(conf, "tiny", "stopped")
+    train = data / "client_data_mapping" / "train.csv"
+    header, *rows = (line.split(",", 1) for line in train.read_text().splitlines())
+    first, second = list(dict.fromkeys(row[0] for row in rows))[:2]
+    other = {first: second, second: first}
+    rows = [[other.get(name, name), rest] for name, rest in rows]
+    train.write_text("\n".join(",".join(row) for row in [header, *rows]) + "\n")
+    assert call("driver", "start", conf, "--resume") == (2, "", f"fedscale: job tiny: {OTHER.format(data)}\n")
 
 
 @pytest.mark.parametrize("header", [{"data": {}}, {"data": {"digest": None}}])

@@ -26,7 +26,7 @@ def test_equal_hosts_pass():
         ({"torch": "2.4.0"}, "c has torch 2.4.0 and a 2.13.0: install the same version on both"),
         ({"numpy": "1.26"}, "c has numpy 1.26 and a 2.4.6"),
         ({"code": "else"}, "c has other code of method fedavg than a"),
-        ({"data": "else"}, "data_dir /data holds other samples on c than on b: copy the folder anew"),
+        ({"data": "else"}, "data_dir /data holds other samples or clients on c than on b: copy the folder anew"),
         ({"skew_s": 61.0}, "the clocks of c and a differ by 61 s"),
     ],
 )

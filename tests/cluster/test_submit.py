@@ -103,6 +103,6 @@ def test_a_host_with_other_data_is_named_and_nothing_begins(cluster: Cluster) ->
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert err.splitlines()[-1] == (
-        "fedscale: data_dir data holds other samples on 127.0.0.3 than on 127.0.0.2: copy the folder anew"
+        "fedscale: data_dir data holds other samples or clients on 127.0.0.3 than on 127.0.0.2: copy the folder anew"
     )
     wait_for(lambda: not cluster.processes(), 60)

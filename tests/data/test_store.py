@@ -55,6 +55,17 @@ def test_without_test_csv_each_client_is_split_by_the_seed(make_folder):
     assert open_data_set(folder, "femnist", test_split=0.0).test_sizes.sum() == 0
 
 
+def test_names_of_clients_are_part_of_the_digest(make_folder, tmp_path):
+    folder = make_folder([("a", 0)] * 5 + [("b", 1)] * 5)
+    other = tmp_path / "swapped.csv"
+    digests = set()
+    for first, second in (("a", "b"), ("b", "a"), ("ab", "c"), ("a,b", "c"), ("a", "b,c")):
+        rows = [f'"{first if row < 5 else second}",img/{row}.png,n,{row // 5}' for row in range(10)]
+        other.write_text("\n".join([HEADER, *rows]) + "\n")
+        digests.add(open_data_set(folder, "femnist", data_map_file=other).digest)
+    assert len(digests) == 5
+
+
 def test_a_test_csv_of_strangers_is_said_and_replaced_by_a_split(make_folder):
     data = open_data_set(make_folder([("a", 0)] * 5, [("x", 1), ("y", 1)]), "femnist")
     assert "no training client" in data.test_source

@@ -57,7 +57,7 @@ def test_the_caution_names_which_arm_sets_aside_how_many_samples(tmp_path: Path)
         "They set aside different numbers of training samples as public data: moss 1,200, fedavg none, feddf none."
     )
     (caution,) = cautions(arms_of([jobs[1], load_job(write_job(tmp_path / "plain", method="heterofl", data=first))]))
-    assert caution.endswith("The names are the same, the samples are not: data_seed, test_split or files differ.")
+    assert caution.endswith("names are the same, samples or clients are not: data_seed, test_split or files differ.")
     named = load_job(write_job(tmp_path / "named", method="heterofl", data={**first, "name": "y"}))
     assert cautions(arms_of([jobs[1], named]))[0].endswith("within the same data only.")
 

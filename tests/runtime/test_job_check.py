@@ -186,7 +186,8 @@ def test_data_are_compared_with_those_of_the_run_that_is_resumed(
     check_jobs([{"job": name, "argv": to_argv(config), "data": True, **order} for name, order in orders.items()])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     ends = {event["job"]: event for event in events if event["event"] in ("checked", "refused")}
-    refusal = f"data_dir {config.fedscale.data_dir} holds other samples than when the job ran: put these back"
+    place = config.fedscale.data_dir
+    refusal = f"data_dir {place} holds other samples or clients than when the job ran: put these back"
     assert ends["same"]["facts"] == [] and ends["goes on"]["facts"]
     for name in ("other", "goes on otherwise"):
         assert ends[name]["event"] == "refused" and ends[name]["message"].startswith(refusal)
