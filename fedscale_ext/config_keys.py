@@ -147,7 +147,9 @@ class JobKeys(BaseModel):
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean of gradients under `adam`")
     adam_beta2: float = Field(0.999, ge=0, lt=1, description="decay of the mean of squared gradients under `adam`")
     adam_eps: float = Field(1e-8, gt=0, description="added to the root of the latter under `adam`")
-    prox_mu: float = Field(0.0, ge=0, description="FedProx term added to the objective of any method")
+    prox_mu: float = Field(
+        0.0, ge=0, description="FedProx term added to the objective of any method but fedprox, which has `fedprox.mu`"
+    )
     control_variates: bool = Field(
         False,
         description="SCAFFOLD (Karimireddy et al. 2020, option II) with any method whose clients step by SGD: the "

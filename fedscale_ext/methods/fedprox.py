@@ -33,6 +33,7 @@ class FedProxAggregator(FedAvgAggregator):
     """
 
     Params: ClassVar[type] = FedProxParams
+    own_prox: ClassVar[str] = "mu"
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """FedAvg's work with the proximal objective."""

@@ -1,5 +1,7 @@
 """Keys of the clients' training that do not go together, each told in one sentence before a job begins."""
 
+from typing import Any
+
 from fedscale_ext.config import JobConfig
 from fedscale_ext.errors import UserError
 
@@ -48,6 +50,20 @@ def check_local_training(config: JobConfig, method: type) -> None:
         for key in sorted(given):
             if key.startswith("adam_"):
                 raise UserError(f"{key} needs client_optimizer: adam; set that, or remove {key}")
+
+
+def check_prox(config: JobConfig, method: type, params: Any) -> None:
+    """UserError for ``prox_mu`` where the term's weight is a hyperparameter of ``method``, which goes before it."""
+    own = method.own_prox  # type: ignore[attr-defined]
+    if not config.job.prox_mu or not own:
+        return
+    # a method whose default is a weight has the term by its definition: there zero is a weight too, and not "unset"
+    if getattr(params, own) or getattr(type(params), own):
+        name = config.job.method
+        raise UserError(
+            f"prox_mu does nothing where clients of method {name} take the weight of FedProx's term from {name}.{own}: "
+            "set that, or remove prox_mu"
+        )
 
 
 def check_groups(config: JobConfig) -> None:

@@ -21,7 +21,7 @@ from fedscale_ext.privacy.job import JobPrivacy, check_options
 from fedscale_ext.runtime import events, resume
 from fedscale_ext.runtime.client_tensors import ClientTensors
 from fedscale_ext.runtime.code_digest import code_digest
-from fedscale_ext.runtime.combinations import check_groups, check_local_training
+from fedscale_ext.runtime.combinations import check_groups, check_local_training, check_prox
 from fedscale_ext.runtime.control_variates import ControlVariates
 from fedscale_ext.runtime.coordinator import Coordinator
 from fedscale_ext.runtime.initial_weights import saved_weights
@@ -73,6 +73,9 @@ class MethodHooks(Coordinator):
     #: Why a job must not end where its accuracy has converged (``stop_gain``), where it must not: as above.
     runs_all_rounds: ClassVar[str] = ""
 
+    #: The hyperparameter that is the weight of FedProx's term in place of the job's ``prox_mu``, where there is one.
+    own_prox: ClassVar[str] = ""
+
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
     weights_given = False  # whether the key ``initial_weights`` was heard
     public_data_used = False  # whether the method has asked for public data
@@ -105,6 +108,7 @@ class MethodHooks(Coordinator):
         params, private = make_params(cls.Params, config), check_options(config, cls)
         check_local_training(config, cls)
         check_groups(config)
+        check_prox(config, cls, params)
         if config.job.test_around_training and cls.next_items is MethodHooks.next_items:
             raise UserError(
                 f"test_around_training is for methods whose devices have types or levels, and {config.job.method} has "

@@ -4,6 +4,7 @@ import pytest
 
 from fedscale_ext.config import from_argv, make_config
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods import method_class
 from fedscale_ext.methods.fedavg import FedAvgParams
 from fedscale_ext.methods.fedprox import FedProxParams
 from fedscale_ext.methods.fedtrans.params import FedTransParams
@@ -101,6 +102,27 @@ def test_fedscales_keys_are_the_defaults_of_fedprox_and_fedyogi():
     assert make_params(FedProxParams, make_config({}, both)).mu == 0.7
     yogi = make_params(FedYogiParams, make_config({}, {"method": "fedyogi", "yogi_eta": 0.1, "fedyogi.beta": 0.5}))
     assert yogi == FedYogiParams(eta=0.1, tau=1e-8, beta=0.5, beta2=0.99)
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "own"),
+    [
+        ("fedprox", {}, "fedprox.mu"),
+        ("fedprox", {"fedprox.mu": 0}, "fedprox.mu"),
+        ("fedprox", {"proxy_mu": 0}, "fedprox.mu"),
+        ("fedtrans", {"fedtrans.prox_mu": 0.1}, "fedtrans.prox_mu"),
+        ("hypemefed", {"hypemefed.prox_mu": 0.1}, "hypemefed.prox_mu"),
+    ],
+)
+def test_prox_mu_is_refused_where_the_methods_own_key_takes_its_place(method, keys, own):
+    config = make_config({}, {"method": method, "prox_mu": 0.5, "hypemefed.levels": "fix", **keys})
+    with pytest.raises(UserError, match=rf"^prox_mu does nothing .* of method {method} .* {own}: set that, or remove "):
+        method_class(method).check_settings(config)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedtrans", "depthfl"])
+def test_prox_mu_is_taken_where_the_method_has_no_value_of_its_own(method):
+    method_class(method).check_settings(make_config({}, {"method": method, "prox_mu": 0.5}))
 
 
 @pytest.mark.parametrize(("params", "key"), [(FedProxParams, "fedprox.mu"), (FedYogiParams, "fedyogi.eta")])

@@ -36,6 +36,7 @@ class FedTransAggregator(MultiModelAggregator):
     """
 
     Params = FedTransParams
+    own_prox = "prox_mu"
     unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:
