@@ -62,7 +62,19 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
 def read_points(conf: str, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:
     """The jobs of a sweep over --seeds and --grid; UserError for what these cannot be."""
     values, numbers = read_grid(grid), read_seeds(seeds) if seeds is not None else []
+    _refuse_set_twice(overrides, seeds, grid)
     return points(load_config(conf, overrides).fedscale.job_name, numbers, values)
+
+
+def _refuse_set_twice(overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> None:
+    """UserError for a key of --set that the jobs of the sweep have values of their own for: one would go unheard."""
+    own = {text.partition("=")[0].strip(): f"--grid {text}" for text in grid}
+    if seeds is not None:
+        own["seed"] = f"--seeds {seeds}"
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key in own:
+            raise UserError(f"--set {override} and {own[key]} both set {key}; remove one of them")
 
 
 def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[Point]:

@@ -55,6 +55,8 @@ def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_con
         (["--seeds", "x"], "--seeds x: write seeds as 0-4 or 1,5,7"),
         (["--grid", "rounds=3,0"], "job fake-rounds_0 of the sweep: "),
         (["--grid", "nonsense=1"], "unknown job_conf key 'nonsense'"),
+        (["--seeds", "1,2", "--set", "seed=5"], "--set seed=5 and --seeds 1,2 both set seed; remove one of them"),
+        (["--grid", "rounds=3,4", "--set", "rounds=5"], "--set rounds=5 and --grid rounds=3,4 both set rounds; "),
         (["--seeds", "0-1", "--resume-from", "3"], "--resume-from goes back in one job"),
         (["--at-once", "2"], "--at-once is for sweeps"),
     ):
