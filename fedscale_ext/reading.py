@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,6 +37,15 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
     """Content of a plain file of at most ``most`` bytes."""
     with open_plain(path, most) as file:
         return file.read(most)
+
+
+def repeated_column(header: Sequence[str], read: Collection[str]) -> str | None:
+    """Words about the first of the columns that are ``read`` by name and stand twice in a table's ``header``; None
+    where each is there once: which of two is meant cannot be known."""
+    for place, name in enumerate(header):
+        if name in read and name in header[:place]:
+            return f"the header has the column {name!r} twice; keep one of them"
+    return None
 
 
 def load_json(data: bytes | str, deepest: int | None = DEEPEST) -> Any:

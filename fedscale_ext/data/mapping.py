@@ -18,7 +18,7 @@ import numpy as np
 
 from fedscale_ext.data.label_names import LabelNames
 from fedscale_ext.errors import UserError, one_line
-from fedscale_ext.reading import MEGA, open_plain
+from fedscale_ext.reading import MEGA, open_plain, repeated_column
 
 WAYS_OUT = "get real data with `fedscale dataset import …` or generated data with `fedscale dataset synthesize femnist`"
 _HEADER = ("client_id", "sample_path", "label_name", "label_id")
@@ -101,6 +101,8 @@ def _check_header(header: Sequence[str], name: str) -> None:
         raise UserError(f"{name} has no header: its first line must be {','.join(_HEADER)}")
     if len(fields) < 3:
         raise UserError(f"{name} lacks a column: its header is {','.join(fields)!r}, it must be {','.join(_HEADER)}")
+    if twice := repeated_column(fields, _HEADER):
+        raise UserError(f"{name}: {twice}")
     if set(fields) & set(_HEADER):  # other names are taken by position, as FedScale does
         for place, column in ((0, "client_id"), (1, "sample_path"), (-1, "label_id")):
             if fields[place] != column:

@@ -19,7 +19,7 @@ from fedscale_ext.population.columns import (
     check_capacity,
     repeated,
 )
-from fedscale_ext.reading import MEGA, read_plain
+from fedscale_ext.reading import MEGA, read_plain, repeated_column
 
 MAX_BYTES = 512 * MEGA  # of a trace, or of an array in it: several times FedScale's own
 _CAPACITY_CSV = ("client_id", "computation", "communication")
@@ -133,6 +133,8 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.nd
         missing = [name for name in names if name not in header]
         if missing:
             raise UserError(f"{path}: the header has no column {missing[0]!r}; it must be {','.join(names)}")
+        if twice := repeated_column(header, (*names, RESAMPLED)):
+            raise UserError(f"{path}: {twice}")
         if RESAMPLED in header:
             names = (*names, RESAMPLED)
             values.append(array("d"))

@@ -126,6 +126,8 @@ def edit(folder: Path, line: int, text: str) -> None:
         (4, ",img/1.png,n,1", "line 4 .* no client_id"),
         (1, "client_id,label_name,label_id", "column sample_path .* is missing"),
         (1, "client_id,sample_path,label_name", "column label_id .* is missing"),
+        (1, "client_id,client_id,sample_path,label_id", "has the column 'client_id' twice; keep one of them"),
+        (1, "client_id,sample_path,label_id, label_id", r"train\.csv: the header has the column 'label_id' twice"),
         (1, "client_id", "lacks a column"),
         (1, "a,img/1.png,n,1", "has no header"),
     ],

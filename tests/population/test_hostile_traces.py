@@ -46,6 +46,29 @@ def test_damaged_traces_end_in_columns_or_one_sentence(tmp_path: Path, suffix: s
     assert refused > 500  # of 800: each sample is for one of the readers
 
 
+@pytest.mark.parametrize(
+    ("reader", "header", "row", "column"),
+    [
+        (read_capacity, "client_id,computation,computation,communication", "1,2,3,4", "computation"),
+        (read_capacity, "client_id,computation,communication, client_id", "1,2,3,4", "client_id"),
+        (read_capacity, "client_id,computation,communication,resampled,resampled", "1,2,3,1,0", "resampled"),
+        (read_availability, "client_id,active,inactive,finish_time,active", "1,2,3,10,5", "active"),
+    ],
+)
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path, reader, header: str, row: str, column: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(f"{header}\n{row}\n")
+    with pytest.raises(UserError) as refused:
+        reader(path)
+    assert str(refused.value) == f"{path}: the header has the column {column!r} twice; keep one of them"
+
+
+def test_columns_that_nobody_reads_may_be_alike(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("client_id,computation,communication,note,note\n1,2,3,x,y\n")
+    assert len(read_capacity(path)) == 1
+
+
 @pytest.mark.parametrize("suffix", ["", ".csv", ".npz"])
 def test_what_is_no_plain_file_keeps_nobody_waiting(tmp_path: Path, suffix: str) -> None:
     pipe, folder, zero = (tmp_path / f"{name}{suffix}" for name in ("pipe", "folder", "zero"))
