@@ -13,7 +13,7 @@ from fedscale_ext.data.decoded import open_decoded
 from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.label_names import contradiction_notes, skipped_notes
 from fedscale_ext.data.layout import gaps_note, names_in
-from fedscale_ext.data.notes import shared_note
+from fedscale_ext.data.notes import alike_note, shared_note
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
 from fedscale_ext.text_columns import pack_texts
@@ -49,8 +49,8 @@ class DataSet:
     processes that report the same digest see the same data. ``test_source`` says where test rows come from ("test.csv"
     or a split), ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train.
     ``public_rows`` int64 are kept back for the server: no client has them. ``notes``: what was changed in pictures,
-    label_names that contradict label_ids, test samples that are training samples too, and classes by the labels that
-    have no sample.
+    label_names that contradict label_ids, test samples that are training samples too, classes by the labels that have
+    no sample, and clients whose names are alike.
     """
 
     name: str
@@ -203,6 +203,7 @@ def open_data_set(
             *skipped_notes(label_names),
             *shared_note(file_keys[train_rows.rows], file_keys[test_rows.rows], test_path),
             *gaps_note(about, cached.y),
+            *alike_note(train.clients if test is None else test.clients, "clients"),
         ),
         _mean=torch.tensor(mean).view(1, -1, 1, 1),
         _std=torch.tensor(std).view(1, -1, 1, 1),
