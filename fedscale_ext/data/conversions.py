@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from PIL import Image
 
 from fedscale_ext.data.registry import Shape
@@ -31,6 +32,17 @@ def _is_grey(image: Image.Image) -> bool:
         return image.mode in GREY_MODES
     palette = image.getpalette("RGB") or []
     return palette[0::3] == palette[1::3] == palette[2::3]
+
+
+def _has_colour(image: Image.Image) -> bool:
+    """Whether some pixel differs between the channels of an image that is not grey by its mode."""
+    red, *others = (channel.tobytes() for channel in image.convert("RGB").split())
+    return any(other != red for other in others)
+
+
+def has_equal_channels(x: np.ndarray) -> bool:
+    """Whether pixels uint8 [C, H, W] are a grey picture in several channels."""
+    return len(x) > 1 and bool((x[1:] == x[0]).all())
 
 
 def _is_transparent(image: Image.Image) -> bool:
@@ -63,7 +75,7 @@ class Conversions:
         grey = _is_grey(image)
         self.pictures += 1
         self.coloured += grey and shape[0] == 3
-        self.greyed += not grey and shape[0] == 1
+        self.greyed += not grey and shape[0] == 1 and _has_colour(image)
         self.cmyk += image.mode == "CMYK"
         self.transparent += _is_transparent(image)
         self.deep += deep

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedscale_ext.data.cache import FOLDER, Progress
 from fedscale_ext.data.cifar import CifarSource
-from fedscale_ext.data.conversions import Conversions
+from fedscale_ext.data.conversions import Conversions, has_equal_channels
 from fedscale_ext.data.folder_source import FolderSource
 from fedscale_ext.data.idx import IdxSource
 from fedscale_ext.data.labels import number_classes
@@ -129,6 +129,7 @@ def _import(
     if done is not None:
         return done
     shapes: Counter[Shape] = Counter()  # of samples as they are written
+    grey = 0  # of these, in several equal channels
     with LayoutWriter(out, data_set, name or data_set, how=how, settings=settings, generated=generated) as writer:
         samples = source.samples()
         with contextlib.closing(samples):
@@ -144,6 +145,7 @@ def _import(
                     spread(partition, labels, np.full_like(split, -1) if local_test else split, seed, test_fraction)
                 if sample.x.ndim == 3:
                     shapes[sample.x.shape] += 1
+                    grey += sample.x.dtype == np.uint8 and has_equal_channels(sample.x)
                 client = "" if partition else sample.client
                 writer.add(sample.x, sample.label, client, None if local_test else sample.test, sample.where)
                 report_progress(progress, len(writer), source.total())
@@ -158,7 +160,7 @@ def _import(
             left_out=source.left_out if isinstance(source, SpeechSource | TextSource) else 0,
             absent=source.absent if isinstance(source, SpeechSource) else 0,
             own_mix=local_test,
-            notes=[*source.notes(), *_resized_later(shapes, read_as, len(writer))],
+            notes=[*source.notes(), *_resized_later(shapes, read_as, len(writer), grey)],
         )
 
 
@@ -169,14 +171,16 @@ def _shape(source: Source, entry: KnownDataSet | None, first: Shape) -> Shape:
     return entry.shape if entry else check_shape(first)
 
 
-def _resized_later(shapes: Counter[Shape], shape: Shape, samples: int) -> list[str]:
-    """A sentence on arrays that are written as they are and resized for jobs to ``shape``; [] where none is."""
+def _resized_later(shapes: Counter[Shape], shape: Shape, samples: int, grey: int) -> list[str]:
+    """A sentence on arrays that are written as they are and resized for jobs to ``shape``; [] where none is. ``grey``
+    of them have several equal channels, of which one loses nothing."""
     conversions = Conversions(pictures=samples)
     for given, pictures in shapes.items():
         if given[1:] != shape[1:]:
             conversions.resize(given[1], given[2], shape, pictures)
         conversions.coloured += pictures * (given[0] < shape[0])
         conversions.greyed += pictures * (given[0] > shape[0])
+    conversions.greyed = max(conversions.greyed - grey, 0)
     return conversions.sentences(shape, ", which is what models get")
 
 

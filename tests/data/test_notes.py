@@ -188,6 +188,18 @@ def paletted(**options: object) -> bytes:
     return file.getvalue()
 
 
+def test_arrays_lose_colours_only_where_they_have_some(tmp_path: Path) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (4, 8, 8), dtype=np.uint8)
+    x = np.stack([grey] * 3, axis=3)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(4), client=np.arange(4) % 2)
+    notes = import_npz(tmp_path / "a.npz", tmp_path / "grey", "own", shape=(1, 8, 8)).notes
+    assert not any("became grey" in note for note in notes)
+    x[1, 3, 3, 2] ^= 1
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(4), client=np.arange(4) % 2)
+    notes = import_npz(tmp_path / "a.npz", tmp_path / "one", "own", shape=(1, 8, 8)).notes
+    assert "1 of 4 pictures was in colour and became grey" in notes
+
+
 @pytest.mark.parametrize(
     ("content", "channels", "said"),
     [
@@ -196,12 +208,14 @@ def paletted(**options: object) -> bytes:
         (paletted(), 3, None),
         (paletted(transparency=0), 3, "transparency"),
         (paletted(), 1, "became grey"),
-        (encoded("RGB", "PNG"), 1, "became grey"),
+        (encoded("RGB", "PNG", (9, 9, 8)), 1, "became grey"),
+        (encoded("RGB", "PNG", (9, 9, 9)), 1, None),  # one of its equal channels is all of it
+        (encoded("RGBA", "PNG", (9, 9, 9, 255)), 1, None),
         (encoded("1", "PNG"), 1, None),
         (deep_png(), 3, "16 bits per channel"),
         (encoded("L", "GIF", append_images=[Image.new("L", (4, 4), 9)], save_all=True), 1, "several frames"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_what_a_conversion_loses_is_counted(content: bytes, channels: int, said: str | None) -> None:
     conversions = Conversions()
