@@ -22,7 +22,7 @@ def refusal(path: Path, text: str | bytes) -> str:
 PAIRS = list(zip("abcdefghijklm", "bcdefghijklmn", strict=True))
 LAUGHS = "a: &a [x, x]\n" + "".join(f"{this}: &{this} [*{last}, *{last}, *{last}]\n" for last, this in PAIRS)
 MERGES = "a: &a {x: 1}\n" + "".join(f"{this}: &{this}\n  <<: [*{last}, *{last}]\n" for last, this in PAIRS)
-OVERRIDES = ["seed=" + "[" * 99, "time_stamp=2024-13-45", "seed=&a [*a]", f"seed={'9' * 5000}"]
+OVERRIDES = ["seed=" + "[" * 99, "time_stamp=2024-13-45", "seed=&a [*a]", f"seed={'9' * 5000}", "seed=1:30"]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,10 @@ OVERRIDES = ["seed=" + "[" * 99, "time_stamp=2024-13-45", "seed=&a [*a]", f"seed
         ("job_conf:\n  - rounds: !!int ''\n", "is not of the kind"),
         ("job_conf:\n  - rounds: !!bool x\n", "is not of the kind"),
         ("job_conf:\n  - rounds: !!python/object/apply:os.getpid []\n", "could not determine a constructor"),
+        ("job_conf:\n  - rounds: 1:30\n", r"'rounds' is '1:30'; it must be a whole number"),
+        ("job_conf:\n  - seed: -1:30:00\n", r"'seed' is '-1:30:00'; "),
+        ("job_conf:\n  - learning_rate: 0:0.5\n", r"'learning_rate' is '0:0.5'; it must be a number"),
+        ("job_conf:\n  - rounds: !!int 1:30\n", "'rounds' is '1:30'"),
         ("job_conf:\n  - rounds: .inf\n", "'rounds' is inf; it must be a whole number"),
         (f"job_conf:\n  - learning_rate: {'9' * 400}\n", "; it must be a number"),
         ("job_conf:\n  - deadline_s: .inf\n", "'deadline_s' is inf; it must be a finite number"),
@@ -56,7 +60,7 @@ OVERRIDES = ["seed=" + "[" * 99, "time_stamp=2024-13-45", "seed=&a [*a]", f"seed
         (b"job_conf:\n  - job_name: \xff\n", "not valid YAML"),
         (b"job_conf:\n  - job_name: a\0b\n", "not valid YAML"),
     ],
-    ids=range(27),
+    ids=range(31),
 )
 def test_each_way_to_harm_a_reader_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
     message = refusal(tmp_path / "job.yml", text)
@@ -66,6 +70,12 @@ def test_each_way_to_harm_a_reader_is_refused(tmp_path: Path, text: str | bytes,
 def test_an_alias_of_a_short_value_is_fine(tmp_path: Path) -> None:
     (tmp_path / "job.yml").write_text("ps_ip: &here 127.0.0.1\njob_conf:\n  - job_name: *here\n")
     assert load_config(tmp_path / "job.yml").fedscale.job_name == "127.0.0.1"
+
+
+def test_a_time_of_day_is_text(tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text("job_conf:\n  - time_stamp: 10:30\n")
+    assert load_config(tmp_path / "job.yml").fedscale.time_stamp == "10:30"
+    assert load_config(tmp_path / "job.yml", ["time_stamp=1:5", "rounds=1_000"]).fedscale.time_stamp == "1:5"
 
 
 @pytest.mark.parametrize("override", OVERRIDES)
