@@ -18,6 +18,7 @@ from fedscale_ext.cli.screen import in_notebook
 from fedscale_ext.cli.supervision import has_checkpoint, has_results
 from fedscale_ext.config import JobConfig, load_config, with_values
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.idle_settings import idle_keys
 from fedscale_ext.result import Result, load
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
     from fedscale_ext.runtime.in_process import run_in_process
 
     preparation.check_inputs(config)
-    if idle := preparation.idle_keys(config):
-        display.notice(idle)
+    idle = idle_keys(config)
     if config.job.resumes:
         config = _continuing(config, words, display)
     elif "time_stamp" not in config.given:
@@ -74,7 +74,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
     preparation.make_log_dir(job)
     try:
         with _remembered(job, display) as emit, display:
-            summary = run_in_process(config, emit)
+            summary = run_in_process(config, _after_note(idle, display, emit))
     except KeyboardInterrupt:
         if has_results(job.log_dir, job.started):
             display.notice(
@@ -85,6 +85,17 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
             display.notice(f"job {name} was stopped; {again} continues it from its last checkpoint")
         raise
     return load(summary["log_dir"])
+
+
+def _after_note(note: str | None, display: Display, emit: "Emit") -> "Emit":
+    """``emit``, before which a job that is ready is told the note: one that is refused hears of the refusal alone."""
+
+    def hear(event: dict[str, Any]) -> None:
+        if event["event"] == "ready" and note is not None:
+            display.notice(note)
+        emit(event)
+
+    return hear
 
 
 @contextmanager

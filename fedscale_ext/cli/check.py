@@ -25,6 +25,7 @@ from fedscale_ext.cli.screen import Screen
 from fedscale_ext.cli.setup_commands import plain_commands
 from fedscale_ext.config import JobConfig, executor_slots, load_config, to_argv
 from fedscale_ext.errors import UserError, listed
+from fedscale_ext.methods.idle_settings import idle_keys
 from fedscale_ext.population.population import RESAMPLED
 
 _MODULE = "fedscale_ext.runtime.job_check"
@@ -229,7 +230,7 @@ def check(
         err.print(f"fedscale: {jobs}: {fault}", markup=False, highlight=False, soft_wrap=True)
     if faults:
         return 2
-    if idle := preparation.idle_keys(*configs):
+    if idle := idle_keys(*configs):
         out.print(f"note: {idle}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"{counted(len(verdicts), 'job')} can start", markup=False, highlight=False)
     return 0

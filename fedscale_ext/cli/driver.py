@@ -17,6 +17,7 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.cli.supervision import Restarts, has_checkpoint, has_results, resuming
 from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.methods.idle_settings import idle_keys
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.token import new_token
 
@@ -75,10 +76,9 @@ def start(
                 drop_restarts(job.log_dir)
             if shell:
                 display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
-            if idle := preparation.idle_keys(config):
-                display.notice(idle)
             with jobs.open_log(name, "a" if again else "w") as log:
-                code = Run(job, Processes(log), display, Restarts() if supervise else None).run(plain, ranks)
+                run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
+                code = run_of_job.run(plain, ranks)
             jobs.settle(job, last, code)
             return code
         finally:
@@ -121,11 +121,14 @@ class Run:
 
     again = "fedscale driver start"  # and the configuration: what --resume is given to
 
-    def __init__(self, job: jobs.Job, processes: _Running, display: Display, restarts: Restarts | None):
+    def __init__(
+        self, job: jobs.Job, processes: _Running, display: Display, restarts: Restarts | None, idle: str | None = None
+    ):
         self.job = job
         self.processes = processes
         self.display = display
         self.restarts = restarts  # None: processes that end are not started again
+        self.idle = idle  # a note about settings, for a job that is not refused
         self.ranks: dict[str, list[str]] = {}
         self.begun: set[str] = set()  # names of processes that were started before
         self.trained = False  # all rounds are done: executors leave
@@ -259,6 +262,9 @@ class Run:
                     self.restarts.round_finished()
             elif kind == "notice" and self.job.add_notice(said.event):
                 self._remember()
+            elif kind == "ready" and self.idle is not None:
+                self.display.notice(self.idle)
+                self.idle = None  # an aggregator that is started again is ready again
             self.display.event(said.event)
 
     def _hear_error(self, said: Said) -> None:

@@ -23,7 +23,7 @@ from fedscale_ext.cli.processes import Exit, Interrupt, Said
 from fedscale_ext.cli.setup_commands import check_program, plain_commands
 from fedscale_ext.config import JobConfig
 from fedscale_ext.data.mapping import data_folder
-from fedscale_ext.errors import UserError, listed
+from fedscale_ext.errors import UserError
 from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
 from fedscale_ext.token import read_token
@@ -33,7 +33,6 @@ EVENTS_VARIABLE = "FEDSCALE_EXT_EVENTS"
 PIPE_VARIABLE = "FEDSCALE_EXT_PARENT_PIPE"
 WANDB_VARIABLE = "WANDB_API_KEY"  # wandb's own
 AGGREGATOR = "aggregator"
-_NAMED = 3  # keys, or methods, that a note names
 
 
 def commands(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
@@ -129,18 +128,6 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
         raise UserError(NEEDS_ACCOUNTING)
     if config.fedscale.wandb_token and find_spec("wandb") is None:
         raise UserError(NEEDS_WANDB)
-
-
-def idle_keys(*configs: JobConfig) -> str | None:
-    """A sentence about hyperparameters that none of these jobs reads, as all are of other methods; None for none."""
-    methods = list(dict.fromkeys(config.job.method for config in configs))
-    keys = dict.fromkeys(key for config in configs for key in config.params)
-    idle = [key for key in keys if key.partition(".")[0] not in methods]
-    if not idle:
-        return None
-    verb = "does" if len(idle) == 1 else "do"
-    are = "the method is" if len(methods) == 1 else "the methods are"
-    return f"{listed(idle, _NAMED)} {verb} nothing: {are} {listed(methods, _NAMED)}"
 
 
 def port(config: JobConfig) -> int:

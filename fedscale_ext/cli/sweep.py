@@ -22,6 +22,7 @@ from fedscale_ext.cli.sweep_view import State, SweepDisplay, print_arms
 from fedscale_ext.cli.sweeps import Point, Sweep
 from fedscale_ext.config import JobConfig, load_config
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.idle_settings import idle_keys
 
 ENDING = "-sweep"
 #: set for the drivers that a sweep starts: they stop their jobs when it is gone
@@ -62,7 +63,7 @@ def start(
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
         display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
-        idle = preparation.idle_keys(*configs)
+        idle = idle_keys(*configs)
         checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
         print_notices(err, checked)
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:

@@ -28,6 +28,7 @@ from fedscale_ext.cli.processes import Proc
 from fedscale_ext.cli.progress import Display
 from fedscale_ext.config import JobConfig, load_config, slots_by_worker
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.idle_settings import idle_keys
 from fedscale_ext.runtime.endpoint import is_loopback
 from fedscale_ext.token import BYTES, write_token
 
@@ -47,7 +48,7 @@ def submit(
     nodes, counts = _shape(config)
     more = _options(options)
     preparation.check_inputs(config)
-    if idle := preparation.idle_keys(config):
+    if idle := idle_keys(config):
         display.notice(idle)
     made = _executor(executor)
     with jobs.claim(name):

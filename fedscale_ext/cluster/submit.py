@@ -23,6 +23,7 @@ from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.links import Links
 from fedscale_ext.config import JobConfig, load_config, to_argv
 from fedscale_ext.errors import UserError
+from fedscale_ext.methods.idle_settings import idle_keys
 from fedscale_ext.metrics.restarts import drop_restarts
 from fedscale_ext.token import BYTES, read_token
 
@@ -61,8 +62,6 @@ def submit(
         preparation.make_log_dir(job)
         if not again:
             drop_restarts(job.log_dir)
-        if idle := preparation.idle_keys(config):
-            display.notice(idle)
         with jobs.open_log(name, "a" if again else "w") as log:
             links = Links(log, way, places)
             run = ClusterRun(config, job, links, display, Restarts() if supervise else None)
@@ -109,7 +108,7 @@ class ClusterRun(Run):
     def __init__(
         self, config: JobConfig, job: jobs.Job, links: Links, display: Display, restarts: Restarts | None
     ) -> None:
-        super().__init__(job, links, display, restarts)
+        super().__init__(job, links, display, restarts, idle_keys(config))
         self.config, self.links = config, links
         self.places = dict(links.hosts)
         self.hosts = list(dict.fromkeys(self.places.values()))

@@ -189,7 +189,12 @@ def open_data_set(
         train=train_rows,
         test=test_rows,
         digest=_digest(
-            cached.digest.encode(), train_rows.rows, train_rows.offsets, test_rows.rows, test_rows.offsets, public,
+            cached.digest.encode(),
+            train_rows.rows,
+            train_rows.offsets,
+            test_rows.rows,
+            test_rows.offsets,
+            public,
             # figures by client, and devices of traces, go by names
             *(part.numpy() for part in pack_texts(train.clients).values()),
         ),

@@ -47,6 +47,11 @@ def method_names() -> list[str]:
     return sorted(_places())
 
 
+def is_built_in(name: str) -> bool:
+    """Whether a method is this package's own."""
+    return name in _BUILT_IN
+
+
 def check_name(name: str) -> None:
     """UserError with a suggestion for a name that nobody registered."""
     if name not in _BUILT_IN:  # which spares a look at all installed packages

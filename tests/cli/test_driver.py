@@ -351,6 +351,12 @@ def test_keys_of_another_method_do_nothing_and_are_told(fedscale, write_conf):
     assert err.splitlines()[0] == "note: moss.lr does nothing: the method is fedtrans"
 
 
+def test_a_job_that_is_refused_is_told_the_refusal_alone(fedscale, write_conf):
+    keys = {"method": "fedtrans", "moss.lr": 0.1}
+    code, _, err = done(fedscale("driver", "start", write_conf(keys), FAKE_AGGREGATOR="refuse"))
+    assert code == 2 and "filter_less 9 leaves no client" in err and "does nothing" not in err
+
+
 def test_setup_commands(fedscale, state, write_conf):
     conf = write_conf(setup_commands=["source activate x", "env", f"{sys.executable} -m no_such_module"])
     code, _, err = done(fedscale("driver", "start", conf))

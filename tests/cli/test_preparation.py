@@ -58,27 +58,3 @@ def test_a_wandb_token_that_shows_nothing_stays(monkeypatch, token):
     preparation.refuse_key(config)
     assert os.environ[preparation.WANDB_VARIABLE] == ""
     assert not any("secret-1234" in word for argv in preparation.commands(config).values() for word in argv)
-
-
-def test_keys_of_other_methods_are_named():
-    keys = {"method": "fedtrans", "fedtrans.beta": 0.1, "moss.wire": "ce", "fluid.p": [0.5]}
-    assert preparation.idle_keys(make_config({}, keys)) == "moss.wire, fluid.p do nothing: the method is fedtrans"
-    keys.pop("moss.wire")
-    assert preparation.idle_keys(make_config({}, keys)) == "fluid.p does nothing: the method is fedtrans"
-    assert preparation.idle_keys(make_config({}, {"fedavg.x": 1})) is None
-
-
-def test_of_many_keys_of_other_methods_three_are_named():
-    keys = {f"moss.k{number}": 1 for number in range(5)}
-    assert preparation.idle_keys(make_config({}, keys)) == (
-        "moss.k0, moss.k1, moss.k2 and 2 more do nothing: the method is fedavg"
-    )
-
-
-def test_a_key_that_one_job_of_a_sweep_reads_is_not_idle():
-    keys = {"moss.wire": "ce", "fluid.p": [0.5], "fedtrans.beta": 0.1}
-    jobs = [make_config({}, {**keys, "method": method}) for method in ("fedtrans", "fedavg", "fedtrans")]
-    assert preparation.idle_keys(*jobs) == "moss.wire, fluid.p do nothing: the methods are fedtrans, fedavg"
-    assert preparation.idle_keys(*jobs, make_config({}, {**keys, "method": "moss"})) == (
-        "fluid.p does nothing: the methods are fedtrans, fedavg, moss"
-    )
