@@ -19,6 +19,7 @@ from fedscale_ext.data.split import check_fraction, group, held_out_mask
 from fedscale_ext.text_columns import pack_texts
 
 Rows = np.ndarray | Sequence[int]
+TEST_CSV = "test.csv"  # the ``test_source`` of data whose test samples are those of that file
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def open_data_set(
     strangers = test_client >= clients
     owner = np.concatenate([train.client, np.where(strangers, -1, test_client)]).astype(np.int64)
     held_out = np.arange(len(owner)) >= offsets_of_test
-    test_source = "test.csv"
+    test_source = TEST_CSV
     if test is None or strangers.all():
         held_out[:offsets_of_test] = held_out_mask(train.client, clients, test_split, seed)
         why = "there is no test.csv" if test is None else "test.csv names no training client"

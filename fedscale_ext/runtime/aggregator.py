@@ -24,7 +24,7 @@ from fedscale_ext.runtime.answers import check_items
 from fedscale_ext.runtime.around_training import around_training
 from fedscale_ext.runtime.everybody import test_on_all
 from fedscale_ext.runtime.hooks import NOTHING, MethodHooks
-from fedscale_ext.runtime.job_data import public_notice
+from fedscale_ext.runtime.job_data import public_notice, split_notice
 from fedscale_ext.runtime.ledger import told
 from fedscale_ext.runtime.personalise import personalise
 from fedscale_ext.runtime.records import JobRecords
@@ -114,6 +114,8 @@ class MultiModelAggregator(MethodHooks):
             spread=job.capacity_spread,
         )
         self.notice(f"clients are tested on {self.data_info['test_source']}")
+        if (split := split_notice(self.config, self.data_info["test_source"])) is not None:
+            self.notice(split)
         for note in self.data_info["notes"]:
             self.notice(f"data: {one_line(note, 1000)}")
         if untested := int((self.task.test_sizes == 0).sum()):

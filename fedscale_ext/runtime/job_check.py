@@ -35,6 +35,7 @@ from fedscale_ext.runtime.registration import read_registration, registration
 _PROGRESS_S = 0.25  # between two events of progress
 _KEPT = 16  # data sets: jobs of a sweep share one per seed
 _NAMED = 8  # models
+_ONLINE = ": those online at its beginning and when they finish"
 _MOST_BYTES = 256 * MEGA  # of the list of jobs
 
 
@@ -106,11 +107,12 @@ def _facts(job: Any, data: DataSet) -> list[tuple[str, str]]:
 
 
 def _participants(job: Any, rounds: int) -> str:
-    """How many clients train in each round; the most of them where devices may be offline."""
+    """How many clients train in each round; the most of them where devices may be offline: who is online when depends
+    on the virtual time of rounds, which nobody knows before."""
     reachable = int((job.eligible & job.population.ever_online()).sum())
-    bound = "" if job.population.availability is None else "up to "
+    bound, whom = ("", "") if job.population.availability is None else ("up to ", _ONLINE)
     count = min(job.args.num_participants, reachable)
-    return f"{bound}{count:,} of {int(job.eligible.sum()):,} clients in each of {rounds:,} rounds"
+    return f"{bound}{count:,} of {int(job.eligible.sum()):,} clients in each of {rounds:,} rounds{whom}"
 
 
 class _Progress:

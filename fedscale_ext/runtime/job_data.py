@@ -8,7 +8,7 @@ from fedscale_ext.config import JobConfig, set_aside
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.held_back import HeldBack
 from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
-from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.data.store import TEST_CSV, DataSet, open_data_set
 from fedscale_ext.errors import UserError
 
 
@@ -44,6 +44,13 @@ def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> N
             f"data_dir {config.fedscale.data_dir} holds other samples or clients than when {when}: put these back, or "
             "start anew without --resume"
         )
+
+
+def split_notice(config: JobConfig, test_source: str) -> str | None:
+    """What a job says of a ``test_split`` that was given and that its data leave unread; None where they use it."""
+    # with a test.csv that names no training client, samples are held out after all: the csv being there is no reason
+    idle = "test_split" in config.given and test_source == TEST_CSV
+    return "test_split does nothing: the data have a test.csv" if idle else None
 
 
 def public_notice(config: JobConfig, used: bool) -> str | None:

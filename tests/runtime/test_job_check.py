@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fedscale_ext.runtime.in_process import run_in_process
 from fedscale_ext.runtime.job_check import DataSets, check_job, check_jobs
 from fedscale_ext.runtime.job_data import open_job_data
 
+ONLINE = ": those online at its beginning and when they finish"
 JOB = {"model": "cnn_small", "rounds": 1, "local_steps": 1}
 
 
@@ -77,6 +79,15 @@ def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: P
     assert checked.notices and given[: len(checked.notices)] == checked.notices
 
 
+def test_a_test_split_beside_a_test_csv_does_nothing(job_file: Path, tmp_path: Path) -> None:
+    note = "test_split does nothing: the data have a test.csv"
+    assert note in check(job(job_file, test_split=0.5), tmp_path / "check").notices
+    assert note not in check(job(job_file), tmp_path / "check").notices
+    folder = Path(shutil.copytree(load_config(job_file).fedscale.data_dir, tmp_path / "data"))
+    (folder / "client_data_mapping" / "test.csv").unlink()
+    assert note not in check(job(job_file, test_split=0.5, data_dir=str(folder)), tmp_path / "check").notices
+
+
 def online_only(path: Path, clients: set[int]) -> str:
     """A trace in which of the seven clients these are always online, and the others never."""
     device = {"finish_time": 1000, "duration": 5, "model": "phone"}
@@ -90,7 +101,7 @@ def test_clients_that_are_never_online_are_counted(job_file: Path, tmp_path: Pat
     trace = online_only(tmp_path / "behave", {1, 2, 3, 7})
     config = job(job_file, device_avail_file=trace, filter_less=2)  # client 7 is online and has one sample
     checked = check(config, tmp_path / "check")
-    assert dict(checked.facts)["participants"] == "up to 3 of 6 clients in each of 1 rounds"
+    assert dict(checked.facts)["participants"] == f"up to 3 of 6 clients in each of 1 rounds{ONLINE}"
     note = "3 of 7 clients are never online and never train"
     assert note in checked.notices
     summary = run_in_process(config)
@@ -101,7 +112,7 @@ def test_clients_that_are_never_online_are_counted(job_file: Path, tmp_path: Pat
 
 def test_clients_that_may_be_offline_make_the_number_an_upper_bound(job_file: Path, tmp_path: Path) -> None:
     checked = check(job(job_file, device_avail_file=online_only(tmp_path / "behave", set(range(1, 8)))), tmp_path / "c")
-    assert dict(checked.facts)["participants"] == "up to 4 of 7 clients in each of 1 rounds"
+    assert dict(checked.facts)["participants"] == f"up to 4 of 7 clients in each of 1 rounds{ONLINE}"
     assert not any("never online" in notice for notice in checked.notices)
 
 
