@@ -28,8 +28,8 @@ ps_ip: 127.0.0.1
 worker_ips:
   - localhost:[2]
 exp_path: fedscale_ext
-aggregator_entry: {}
-executor_entry: {}
+aggregator_entry: entry/aggregator.py
+executor_entry: entry/executor.py
 auth:
   ssh_user: ""
 setup_commands:
@@ -37,13 +37,6 @@ setup_commands:
 # ---- the job; docs/configuration.md lists the keys beside FedScale's own ----
 job_conf:
 """
-
-
-def entries(method: str) -> tuple[str, str]:
-    """Entry files of aggregator and executors."""
-    if method in ("fedtrans", "hypemefed", "fedoras", "moss"):
-        return f"methods/{method}/aggregator.py", f"methods/{method}/executor.py"
-    return f"methods/{method}.py", f"methods/{method}.py"
 
 
 def _text(value: Any) -> str:
@@ -58,7 +51,7 @@ def files() -> dict[str, str]:
     made = {}
     for tables in TABLES:
         for name, (top, job) in tables.jobs().items():
-            made[name] = top + "\n" + _MACHINES.format(*entries(job["method"])) + _lines(job)
+            made[name] = top + "\n" + _MACHINES + _lines(job)
     return made
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation, transform
 from fedscale_ext.models.cells import cell_family
-from fedscale_ext.models.spec import ModelSpec
 
 State = dict[str, torch.Tensor]
 

@@ -19,7 +19,7 @@ import pytest
 
 from fedscale_ext import models
 from fedscale_ext.cli import main
-from fedscale_ext.runtime import records
+from fedscale_ext.server import records
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)

@@ -26,7 +26,7 @@ from methods.small_space import written
 from tiny_job import tiny_data, write_job_file
 
 import fedscale_ext
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 PARTS = ("rounds", "models", "sentences")
 _LAST_TESTS = ("personalised", "on_all")

@@ -10,14 +10,14 @@ import grpc
 import torch
 from fedscale.cloud.channels import job_api_pb2, job_api_pb2_grpc
 
-from fedscale_ext.config import JobConfig, load_config, with_values
-from fedscale_ext.methods.fedavg import FedAvgAggregator
-from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.connection import Connection
-from fedscale_ext.runtime.events import ignore_event
-from fedscale_ext.runtime.launch import prepare_process
-from fedscale_ext.text_columns import pack_texts
-from fedscale_ext.token import new_token
+from fedscale_ext.config.job_config import JobConfig, load_config, with_values
+from fedscale_ext.core.events import ignore_event
+from fedscale_ext.entry.launch import prepare_process
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.transport import wire
+from fedscale_ext.transport.connection import Connection
+from fedscale_ext.util.text_columns import pack_texts
+from fedscale_ext.util.token import new_token
 
 SERVICE = "/fedscale.JobService/"
 

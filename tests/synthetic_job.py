@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedscale_ext.core.model_spec import Cost, ModelSpec
+from fedscale_ext.core.streams import stream
+from fedscale_ext.core.types import Evaluation, Model, RoundRecord
 from fedscale_ext.metrics.summary import job_header
-from fedscale_ext.models.spec import Cost, ModelSpec
-from fedscale_ext.runtime.work import Evaluation, Model, RoundRecord
-from fedscale_ext.streams import stream
 
 
 def evaluation(round: int, accuracies: list[float], *, samples: int = 10, untested: int = 0) -> Evaluation:

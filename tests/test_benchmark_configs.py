@@ -15,12 +15,12 @@ from evals.moss.arms import BASELINES as SYSTEMS
 from evals.moss.settings import PAPER as MOSS
 from evals.paper.engine import filled
 from fedscale_ext import models
-from fedscale_ext.config import JobConfig, load_config, shipped_configs
+from fedscale_ext.config.job_config import JobConfig, load_config, shipped_configs
+from fedscale_ext.config.method_params import make_params
+from fedscale_ext.config.methods import method_class
 from fedscale_ext.data.registry import known
-from fedscale_ext.methods import method_class
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.stages import Plan
-from fedscale_ext.methods.params import make_params
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmark_configs"
 METHODS = ("fedtrans", "heterofl", "splitmix", "fluid", "fedavg", "fedprox", "fedyogi")

@@ -38,13 +38,16 @@ def test_what_is_not_installed_says_so_when_it_is_used() -> None:
 
 
 def test_the_command_needs_no_torch_to_say_what_it_can() -> None:
-    code = "import sys\nfrom fedscale_ext import config\nconfig.make_config({}, {})\nprint('torch' in sys.modules)"
+    code = (
+        "import sys\nfrom fedscale_ext.config import job_config\njob_config.make_config({}, {})\n"
+        "print('torch' in sys.modules)"
+    )
     assert python(code).stdout.strip() == "False"
 
 
 def test_a_process_of_a_job_imports_nothing_slow_that_it_may_never_use() -> None:
     code = (
-        "import sys\nimport fedscale_ext.methods.fedavg, fedscale_ext.runtime.executor\n"
+        "import sys\nimport fedscale_ext.methods.averaging.fedavg, fedscale_ext.executor.executor\n"
         "print({'torchvision', 'torch._dynamo', 'matplotlib', 'sympy', 'pandas', 'pyarrow', 'scipy'} & {*sys.modules})"
     )
     assert python(code).stdout.strip() == "set()"
@@ -52,7 +55,7 @@ def test_a_process_of_a_job_imports_nothing_slow_that_it_may_never_use() -> None
 
 def test_fedscales_modules_get_torchvision_when_they_use_it() -> None:
     code = (
-        "import sys\nimport fedscale_ext.runtime\nimport fedscale.cloud.fllibs as libs\n"
+        "import sys\nimport fedscale_ext.training\nimport fedscale.cloud.fllibs as libs\n"
         "assert 'torchvision' not in sys.modules\n"
         "print(libs.transforms.ToTensor().__class__.__module__)\n"
         "import torchvision.models\n"

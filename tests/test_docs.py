@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import fedscale_ext
-from fedscale_ext.config import shipped_configs
-from fedscale_ext.config_reference import reference
-from fedscale_ext.methods import method_names
+from fedscale_ext.config.job_config import shipped_configs
+from fedscale_ext.config.methods import method_names
+from fedscale_ext.config.reference import reference
 from fedscale_ext.models import cost
 from fedscale_ext.models.files import configured_spec
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscale_ext.config import load_config, shipped_configs
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import load_config, shipped_configs
+from fedscale_ext.core.errors import UserError
 from tests.mutations import mutated
 
 

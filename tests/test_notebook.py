@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pages import ROOT, Reader
 
-from fedscale_ext.data.synthesize import synthesize_femnist
+from fedscale_ext.api.result import Picture, Result
+from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
 from fedscale_ext.report import comparison
-from fedscale_ext.result import Picture, Result
-from fedscale_ext.runtime import records
+from fedscale_ext.server import records
 
 NOTEBOOK = ROOT / "docs" / "quickstart.ipynb"
 PAGE = ROOT / "docs" / "python.md"

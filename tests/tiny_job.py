@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.data.importers import import_npz
+from fedscale_ext.data.importing.importers import import_npz
 
 
 def tiny_data(folder: Path) -> Path:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from synthetic_job import header, models, records
 
+from fedscale_ext.core.types import own_version
 from fedscale_ext.metrics.clients import write_clients
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.summary import summarise, write_summary
 from fedscale_ext.population.population import Population
 from fedscale_ext.report.tables import write_markdown
-from fedscale_ext.runtime.work import own_version
 
 CLIENTS = 62  # of synthetic_job: the last two are untested
 LINEAGE = {"m0": {"parent": None, "birth": 0, "steps": []}, "m1": {"parent": "m0", "birth": 7, "steps": ["widen c0"]}}

@@ -28,7 +28,7 @@ from evals.paper.orders import Order
 from fedscale_ext import models
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.metrics.models import load_model
-from fedscale_ext.reading import load_json
+from fedscale_ext.util.reading import load_json
 
 POOLED, BATCHES, CLIENTS = "perplexity", "mean over batches", "mean over clients"
 ALL, ALL_BATCHES, ALL_CLIENTS = (f"{name}, all symbols" for name in (POOLED, BATCHES, CLIENTS))

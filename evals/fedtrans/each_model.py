@@ -22,8 +22,8 @@ from evals.paper.floors import client_shares
 from evals.paper.jobs import summary
 from evals.paper.orders import number
 from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import DataSet
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.fedtrans import client_manager
 from fedscale_ext.metrics.clients import read_clients
 from fedscale_ext.metrics.models import load_model

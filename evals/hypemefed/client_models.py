@@ -20,11 +20,11 @@ from evals.hypemefed.networks import State, norms_of, up_to, whole_model
 from evals.paper.data import data_set
 from evals.paper.engine import Run
 from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.streams import stream, torch_stream
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import weight_error
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.streams import stream, torch_stream
 
 GENERATED, RANDOM = "generated", "random"
 START, OTHERS = "global layer before training", "mean of the other clients"

@@ -32,7 +32,7 @@ from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import pairs
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes
-from fedscale_ext.models.multi_exit import prefix
+from fedscale_ext.models.multi_exit.family import prefix
 
 RESULTS = Path(__file__).resolve().parent / "results"
 # a named model, its input and classes, and participants by level

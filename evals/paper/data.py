@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedscale_ext.data.store import DataSet, open_data_set
-from fedscale_ext.reading import load_json
+from fedscale_ext.util.reading import load_json
 
 
 def data_set(log_dir: Path) -> DataSet:

@@ -266,7 +266,7 @@ def _referred(reference: str, data: str, seed: int, done: Sequence[Run]) -> tupl
 
 
 def _check_method(name: str) -> None:
-    from fedscale_ext.methods import method_names
+    from fedscale_ext.config.methods import method_names
 
     if name not in method_names():
         raise jobs.Failed(f"there is no method {name!r} here")

@@ -30,11 +30,11 @@ from evals.paper.output import aggregated, replace_file
 from evals.paper.papers import PAPERS, SCALES, Paper
 from evals.paper.ridge import Moments, blocks_of, fitted, right_of
 from fedscale_ext import models
-from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.core.local_steps import batches, local_steps
+from fedscale_ext.core.streams import stream
+from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import ClientRows, DataSet
-from fedscale_ext.runtime.job_data import open_job_data
-from fedscale_ext.runtime.steps import batches, local_steps
-from fedscale_ext.streams import stream
 
 MODELS = ("linear", "central")
 # where the key ``model`` names no network that FedAvg trains: HypeMeFed's has exits, FedorAS's is a space of networks

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.methods import method_class
-from fedscale_ext.methods.shrinking import ShrinkingAggregator
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import spent
@@ -50,7 +50,7 @@ def train(keys: Mapping[str, Any], data_name: str, seed: int, job: Path, runs: P
 
 def _in_process(job: Path, keys: dict[str, Any]) -> None:
     import fedscale_ext
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
 
     try:
         fedscale_ext.run(job, progress=False, **keys)

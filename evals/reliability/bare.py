@@ -5,7 +5,12 @@ For :mod:`overhead` only. Checkpoints are left out by the configuration.
 
 from typing import Any
 
-from fedscale_ext.runtime import checks, connection, coordinator, launch, link, unit_work
+from fedscale_ext.entry import launch
+from fedscale_ext.executor import unit_work
+from fedscale_ext.server import coordinator
+from fedscale_ext.tasks import update_checks as checks
+from fedscale_ext.transport import connection
+from fedscale_ext.transport import executor_link as link
 
 
 class _LetIn:

@@ -15,11 +15,13 @@ compat.prepare()
 
 from fedscale.cloud import commons  # noqa: E402
 
-from fedscale_ext.config import JobConfig, make_config  # noqa: E402
-from fedscale_ext.data.importers import import_npz  # noqa: E402
-from fedscale_ext.runtime import calibration, in_process, wire  # noqa: E402
-from fedscale_ext.runtime.ledger import Unit  # noqa: E402
-from fedscale_ext.runtime.link import ALIVE  # noqa: E402
+from fedscale_ext.config.job_config import JobConfig, make_config  # noqa: E402
+from fedscale_ext.data.importing.importers import import_npz  # noqa: E402
+from fedscale_ext.entry import in_process  # noqa: E402
+from fedscale_ext.tasks import calibration  # noqa: E402
+from fedscale_ext.transport import wire  # noqa: E402
+from fedscale_ext.transport.executor_link import ALIVE  # noqa: E402
+from fedscale_ext.transport.unit_ledger import Unit  # noqa: E402
 
 SIZES = (30, 25, 20, 15, 35, 4, 1)  # samples of the clients
 
@@ -92,7 +94,7 @@ def _timeless(result: bytes) -> bytes:
 
 # of the job that was recorded: an aggregator takes results of its own start only
 INCARNATION = "recorded"
-_INCARNATION = mock.patch("fedscale_ext.runtime.coordinator.secrets.token_hex", lambda _: INCARNATION)
+_INCARNATION = mock.patch("fedscale_ext.server.coordinator.secrets.token_hex", lambda _: INCARNATION)
 
 
 def record(folder: Path) -> Corpus:

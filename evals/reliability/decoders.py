@@ -17,19 +17,20 @@ from fedscale.cloud import commons
 
 from evals.reliability.corpus import SIZES, Corpus
 from evals.reliability.mutate import mutated, rewritten, tensors_rewritten
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import EvaluationPlan, Task, WorkItem
 from fedscale_ext.data.mapping import read_mapping
-from fedscale_ext.errors import UserError
-from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.population.traces import read_availability, read_capacity
-from fedscale_ext.runtime import calibration, wire
-from fedscale_ext.runtime.collect import Collector
-from fedscale_ext.runtime.evaluation import COLUMNS, Gathered
-from fedscale_ext.runtime.ledger import Unit
-from fedscale_ext.runtime.pool import ModelPool
-from fedscale_ext.runtime.registration import read_registration
-from fedscale_ext.runtime.results import check_result
-from fedscale_ext.runtime.signing import Gate, Refused, Signer
-from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
+from fedscale_ext.server.collect import Collector
+from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.tasks import calibration
+from fedscale_ext.tasks.evaluation import COLUMNS, Gathered
+from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.transport import wire
+from fedscale_ext.transport.registration import read_registration
+from fedscale_ext.transport.signing import Gate, Refused, Signer
+from fedscale_ext.transport.unit_ledger import Unit
 
 TOKEN = bytes(range(32))
 METHOD = "/fedscale.JobService/CLIENT_EXECUTE_COMPLETION"

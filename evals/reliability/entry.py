@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from faults.steps import arm
 
-from fedscale_ext.runtime import launch
+from fedscale_ext.entry import launch
 
 
 def run(role: Any, config: Any) -> None:

@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["fedscale_ext", "json", "csv", "pickletools"]):
+    from fedscale_ext.core.errors import UserError
     from fedscale_ext.data.mapping import read_mapping
-    from fedscale_ext.errors import UserError
     from fedscale_ext.population.traces import read_availability, read_capacity
-    from fedscale_ext.runtime import wire
+    from fedscale_ext.transport import wire
 
 
 def header(data: bytes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from fedscale_ext.runtime import wire
+from fedscale_ext.transport import wire
 
 _NUMBERS = [0, 1, -1, 2, 7, 127, 128, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**63 - 1,
             2**63, 2**64 - 1, 2**64, -(2**63), 10**30, 10**400]  # fmt: skip

@@ -19,16 +19,16 @@ from fedscale.cloud.channels import job_api_pb2
 from evals.reliability.corpus import INCARNATION, Corpus, configuration
 from evals.reliability.decoders import Results
 from evals.reliability.mutate import mutated, rewritten
-from fedscale_ext.config import with_values
-from fedscale_ext.methods.fedavg import FedAvgAggregator
-from fedscale_ext.runtime.board import Board
-from fedscale_ext.runtime.connection import Connection
-from fedscale_ext.runtime.events import ignore_event
-from fedscale_ext.runtime.launch import prepare_process
-from fedscale_ext.runtime.leases import Worker
-from fedscale_ext.runtime.ledger import Unit
-from fedscale_ext.runtime.signing import Signer
-from fedscale_ext.token import new_token, read_token
+from fedscale_ext.config.job_config import with_values
+from fedscale_ext.core.events import ignore_event
+from fedscale_ext.entry.launch import prepare_process
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.transport.board import Board
+from fedscale_ext.transport.connection import Connection
+from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.signing import Signer
+from fedscale_ext.transport.unit_ledger import Unit
+from fedscale_ext.util.token import new_token, read_token
 
 _SERVICE = "/fedscale.JobService/"
 _CALLS = ("CLIENT_REGISTER", "CLIENT_PING", "CLIENT_EXECUTE_COMPLETION")

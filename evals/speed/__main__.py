@@ -24,7 +24,7 @@ from evals.speed.data import prepare
 from evals.speed.measure import folder_of, measure
 from evals.speed.rows import ROWS
 from evals.speed.task import CLASSES, PROCESSES, SHAPE
-from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.models import named_spec
 
 HERE = Path(__file__).resolve().parent

@@ -23,10 +23,10 @@ from torch.nn import functional
 
 from evals.speed.small_resnet import SmallResNet18
 from fedscale_ext import models
-from fedscale_ext.models.stacked import stacked
-from fedscale_ext.runtime.resident import Cohort, Resident, channels_last_helps
-from fedscale_ext.runtime.samples import ClientSamples
-from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.models.stacked.network import stacked
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.resident import Cohort, Resident, channels_last_helps
+from fedscale_ext.training.samples import ClientSamples
 
 SHAPE, CLASSES, BATCH, SAMPLES = (1, 28, 28), 62, 10, 200
 MODELS: dict[str, Callable[[], nn.Module]] = {

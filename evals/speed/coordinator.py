@@ -33,25 +33,26 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from fedscale_ext import compat, methods  # noqa: E402
+from fedscale_ext import compat  # noqa: E402
+from fedscale_ext.config import methods  # noqa: E402
 
 compat.prepare()
 
 from evals.speed.machine import model_name  # noqa: E402
-from fedscale_ext.config import JobConfig, make_config  # noqa: E402
+from fedscale_ext.config.job_config import JobConfig, make_config  # noqa: E402
+from fedscale_ext.core.streams import stream  # noqa: E402
+from fedscale_ext.core.types import Task  # noqa: E402
 from fedscale_ext.data.store import ClientRows  # noqa: E402
-from fedscale_ext.methods.fedavg import FedAvgAggregator  # noqa: E402
+from fedscale_ext.entry.in_process import run_in_process  # noqa: E402
+from fedscale_ext.executor.executor import MultiModelExecutor  # noqa: E402
+from fedscale_ext.executor.unit_work import UnitWork  # noqa: E402
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator  # noqa: E402
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
-from fedscale_ext.runtime import wire  # noqa: E402
-from fedscale_ext.runtime.collect import SUM  # noqa: E402
-from fedscale_ext.runtime.evaluation import COLUMNS  # noqa: E402
-from fedscale_ext.runtime.executor import MultiModelExecutor  # noqa: E402
-from fedscale_ext.runtime.in_process import run_in_process  # noqa: E402
-from fedscale_ext.runtime.reduction import template  # noqa: E402
-from fedscale_ext.runtime.unit_work import UnitWork  # noqa: E402
-from fedscale_ext.runtime.work import Task  # noqa: E402
-from fedscale_ext.streams import stream  # noqa: E402
+from fedscale_ext.server.collect import SUM  # noqa: E402
+from fedscale_ext.tasks.evaluation import COLUMNS  # noqa: E402
+from fedscale_ext.tasks.reduction import template  # noqa: E402
+from fedscale_ext.transport import wire  # noqa: E402
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]  # header and sections of a unit's result
 PAGE = Path(__file__).with_suffix(".md")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from evals.speed.task import CLASSES, CLIENTS, SAMPLES, SHAPE
+from fedscale_ext.data.importing.writer import LayoutWriter
 from fedscale_ext.data.registry import normalisation
-from fedscale_ext.data.writer import LayoutWriter
 
 TEST_SAMPLES = 2  # per client: jobs that test before and after training have something to test
 _DONE = "speed.json"  # written last

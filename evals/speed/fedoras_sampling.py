@@ -16,14 +16,14 @@ from collections.abc import Callable
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.streams import stream
+from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.methods.fedoras.client import FedorASClient, Paths, budget_tables
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import operators, sample_subspace, total_bytes
-from fedscale_ext.models.supernet import restricted
-from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.samples import ClientSamples
-from fedscale_ext.runtime.workbench import Workbench
-from fedscale_ext.streams import stream
+from fedscale_ext.models.supernet.family import restricted
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.transport import wire
 
 SHAPES = {"cnn_s": (1, 40, 51), "rnn": (1, 1, 80)}  # of the others: CIFAR's
 LIMIT = 3.0  # per cent of a step

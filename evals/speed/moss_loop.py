@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss.fidelity_aggregation import aggregate, fidelity
 from fedscale_ext.methods.moss.knowledge_transfer import Wire
 from fedscale_ext.methods.moss.proxy_models import ProxyModels, Public
 from fedscale_ext.models import ModelSpec
 from fedscale_ext.models.taps import features
-from fedscale_ext.runtime.work import State
-from fedscale_ext.streams import torch_stream
 
 Tensors = dict[str, Tensor]
 

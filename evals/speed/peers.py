@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 PEERS = {
     "pfl": ("pfl==0.6.0",),

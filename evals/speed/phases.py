@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedscale_ext.cli.tables import print_table
+from fedscale_ext.driver.tables import print_table
 
 AGGREGATOR, EXECUTORS = "seconds", "executor_seconds"
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedscale_ext.core.streams import stream
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.resample import resample_availability, resample_capacity
 from fedscale_ext.population.selection import select
-from fedscale_ext.streams import stream
 
 SELECTIONS = 48
 AVAILABILITY_CLIENTS = 107_749  # as in FedScale's client_behave_trace; clients beyond repeat them

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from evals.speed.rows import ROWS
-from fedscale_ext.cli.tables import print_table
+from fedscale_ext.driver.tables import print_table
 
 TITLES = ("row", "s/round", "min-max", "ours/row", "min-max", "CPU s/round", "largest MB", "all MB")
 _EMPTY = "-"

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from evals.speed.task import CLASSES, SHAPE
 from fedscale_ext import models
-from fedscale_ext.models.cnn import CNN
+from fedscale_ext.models.families.cnn import CNN
 
 
 class UsualOrder(CNN):

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def _first_line(error: Exception) -> str:
 
 def _keep_traceback() -> str:
     """Append the current traceback to ``error.log`` in the state directory; where it went, in words."""
-    from fedscale_ext.cli.jobs import state_dir
+    from fedscale_ext.driver.jobs import state_dir
 
     path: Path | None = None
     try:

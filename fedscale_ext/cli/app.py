@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fedscale_ext import __version__
 from fedscale_ext.cli import dataset, dataset_download, driver_commands, leaderboard, methods, report, traces
+from fedscale_ext.util.package import VERSION
 
 app = typer.Typer(
     name="fedscale",
@@ -28,7 +28,7 @@ app.add_typer(traces.app, name="traces")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"fedscale_ext {__version__}")
+        print(f"fedscale_ext {VERSION}")
         raise typer.Exit
 
 

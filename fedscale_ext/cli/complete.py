@@ -18,7 +18,7 @@ def _completing(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]
 @_completing
 def configurations() -> Iterable[str]:
     """Names of the shipped configurations."""
-    from fedscale_ext.config import shipped_configs
+    from fedscale_ext.config.job_config import shipped_configs
 
     return shipped_configs()
 
@@ -26,9 +26,9 @@ def configurations() -> Iterable[str]:
 @_completing
 def settings() -> Iterable[str]:
     """Keys of a configuration, each with its equals sign."""
-    from fedscale_ext.config import ClusterKeys
-    from fedscale_ext.config_arguments import fedscale_actions
-    from fedscale_ext.config_keys import JobKeys
+    from fedscale_ext.config.arguments import fedscale_actions
+    from fedscale_ext.config.job_config import ClusterKeys
+    from fedscale_ext.config.keys import JobKeys
 
     return [f"{key}=" for key in (*JobKeys.model_fields, *fedscale_actions(), *ClusterKeys.model_fields)]
 
@@ -36,7 +36,7 @@ def settings() -> Iterable[str]:
 @_completing
 def methods() -> Iterable[str]:
     """Names of the methods that are installed."""
-    from fedscale_ext.methods import method_names
+    from fedscale_ext.config.methods import method_names
 
     return method_names()
 
@@ -44,7 +44,7 @@ def methods() -> Iterable[str]:
 @_completing
 def jobs() -> Iterable[str]:
     """Names of jobs and sweeps that were started here."""
-    from fedscale_ext.cli import jobs, sweeps
+    from fedscale_ext.driver import jobs, sweeps
 
     return [*jobs.names(), *sweeps.names()]
 
@@ -52,7 +52,7 @@ def jobs() -> Iterable[str]:
 @_completing
 def jobs_and_arms() -> Iterable[str]:
     """Those, and the arms of sweeps, of which several jobs are meant."""
-    from fedscale_ext.cli import jobs, sweeps
+    from fedscale_ext.driver import jobs, sweeps
 
     found = [sweep for name in sweeps.names() if (sweep := sweeps.read(name))]
     return [*jobs.names(), *(name for sweep in found for name in (sweep.name, *sweep.arms))]

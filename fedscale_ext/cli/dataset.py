@@ -8,10 +8,10 @@ import typer
 
 from fedscale_ext.cli import complete
 from fedscale_ext.cli.dataset_view import progress_bar, report, report_import
-from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.core.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from fedscale_ext.data.partition import Partition
+    from fedscale_ext.data.importing.partition import Partition
 
 app = typer.Typer(
     help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize femnist",
@@ -103,10 +103,10 @@ def list_(
 
     Example: fedscale dataset list
     """
-    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.core.shapes import shape_text
     from fedscale_ext.data.layout import DESCRIPTION, read_description
     from fedscale_ext.data.registry import KNOWN
-    from fedscale_ext.data.shapes import shape_text
+    from fedscale_ext.driver.tables import console, print_table
 
     if folder.is_file():
         raise UserError(f"{folder} is a file; name the folder that your data folders are in")
@@ -183,8 +183,8 @@ def import_(
     A split that SOURCE has is kept, unless --test local sets it aside. With either that or --partition, a client's
     test samples have its own mix of classes.
     """
+    from fedscale_ext.core.shapes import parse_picture_shape
     from fedscale_ext.data import registry
-    from fedscale_ext.data.shapes import parse_picture_shape
 
     spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
     kind = format_ or _format(source)
@@ -227,7 +227,7 @@ def spread_over(
     samples_per_client: int,
 ) -> "Partition | None":
     """The partition that the options ask for; UserError where they do not go together."""
-    from fedscale_ext.data.partition import Partition
+    from fedscale_ext.data.importing.partition import Partition
 
     if (partition is None) != (clients is None):
         raise UserError("--partition and --clients belong together: give both, or neither for data with clients")
@@ -242,7 +242,7 @@ def spread_over(
 
 def import_and_report(kind: str, source: Path, out: Path, data_set: str, options: dict[str, Any]) -> None:
     """Import ``source`` of that format to ``out``, decode it, and say what it is."""
-    from fedscale_ext.data import importers
+    from fedscale_ext.data.importing import importers
 
     importer = getattr(importers, f"import_{kind}")
     with progress_bar(f"importing {source.name}") as progress:
@@ -253,13 +253,13 @@ def import_and_report(kind: str, source: Path, out: Path, data_set: str, options
 
 def _format(source: Path) -> Format:
     """The format of a file by its ending, of a folder by the files in it."""
-    from fedscale_ext.data.cifar import is_cifar
-    from fedscale_ext.data.idx import IdxSource
+    from fedscale_ext.data.formats.cifar import is_cifar
+    from fedscale_ext.data.formats.idx import IdxSource
+    from fedscale_ext.data.formats.speech import has_clips
+    from fedscale_ext.data.formats.stl10 import Stl10Source
+    from fedscale_ext.data.formats.svhn import SvhnSource
+    from fedscale_ext.data.formats.unimib import UnimibSource
     from fedscale_ext.data.layout import MAPPING
-    from fedscale_ext.data.speech import has_clips
-    from fedscale_ext.data.stl10 import Stl10Source
-    from fedscale_ext.data.svhn import SvhnSource
-    from fedscale_ext.data.unimib import UnimibSource
 
     by_ending = {".npz": Format.npz, ".json": Format.leaf, ".parquet": Format.parquet}
     if source.is_file():
@@ -300,7 +300,7 @@ def synthesize(
 
     Example: fedscale dataset synthesize femnist --writers 50 -o data/small
     """
-    from fedscale_ext.data.synthesize import synthesize_femnist
+    from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
 
     if what != "femnist":
         raise UserError(f"{what!r} cannot be generated; femnist can")

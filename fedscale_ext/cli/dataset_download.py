@@ -12,7 +12,7 @@ from fedscale_ext.cli import complete
 from fedscale_ext.cli import dataset as options
 from fedscale_ext.cli.dataset import Tests, import_and_report, spread_over
 from fedscale_ext.cli.dataset_view import progress_bar
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 if TYPE_CHECKING:
     from fedscale_ext.data.download.catalogue import Downloadable
@@ -62,9 +62,9 @@ def download(
     from fedscale_ext.data.audio import check_librosa
     from fedscale_ext.data.download import get
     from fedscale_ext.data.download.catalogue import downloadable
+    from fedscale_ext.data.importing.writer import check_place
     from fedscale_ext.data.registry import known
     from fedscale_ext.data.split import check_fraction
-    from fedscale_ext.data.writer import check_place
 
     # whatever can be wrong is found before anything comes over the network
     wanted = downloadable(name).at(mirror)
@@ -135,9 +135,9 @@ def _say(line: str) -> None:
 
 
 def _list() -> None:
-    from fedscale_ext.cli.tables import console, print_table
     from fedscale_ext.data.download.catalogue import catalogue
     from fedscale_ext.data.download.get import amount
+    from fedscale_ext.driver.tables import console, print_table
 
     rows = []
     for entry in catalogue().values():

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from fedscale_ext.data.importing.writer import Written
     from fedscale_ext.data.verify import Verification
-    from fedscale_ext.data.writer import Written
 
 Progress = Callable[[int, int], None]
 _NAMES_SHOWN = 10
@@ -17,9 +17,9 @@ _NAMES_SHOWN = 10
 
 def report(found: "Verification") -> None:
     """Print what a data folder holds, and on standard error what is wrong with it."""
-    from fedscale_ext.cli.tables import console, print_table
-    from fedscale_ext.data.shapes import shape_text
+    from fedscale_ext.core.shapes import shape_text
     from fedscale_ext.data.verify import QUANTILES
+    from fedscale_ext.driver.tables import console, print_table
 
     test = "by test_split" if found.test_samples is None else str(found.test_samples)
     rows = [
@@ -46,10 +46,10 @@ def report(found: "Verification") -> None:
 
 def report_import(written: "Written") -> None:
     """Print what an import or a synthesis wrote, and what it changed, left out or noticed."""
+    from fedscale_ext.core.errors import one_line
+    from fedscale_ext.core.shapes import shape_text
     from fedscale_ext.data.registry import known
-    from fedscale_ext.data.shapes import shape_text
     from fedscale_ext.data.wording import counted, listed
-    from fedscale_ext.errors import one_line
 
     kind = "generated" if written.generated else "real"
     how = "already there, unchanged" if written.already_there else f"written in {written.seconds:.1f} s"
@@ -71,7 +71,7 @@ def report_import(written: "Written") -> None:
 def _print_notes(notes: Sequence[str]) -> None:
     from rich.text import Text
 
-    from fedscale_ext.cli.tables import console
+    from fedscale_ext.driver.tables import console
 
     out = console()
     for note in notes:
@@ -85,7 +85,7 @@ def progress_bar(what: str, *, of_bytes: bool = False) -> Iterator[Progress | No
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
 
-    from fedscale_ext.cli.tables import console
+    from fedscale_ext.driver.tables import console
 
     err = console(stderr=True)
     if not err.is_terminal:

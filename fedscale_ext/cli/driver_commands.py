@@ -11,7 +11,7 @@ import typer
 from fedscale_ext.cli import complete
 
 if TYPE_CHECKING:
-    from fedscale_ext.cli.jobs import Job
+    from fedscale_ext.driver.jobs import Job
 
 app = typer.Typer(
     help="Run jobs, on this machine or several, and look after them.\n\nExample: fedscale driver start quickstart",
@@ -92,10 +92,11 @@ def start(
 
     Example: fedscale driver start quickstart --seeds 0-4 --grid batch_size=5,9
     """
-    from fedscale_ext.cli import driver, sweep
-    from fedscale_ext.cli.progress import Display
-    from fedscale_ext.cli.tables import console
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver import run as driver
+    from fedscale_ext.driver import sweep
+    from fedscale_ext.driver.progress import Display
+    from fedscale_ext.driver.tables import console
 
     out, err = console(), console(stderr=True)
     if seeds is not None or grid:
@@ -123,8 +124,8 @@ def check(conf: Conf, set_: Set = None, seeds: Seeds = None, grid: Grid = None) 
 
     Example: fedscale driver check quickstart --seeds 0-4 --grid method=fedavg,heterofl
     """
-    from fedscale_ext.cli import check as checks
-    from fedscale_ext.cli.tables import console
+    from fedscale_ext.driver import job_checks as checks
+    from fedscale_ext.driver.tables import console
 
     out, err = console(), console(stderr=True)
     raise typer.Exit(checks.check(conf, set_ or [], out, err, seeds=seeds, grid=grid or []))
@@ -146,9 +147,9 @@ def submit(
 
     Example: fedscale driver submit job.yml --slurm --hours 8 --slurm-option partition=gpu
     """
-    from fedscale_ext.cli.progress import Display
-    from fedscale_ext.cli.tables import console
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver.progress import Display
+    from fedscale_ext.driver.tables import console
 
     display = Display(console(), console(stderr=True))
     if slurm:
@@ -180,7 +181,7 @@ def render(
     Example: fedscale driver render --k8s job.yml --image registry/fedscale_ext:0.1 --claim data > job-k8s.yml
     """
     from fedscale_ext.cluster.kubernetes import render as manifests
-    from fedscale_ext.config import load_config
+    from fedscale_ext.config.job_config import load_config
 
     print(manifests(load_config(conf, set_ or []), image, claim), end="")
 
@@ -191,7 +192,7 @@ def stop(job: JobName) -> None:
 
     Example: fedscale driver stop quickstart
     """
-    from fedscale_ext.cli import jobs, sweeps
+    from fedscale_ext.driver import jobs, sweeps
 
     if (sweep := sweeps.read(job)) is not None:
         print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
@@ -222,7 +223,7 @@ def forget(job: JobName) -> None:
 
     Example: fedscale driver forget quickstart
     """
-    from fedscale_ext.cli import jobs
+    from fedscale_ext.driver import jobs
 
     results = jobs.forget(job)
     print(f"job {job} is forgotten; its results stay in {results}")
@@ -234,8 +235,8 @@ def status(job: OptionalJobName = None) -> None:
 
     Example: fedscale driver status quickstart
     """
-    from fedscale_ext.cli import jobs, sweeps
-    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.driver import jobs, sweeps
+    from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.metrics.restarts import count_restarts
 
     of_sweep = sweeps.jobs_of(job) if job is not None and job not in jobs.names() else {}
@@ -278,8 +279,8 @@ def status(job: OptionalJobName = None) -> None:
 
 
 def _row(name: str) -> list[str]:
-    from fedscale_ext.cli import jobs
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver import jobs
 
     try:
         job = jobs.find(name)
@@ -290,8 +291,8 @@ def _row(name: str) -> list[str]:
 
 def _row_in_sweep(name: str, run: Path | None) -> list[str]:
     """A job of a sweep whose folder there is ``run``, None before it begins: its record may be of another run."""
-    from fedscale_ext.cli import jobs
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver import jobs
     from fedscale_ext.metrics.names import HEADER
 
     try:
@@ -327,8 +328,8 @@ def logs(job: JobName, follow: Follow = False) -> None:
 
     Example: fedscale driver logs quickstart -f
     """
-    from fedscale_ext.cli import jobs
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver import jobs
 
     record = jobs.find(job)
     if record.cluster is not None and "slurm" in record.cluster:

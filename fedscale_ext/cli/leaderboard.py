@@ -45,9 +45,9 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
     Example: fedscale leaderboard --data-set femnist
     """
     if context.invoked_subcommand is None:
-        from fedscale_ext.cli import jobs
-        from fedscale_ext.cli.tables import console, print_table
-        from fedscale_ext.errors import UserError
+        from fedscale_ext.core.errors import UserError
+        from fedscale_ext.driver import jobs
+        from fedscale_ext.driver.tables import console, print_table
         from fedscale_ext.report.board import TITLES, board
 
         if data_set not in (None, "openimage", "femnist", "speech"):
@@ -74,8 +74,8 @@ def submit(
 
     Example: fedscale leaderboard submit fedavg_femnist-sweep --tuned learning_rate=0.01,0.05*
     """
-    from fedscale_ext.cli.naming import find_jobs
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver.naming import find_jobs
     from fedscale_ext.report import entry
     from fedscale_ext.report.loading import load_job
 
@@ -93,7 +93,7 @@ def submit(
 
 
 def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
     from fedscale_ext.report.entry import Tuned
 
     if list(texts) == ["none"]:
@@ -112,7 +112,7 @@ def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
 def _of_sweep(loaded: "Sequence[LoadedJob]") -> "list[Tuned] | None":
     """What a sweep tried whose arm these jobs are; None where they are of no sweep with a grid, of several arms, or
     of runs outside the sweep."""
-    from fedscale_ext.cli import sweeps
+    from fedscale_ext.driver import sweeps
     from fedscale_ext.report.entry import Tuned
 
     sweep = sweeps.of_job(loaded[0].name)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from fedscale_ext.cli import complete
-from fedscale_ext.ranges import values
+from fedscale_ext.util.ranges import values
 
 app = typer.Typer()
 
@@ -38,8 +38,8 @@ def options(
 
     Example: fedscale methods options fedtrans
     """
-    from fedscale_ext.cli.tables import console, print_table
-    from fedscale_ext.methods import method_class
+    from fedscale_ext.config.methods import method_class
+    from fedscale_ext.driver.tables import console, print_table
 
     chosen: Any = method_class(method)
     params = chosen.Params
@@ -68,13 +68,13 @@ def show(
 
     Example: fedscale methods show quickstart
     """
-    from fedscale_ext.cli import jobs
-    from fedscale_ext.cli.progress import counted
-    from fedscale_ext.cli.tables import console, print_table
-    from fedscale_ext.errors import UserError
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver import jobs
+    from fedscale_ext.driver.progress import counted
+    from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.metrics.summary import SUMMARY
-    from fedscale_ext.reading import MEGA, read_json
     from fedscale_ext.report.lineage import PLOT, TITLES, lineage_rows
+    from fedscale_ext.util.reading import MEGA, read_json
 
     log_dir = Path(job) if Path(job, SUMMARY).is_file() else jobs.find(job).log_dir
     try:
@@ -128,9 +128,9 @@ def new(
 
 def list_methods() -> None:
     """Print every installed method, a line each."""
-    from fedscale_ext.cli.tables import console, print_table
-    from fedscale_ext.errors import UserError
-    from fedscale_ext.methods import method_class, method_names
+    from fedscale_ext.config.methods import method_class, method_names
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver.tables import console, print_table
 
     rows = []
     for name in method_names():

@@ -7,9 +7,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from fedscale_ext.config.methods import method_names
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.folders import new_folder
-from fedscale_ext.errors import UserError
-from fedscale_ext.methods import method_names
 
 # a package that runs as it is, under the name that stands for the user's
 _SKELETON = Path(__file__).with_name("skeleton")

@@ -29,8 +29,8 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
 
     Example: fedscale report fedavg_femnist fedtrans_femnist -o comparison
     """
-    from fedscale_ext.cli.naming import find_jobs
-    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.compared import lines, table_notes

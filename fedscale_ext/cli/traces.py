@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedscale_ext.errors import UserError, listed
+from fedscale_ext.core.errors import UserError, listed
 
 if TYPE_CHECKING:
     from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
@@ -187,7 +187,7 @@ def _show_availability(path: Path, trace: "AvailabilityTrace") -> None:
 
 
 def _show_spreads(title: str, spreads: "list[Spread]") -> None:
-    from fedscale_ext.cli.tables import console, print_table
+    from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.population.describe import QUANTILES
 
     rows = [[spread.name, *map(_figure, spread.quantiles)] for spread in spreads]

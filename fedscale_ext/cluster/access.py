@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from fedscale_ext.config import JobConfig, executor_slots
-from fedscale_ext.config_arguments import expanded
-from fedscale_ext.errors import UserError, one_line
+from fedscale_ext.config.arguments import expanded
+from fedscale_ext.config.job_config import JobConfig, executor_slots
+from fedscale_ext.core.errors import UserError, one_line
 
 AGENT = "fedscale_ext.cluster.agent"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -96,13 +96,13 @@ class Access:
 
     def trouble(self, host: str, code: int, said: Sequence[str]) -> str:
         """Why a host could not be used, from how its ssh ended."""
-        import fedscale_ext
+        from fedscale_ext.util.package import VERSION
 
         text = "\n".join(said)
         last = one_line(said[-1], 200) if said else f"exit code {code}"
         for pattern, sentence in _TROUBLES:
             if re.search(pattern, text):
-                return sentence.format(host=host, said=last, python=self.python, version=fedscale_ext.__version__)
+                return sentence.format(host=host, said=last, python=self.python, version=VERSION)
         return f"{host} cannot be used: {last}"
 
 
@@ -115,7 +115,7 @@ def is_here(host: str) -> bool:
 
 def places(config: JobConfig) -> dict[str, str]:
     """The host of each process by its name, the aggregator's first; UserError for a host that ssh must not be given."""
-    from fedscale_ext.cli.preparation import AGGREGATOR
+    from fedscale_ext.driver.preparation import AGGREGATOR
 
     found = {AGGREGATOR: config.fedscale.ps_ip}
     for rank, (host, _) in enumerate(executor_slots(config), start=1):

@@ -14,19 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import fedscale_ext
-from fedscale_ext.cli import jobs
-from fedscale_ext.cli.preparation import environment, interrupts_into
-from fedscale_ext.cli.processes import Exit, Interrupt, Processes, Said
-from fedscale_ext.cli.setup_commands import check_program
-from fedscale_ext.cli.supervision import resuming
 from fedscale_ext.cluster import records
-from fedscale_ext.config import entry_path
-from fedscale_ext.config_arguments import expanded
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.arguments import expanded
+from fedscale_ext.config.job_config import entry_path
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.preparation import environment, interrupts_into
+from fedscale_ext.driver.processes import Exit, Interrupt, Processes, Said
+from fedscale_ext.driver.setup_commands import check_program
+from fedscale_ext.driver.supervision import resuming
 from fedscale_ext.metrics.restarts import note_restart
-from fedscale_ext.sources import digest, package_files
-from fedscale_ext.token import write_token
+from fedscale_ext.util.digests import digest, package_files
+from fedscale_ext.util.package import VERSION
+from fedscale_ext.util.token import write_token
 
 _STDIN = 0  # the descriptor itself: nothing is to be left in a buffer
 _DRIVER = "driver"  # whose orders are heard like what a process says
@@ -37,7 +37,7 @@ _PATIENCE_S = 3.0  # between the polite and the forceful end of processes
 
 def facts() -> dict[str, Any]:
     """What both ends must agree on before anything else: version and code of this package."""
-    return {"version": fedscale_ext.__version__, "sources": digest("", package_files())}
+    return {"version": VERSION, "sources": digest("", package_files())}
 
 
 class _Heard(Processes):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.cli import preparation
-from fedscale_ext.cli.runs import newest_checkpoint
-from fedscale_ext.cli.supervision import has_checkpoint
-from fedscale_ext.config import JobConfig, executor_slots
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import JobConfig, executor_slots
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import preparation
+from fedscale_ext.driver.runs import newest_checkpoint
+from fedscale_ext.driver.supervision import has_checkpoint
 
 EVENT = "checked"
 _PORT = "aggregator"  # the roles of a host, as the module's first argument has them
@@ -98,9 +98,9 @@ def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from fedscale_ext.methods import method_class
-    from fedscale_ext.runtime.code_digest import code_digest
-    from fedscale_ext.runtime.job_data import open_job_data
+    from fedscale_ext.config.methods import method_class
+    from fedscale_ext.data.job_data import open_job_data
+    from fedscale_ext.util.code_digest import code_digest
 
     preparation.check_inputs(config, data=_TRAINS in role)
     report: dict[str, Any] = {
@@ -127,8 +127,8 @@ def run_with_checkpoint(config: JobConfig) -> str | None:
 
 def main() -> None:
     """Check this host for the job whose arguments follow the host's roles."""
-    from fedscale_ext.runtime.events import print_event
-    from fedscale_ext.runtime.launch import run_process
+    from fedscale_ext.core.events import print_event
+    from fedscale_ext.entry.launch import run_process
 
     role = sys.argv.pop(1).split("+")
     run_process(lambda config: print_event({"event": EVENT, **_report(config, role)}))

@@ -3,8 +3,8 @@
 import os
 import sys
 
-from fedscale_ext.config import entry_path
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import entry_path
+from fedscale_ext.core.errors import UserError
 
 
 def main() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import yaml
 
-from fedscale_ext.cli import preparation, runs
-from fedscale_ext.cli.preparation import AGGREGATOR
-from fedscale_ext.config import JobConfig
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import preparation, runs
+from fedscale_ext.driver.preparation import AGGREGATOR
 
 _PORT = 50000  # inside the cluster: every aggregator has an address of its own
 _TOKEN = "/run/fedscale/token"

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from fedscale_ext.cli.preparation import environment
-from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Processes, Said
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.agent import facts
-from fedscale_ext.errors import UserError, one_line
+from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.driver.preparation import environment
+from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, Said
 
 _BEAT_S = 10.0  # an agent that hears nothing for 90 s ends its processes
 _HELLO_S = 60.0  # longest wait for an agent's first word; ssh gives up connecting after 15 s

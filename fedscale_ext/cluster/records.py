@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.cli import jobs
-from fedscale_ext.cli.processes import Proc
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.processes import Proc
 
 _LEAVE_S = 6.0  # in which an agent ends its processes and itself
 

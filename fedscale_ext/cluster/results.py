@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from fedscale_ext.cluster.access import Access
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.download.unpack import unpack
-from fedscale_ext.errors import UserError
 
 _MOST = 64 << 30  # bytes
 _LEFT_THERE = "checkpoints"  # what a job goes on from, there

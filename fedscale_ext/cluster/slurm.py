@@ -20,17 +20,17 @@ from typing import Any
 
 import psutil
 
-from fedscale_ext.cli import jobs, preparation, runs
-from fedscale_ext.cli.check import refuse_changed_data
-from fedscale_ext.cli.driver import has_finished, resume_keys
-from fedscale_ext.cli.preparation import AGGREGATOR
-from fedscale_ext.cli.processes import Proc
-from fedscale_ext.cli.progress import Display
-from fedscale_ext.config import JobConfig, load_config, slots_by_worker
-from fedscale_ext.errors import UserError
-from fedscale_ext.methods.idle_settings import idle_keys
-from fedscale_ext.runtime.endpoint import is_loopback
-from fedscale_ext.token import BYTES, write_token
+from fedscale_ext.config.idle_settings import idle_keys
+from fedscale_ext.config.job_config import JobConfig, load_config, slots_by_worker
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs, preparation, runs
+from fedscale_ext.driver.job_checks import refuse_changed_data
+from fedscale_ext.driver.preparation import AGGREGATOR
+from fedscale_ext.driver.processes import Proc
+from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.run import has_finished, resume_keys
+from fedscale_ext.transport.endpoint import is_loopback
+from fedscale_ext.util.token import BYTES, write_token
 
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 _LOOK_S = 0.2

@@ -10,22 +10,22 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedscale_ext.cli import jobs, preparation, runs
-from fedscale_ext.cli.driver import Outcome, Run, has_finished, resume_keys
-from fedscale_ext.cli.model_check import check_models
-from fedscale_ext.cli.preparation import AGGREGATOR
-from fedscale_ext.cli.processes import Exit, Interrupt, Proc, Said
-from fedscale_ext.cli.progress import Display, counted
-from fedscale_ext.cli.setup_commands import plain_commands
-from fedscale_ext.cli.supervision import Restarts
 from fedscale_ext.cluster import access, check, results
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.links import Links
-from fedscale_ext.config import JobConfig, load_config, to_argv
-from fedscale_ext.errors import UserError
-from fedscale_ext.methods.idle_settings import idle_keys
+from fedscale_ext.config.idle_settings import idle_keys
+from fedscale_ext.config.job_config import JobConfig, load_config, to_argv
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs, preparation, runs
+from fedscale_ext.driver.model_check import check_models
+from fedscale_ext.driver.preparation import AGGREGATOR
+from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Said
+from fedscale_ext.driver.progress import Display, counted
+from fedscale_ext.driver.run import Outcome, Run, has_finished, resume_keys
+from fedscale_ext.driver.setup_commands import plain_commands
+from fedscale_ext.driver.supervision import Restarts
 from fedscale_ext.metrics.restarts import drop_restarts
-from fedscale_ext.token import BYTES, read_token
+from fedscale_ext.util.token import BYTES, read_token
 
 _AT_ONCE = 16  # hosts that are asked side by side
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.reading import MEGA, read_plain
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.reading import MEGA, read_plain
 
 RATE = 16_000  # samples per second
 CLIP = RATE  # samples that features are made of: shorter clips end in silence, longer ones are cut

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.audio import FEATURES_VERSION
-from fedscale_ext.data.conversions import Conversions
 from fedscale_ext.data.folders import new_folder
 from fedscale_ext.data.images import DECODER_VERSION
+from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.mapping import Mapping
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.samples import VALUES, decode_sample
-from fedscale_ext.errors import UserError, one_line
-from fedscale_ext.reading import open_plain, read_json
+from fedscale_ext.util.reading import open_plain, read_json
 
 FOLDER = ".fedscale_ext_cache"
 _MOST_NOTES = 20

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import stream
 from fedscale_ext.data.dirichlet import log_gamma
-from fedscale_ext.errors import UserError
-from fedscale_ext.streams import stream
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from fedscale_ext.data.conversions import GREY_MODES, Conversions
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.importing.conversions import GREY_MODES, Conversions
 from fedscale_ext.data.registry import Shape
-from fedscale_ext.errors import UserError
-from fedscale_ext.reading import MEGA, open_plain
+from fedscale_ext.util.reading import MEGA, open_plain
 
 T = TypeVar("T")
 

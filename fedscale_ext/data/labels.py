@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.registry import KnownDataSet
 from fedscale_ext.data.wording import listed, quoted
-from fedscale_ext.errors import UserError
 
 _LARGEST = 2**53  # beyond it, a float does not stand for one whole number
 

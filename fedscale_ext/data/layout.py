@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.shapes import check_shape
 from fedscale_ext.data.labels import absent_note
 from fedscale_ext.data.mapping import MAX_CLASSES, WAYS_OUT, Mapping, Problem, data_folder, read_mapping, stop
 from fedscale_ext.data.registry import KNOWN, Shape, known
-from fedscale_ext.data.shapes import check_shape
-from fedscale_ext.errors import UserError, one_line
-from fedscale_ext.reading import read_json
+from fedscale_ext.util.reading import read_json
 
 MAPPING = "client_data_mapping"
 DESCRIPTION = "dataset.json"

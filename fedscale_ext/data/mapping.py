@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.label_names import LabelNames
-from fedscale_ext.errors import UserError, one_line
-from fedscale_ext.reading import MEGA, open_plain, repeated_column
+from fedscale_ext.util.reading import MEGA, open_plain, repeated_column
 
 WAYS_OUT = "get real data with `fedscale dataset import …` or generated data with `fedscale dataset synthesize femnist`"
 _HEADER = ("client_id", "sample_path", "label_name", "label_id")

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.layout import DESCRIPTION, Description, describe, read_description
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.store import DataSet, open_data_set
-from fedscale_ext.errors import UserError
 
 
 @dataclass(frozen=True)

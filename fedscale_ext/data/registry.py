@@ -10,7 +10,7 @@ in HypeMeFed's public code; that leaves UniMiB SHAR in m/s2, which here becomes 
 import string
 from dataclasses import dataclass
 
-Shape = tuple[int, int, int]
+from fedscale_ext.core.shapes import Shape
 
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 """The 62 classes of FEMNIST in LEAF's order of labels."""

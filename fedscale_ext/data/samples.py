@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.audio import (
     BANDS,
     COEFFICIENTS,
@@ -17,13 +18,12 @@ from fedscale_ext.data.audio import (
     square_mfcc,
     write_wav,
 )
-from fedscale_ext.data.conversions import Conversions
 from fedscale_ext.data.images import decode, write_png
+from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.labels import row_of
 from fedscale_ext.data.registry import Shape
-from fedscale_ext.errors import UserError
-from fedscale_ext.npz import read_npy
-from fedscale_ext.reading import open_plain
+from fedscale_ext.util.npz import read_npy
+from fedscale_ext.util.reading import open_plain
 
 VALUES = np.float16
 """Type of features: its 11 significant bits are more than any of these measurements has."""

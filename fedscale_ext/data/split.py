@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.streams import stream
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import stream
 
 
 def check_fraction(fraction: float) -> float:

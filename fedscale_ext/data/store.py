@@ -11,12 +11,12 @@ import torch
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.decoded import open_decoded
 from fedscale_ext.data.held_back import HeldBack, choose
+from fedscale_ext.data.importing.notes import alike_note, shared_note
 from fedscale_ext.data.label_names import contradiction_notes, skipped_notes
 from fedscale_ext.data.layout import gaps_note, names_in
-from fedscale_ext.data.notes import alike_note, shared_note
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
-from fedscale_ext.text_columns import pack_texts
+from fedscale_ext.util.text_columns import pack_texts
 
 Rows = np.ndarray | Sequence[int]
 TEST_CSV = "test.csv"  # the ``test_source`` of data whose test samples are those of that file

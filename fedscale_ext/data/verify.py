@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
-from fedscale_ext.data.conversions import Conversions
+from fedscale_ext.data.importing.conversions import Conversions
+from fedscale_ext.data.importing.notes import client_notes, shared_note
+from fedscale_ext.data.importing.writer import report_progress
 from fedscale_ext.data.label_names import contradictions, skipped_notes
 from fedscale_ext.data.layout import describe, gaps_note, names_in, notes_in, read_layout
 from fedscale_ext.data.mapping import Mapping, data_folder
-from fedscale_ext.data.notes import client_notes, shared_note
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.samples import decode_sample
 from fedscale_ext.data.wording import counted
-from fedscale_ext.data.writer import report_progress
-from fedscale_ext.errors import UserError
 
 QUANTILES = (0, 5, 25, 50, 75, 95, 100)
 _SHOWN = 20

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.method import MultiModelAggregator, WorkItem
 from fedscale_ext.metrics.device_types import Participation, device_type_figures
 from fedscale_ext.metrics.energy import joules
-from fedscale_ext.runtime.aggregator import MultiModelAggregator
-from fedscale_ext.runtime.schedule import client_times
-from fedscale_ext.runtime.work import WorkItem
+from fedscale_ext.server.schedule import client_times
 
 
 class ByTypeAggregator(MultiModelAggregator):

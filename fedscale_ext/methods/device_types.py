@@ -10,16 +10,11 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from fedscale_ext import models
-from fedscale_ext.config import JobConfig
-from fedscale_ext.errors import UserError
+from fedscale_ext.method import EvaluationPlan, JobConfig, ModelSpec, Population, Task, UserError, WorkItem, models
 from fedscale_ext.methods.by_type import ByTypeAggregator
-from fedscale_ext.methods.levels import ranked_levels
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.population.population import Population
-from fedscale_ext.ranges import check_ranges
-from fedscale_ext.runtime.model_choices import ModelChoice
-from fedscale_ext.runtime.work import EvaluationPlan, Task, WorkItem
+from fedscale_ext.methods.submodel.levels import ranked_levels
+from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.util.ranges import check_ranges
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 

@@ -5,7 +5,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from fedscale_ext.runtime.work import Evaluation
+from fedscale_ext.core.types import Evaluation
 
 
 @dataclass(frozen=True)

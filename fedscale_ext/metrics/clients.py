@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.population.population import Population
-from fedscale_ext.text_columns import pack_texts, unpack_texts
+from fedscale_ext.util.text_columns import pack_texts, unpack_texts
 
 CLIENTS = "clients.safetensors"
 _COLUMNS = ("capacity", "computation_ms", "communication_kbps", "train_samples")

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.accuracy import accuracy
-from fedscale_ext.runtime.work import RoundRecord
 
 _TOLERANCE = 0.005  # half a percentage point
 _WINDOW = 3  # evaluations

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.runtime.work import Model, RoundRecord, members
+from fedscale_ext.core.types import Model, RoundRecord, members
 
 MB = 1e6
 

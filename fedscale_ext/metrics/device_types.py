@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.accuracy import client_accuracy
 from fedscale_ext.metrics.convergence import settled
 from fedscale_ext.metrics.cost import MB
 from fedscale_ext.metrics.energy import CLASSES, LATENCY_MS, POWER_W
-from fedscale_ext.runtime.work import RoundRecord
 
 _ENERGY = (
     "modelled, not measured: power of the device's class times seconds of computation, and Wi-Fi's power and joules "

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.accuracy import Accuracy, accuracy, without_mask
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import plain
-from fedscale_ext.reading import load_json
-from fedscale_ext.runtime.work import Evaluation
+from fedscale_ext.util.reading import load_json
 
 FOLDER = "evaluations"
 _NAME = re.compile(r"(?:round|personalised|before_training|after_training|on_all)-(\d+)\.safetensors")

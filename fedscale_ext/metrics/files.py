@@ -15,8 +15,8 @@ import safetensors
 import safetensors.torch
 import torch
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.reading import load_json, open_plain
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.reading import load_json, open_plain
 
 _DIGEST = "sha256"
 _ZEROS = "0" * 64

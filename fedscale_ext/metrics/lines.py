@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 _PIECE = 1 << 20
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import Model, State
 from fedscale_ext.metrics.files import read_tensors, write_atomic, write_tensors
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.reading import load_json
-from fedscale_ext.runtime.work import Model, State
+from fedscale_ext.util.reading import load_json
 
 FOLDER = "models"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.runtime.work import Evaluation
+from fedscale_ext.core.types import Evaluation
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.cost import Spent, spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
 from fedscale_ext.metrics.files import write_atomic
@@ -17,7 +18,6 @@ from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
 from fedscale_ext.metrics.records import LAST, read_records, record_to_json
 from fedscale_ext.metrics.tags import round_figures
 from fedscale_ext.metrics.tensorboard import write_round
-from fedscale_ext.runtime.work import RoundRecord
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.evaluations import evaluation_from_json, read_number
 from fedscale_ext.metrics.jsonable import plain
-from fedscale_ext.reading import load_json, open_plain
-from fedscale_ext.runtime.work import RoundRecord
+from fedscale_ext.util.reading import load_json, open_plain
 
 LAST = ("personalised", "before_training", "after_training", "on_all")  # evaluations that the last round alone may have
 

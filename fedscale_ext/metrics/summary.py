@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-import fedscale_ext
-from fedscale_ext.commit import commit
-from fedscale_ext.config import set_aside
+from fedscale_ext.config.job_config import set_aside
+from fedscale_ext.core.failures import count
+from fedscale_ext.core.types import Evaluation, Model, RoundRecord, members
+from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
@@ -23,9 +24,8 @@ from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.metrics.perplexity import perplexity
-from fedscale_ext.named_files import FileDigests
-from fedscale_ext.runtime.reasons import count
-from fedscale_ext.runtime.work import Evaluation, Model, RoundRecord, members
+from fedscale_ext.util.commit import commit
+from fedscale_ext.util.package import VERSION
 
 SUMMARY = "summary.json"
 
@@ -41,7 +41,7 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "fedscale": fedscale,
-        "fedscale_ext": fedscale_ext.__version__,
+        "fedscale_ext": VERSION,
         "commit": commit(),
         "platform": platform.platform(),
     }

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedscale_ext.core.types import Evaluation, RoundRecord
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation
 from fedscale_ext.metrics.tiers import TIERS, group_means, tier_of
-from fedscale_ext.runtime.work import Evaluation, RoundRecord
 
 DURATIONS = "Train/client_duration (min)"  # FedScale's, of a histogram
 _MODELS = 40  # at most so many models have tags of their own: those that serve most

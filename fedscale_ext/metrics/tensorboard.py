@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.tags import DURATIONS, time_figures
-from fedscale_ext.runtime.work import RoundRecord
 
 if TYPE_CHECKING:  # importing it takes a second, and only the aggregator has a writer
     from torch.utils.tensorboard import SummaryWriter

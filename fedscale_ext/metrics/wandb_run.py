@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.config import JobConfig
-from fedscale_ext.errors import UserError, one_line
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.metrics.tags import DURATIONS
-from fedscale_ext.runtime.work import RoundRecord
 
 _KEYS = (
     "num_participants",

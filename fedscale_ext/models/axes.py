@@ -1,6 +1,6 @@
 """Layouts of the layers that families share; ``name`` is the layer's, ``source`` and ``target`` channel groups."""
 
-from fedscale_ext.models.spec import Axis, Layout
+from fedscale_ext.core.model_spec import Axis, Layout
 
 _KERNEL = (None, None)
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol, cast
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.registry import Family, family, parameter_names, skeleton
-from fedscale_ext.models.spec import ModelSpec
 
 
 class CellFamily(Family, Protocol):
-    """A family with cells; see :mod:`fedscale_ext.models.nasbench201` for each function's meaning."""
+    """A family with cells; see :mod:`fedscale_ext.models.families.nasbench201` for each function's meaning."""
 
     def cell_ids(self, spec: ModelSpec) -> tuple[str, ...]: ...  # noqa: D102
 
@@ -28,7 +28,7 @@ class CellFamily(Family, Protocol):
 
 class OutputCellFamily(CellFamily, Protocol):
     """A family whose cells have outputs apart from what :meth:`CellFamily.cell_group` names; see
-    :mod:`fedscale_ext.models.resnet`."""
+    :mod:`fedscale_ext.models.families.resnet`."""
 
     def output_group(self, spec: ModelSpec, cell_id: str) -> tuple[str, int]: ...  # noqa: D102
 

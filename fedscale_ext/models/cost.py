@@ -3,9 +3,9 @@
 from functools import lru_cache
 from typing import Any, cast
 
+from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.models.counting import measure
 from fedscale_ext.models.registry import family, skeleton
-from fedscale_ext.models.spec import Cost, ModelSpec
 
 
 @lru_cache(maxsize=4096)

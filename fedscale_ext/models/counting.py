@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.models.spec import Cost
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Cost
 
 BATCH = 2  # BatchNorm in training mode refuses a single value per channel
 

@@ -7,9 +7,9 @@ convolution, which a depthwise one does not have.
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.registry import family, skeleton
-from fedscale_ext.models.spec import ModelSpec
 
 
 def dense(spec: ModelSpec, state: dict[str, Tensor]) -> tuple[ModelSpec, dict[str, Tensor]]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedscale_ext.errors import UserError, meant_or_known, one_line
+from fedscale_ext.core.errors import UserError, meant_or_known, one_line
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.cost import cost
 from fedscale_ext.models.registry import family, named_spec
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.reading import MEGA, read_json
+from fedscale_ext.util.reading import MEGA, read_json
 
 Made = TypeVar("Made")
 

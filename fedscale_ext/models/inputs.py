@@ -1,6 +1,6 @@
 """What the size of the input allows: how often a network may halve it."""
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 _SHORTEST = 4  # pixels along the shorter side of the last map that named models keep, if they can
 

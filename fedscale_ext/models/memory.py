@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.registry import build
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.supernet import Searchable, searched
+from fedscale_ext.models.supernet.family import Searchable, searched
 
 
 class TrainingMemory(NamedTuple):

@@ -13,19 +13,11 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.errors import UserError, meant_or_known
-from fedscale_ext.models import (
-    cnn,
-    mobilenetv2,
-    mobilenetv3,
-    multi_exit,
-    nasbench201,
-    resnet,
-    supernet,
-    torchvision_models,
-    vit,
-)
-from fedscale_ext.models.spec import Layout, ModelSpec
+from fedscale_ext.core.errors import UserError, meant_or_known
+from fedscale_ext.core.model_spec import Layout, ModelSpec
+from fedscale_ext.models.families import cnn, mobilenetv2, mobilenetv3, nasbench201, resnet, torchvision_models, vit
+from fedscale_ext.models.multi_exit import family as multi_exit
+from fedscale_ext.models.supernet import family as supernet
 
 ENTRY_POINT_GROUP = "fedscale_ext.models"
 
@@ -51,7 +43,7 @@ class Family(Protocol):
 
 @lru_cache(maxsize=1)
 def _families() -> dict[str, Family]:
-    from fedscale_ext.models import headed  # which asks this module for its bodies
+    from fedscale_ext.models.families import headed  # which asks this module for its bodies
 
     own = {
         "headed": cast(Family, headed),
@@ -126,7 +118,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def searched(spec: ModelSpec) -> bool:
-    """Whether the spec is a supernet, whose modules run only where a path is chosen (``models/supernet.py``)."""
+    """Whether the spec is a supernet, whose modules run only where a path is chosen (``models/supernet/family.py``)."""
     found: Any = family(spec)
     return hasattr(found, "searched") and bool(found.searched(spec))
 

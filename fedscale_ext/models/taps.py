@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedscale_ext.errors import UserError, did_you_mean
+from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.registry import family, searched, skeleton
-from fedscale_ext.models.spec import ModelSpec
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.registry import family, layout, skeleton
-from fedscale_ext.models.spec import ModelSpec
 
 FIXED = ("input", "classes")  # groups that data and task fix
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.models.spec import Cost
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.population.population import Population
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.columns import Where
 
 _MOST_BYTES = 512 << 20  # of an array of text, each as long as the longest

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 Where = Callable[[int], str]  # row number -> the words that find this row in its file
 Given = Callable[[int, str], str]  # row number, column -> the words for what stands there

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.errors import UserError, listed
+from fedscale_ext.core.errors import UserError, listed
 
 
 @dataclass(frozen=True)

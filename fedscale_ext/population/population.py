@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.keys import RESAMPLED
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.availability import Availability
 from fedscale_ext.population.matching import match_rows
 from fedscale_ext.population.resample import resample_availability, resample_capacity
 from fedscale_ext.population.traces import read_availability, read_capacity
-
-RESAMPLED = "resampled"
 
 
 @dataclass(frozen=True)

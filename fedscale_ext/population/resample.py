@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.streams import stream
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
-from fedscale_ext.streams import stream
 
 DAYS = 2  # FedScale's availability repeats after days; two make one midnight fall inside
 HOURLY_REDRAW = 0.25  # assumption: how long clients stay online is not published

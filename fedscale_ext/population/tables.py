@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.npz import Npz
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.client_ids import IdColumn, ids_of_array, ids_of_texts, whole
 from fedscale_ext.population.columns import (
     AvailabilityTrace,
@@ -19,7 +18,8 @@ from fedscale_ext.population.columns import (
     check_capacity,
     repeated,
 )
-from fedscale_ext.reading import MEGA, read_plain, repeated_column
+from fedscale_ext.util.npz import Npz
+from fedscale_ext.util.reading import MEGA, read_plain, repeated_column
 
 MAX_BYTES = 512 * MEGA  # of a trace, or of an array in it: several times FedScale's own
 _CAPACITY_CSV = ("client_id", "computation", "communication")

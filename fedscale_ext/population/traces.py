@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population import tables
 from fedscale_ext.population.columns import (
     AvailabilityTrace,
@@ -26,7 +26,7 @@ from fedscale_ext.population.columns import (
     check_availability,
     check_capacity,
 )
-from fedscale_ext.reading import MEGA
+from fedscale_ext.util.reading import MEGA
 
 # Bounds of what decoding may cost. FedScale's own availability trace has a third of a million containers.
 _MAX_BYTES = 256 * MEGA

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.tables import RESAMPLED
 

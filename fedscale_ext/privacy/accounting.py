@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 NEEDS_ACCOUNTING = (
     "differential privacy needs the package dp-accounting: install it with pip install 'fedscale_ext[privacy]', "

@@ -1,4 +1,4 @@
-"""By what a client's change of its model is shortened. Done where clients train (``runtime/reduction.py``)."""
+"""By what a client's change of its model is shortened. Done where clients train (``tasks/reduction.py``)."""
 
 
 def clip_factor(norm: float, limit: float) -> float:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.config import set_aside
-from fedscale_ext.named_files import differing_files
+from fedscale_ext.config.job_config import set_aside
+from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.report.fine_tuned import fine_tuned
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.tables import quantity, seconds

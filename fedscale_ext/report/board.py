@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.reading import MEGA, read_json
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.arms import Arm, arms_of
 from fedscale_ext.report.entry import CLIENTS, SEEDS, board_data, of_its_size
 from fedscale_ext.report.loading import LoadedJob, load_job
 from fedscale_ext.report.published import LEADERBOARD
+from fedscale_ext.util.reading import MEGA, read_json
 
 TITLES = ("data set", "method", "model", "accuracy", "rounds", "hours", "by")
 

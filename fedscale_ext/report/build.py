@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report import comparison, single
 from fedscale_ext.report.arms import Arm, arms_of

@@ -15,16 +15,16 @@ from typing import Any
 import torch
 import yaml
 
-from fedscale_ext.commit import ABSENT, CHANGED
-from fedscale_ext.config import decisive, make_config
-from fedscale_ext.config_arguments import fedscale_actions
-from fedscale_ext.config_keys import JobKeys
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.arguments import fedscale_actions
+from fedscale_ext.config.job_config import decisive, make_config
+from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.files import write_atomic
-from fedscale_ext.named_files import differing_files
 from fedscale_ext.report.arms import differences
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.published import NAMES
+from fedscale_ext.util.commit import ABSENT, CHANGED
 
 SEEDS = (0, 1, 2, 3, 4)
 CLIENTS = {"openimage": 13_771, "femnist": 3_400, "speech": 2_618}  # of FedScale's data sets

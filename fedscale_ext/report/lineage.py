@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.report.tables import percent, quantity
-from fedscale_ext.runtime.work import RoundRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

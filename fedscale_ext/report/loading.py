@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from fedscale_ext.config import decisive
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import decisive
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import Evaluation, RoundRecord, is_own
+from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.metrics.accuracy import client_accuracy
 from fedscale_ext.metrics.clients import CLIENTS, Clients, read_clients
 from fedscale_ext.metrics.evaluations import StoredEvaluation
 from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, summarise
-from fedscale_ext.named_files import FileDigests
-from fedscale_ext.reading import MEGA, read_json
 from fedscale_ext.report.shape import Header, Summary
-from fedscale_ext.runtime.work import Evaluation, RoundRecord, is_own
-from fedscale_ext.validation import first_fault
+from fedscale_ext.util.reading import MEGA, read_json
+from fedscale_ext.util.validation import first_fault
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from fedscale_ext import __version__
 from fedscale_ext.report.arms import Arm, cautions, settings_table, shown
 from fedscale_ext.report.compared import Cell, Line, has_papers, table_notes
 from fedscale_ext.report.lineage import TITLES, lineage_rows
@@ -18,6 +17,7 @@ from fedscale_ext.report.pictures import inline, style_variables
 from fedscale_ext.report.served import TITLES as SERVED
 from fedscale_ext.report.served import served_rows, untrained_note
 from fedscale_ext.report.tables import data_row, summary_table
+from fedscale_ext.util.package import VERSION
 
 _CAPTIONS = {
     "accuracy_rounds": "Mean over clients; with several seeds their mean, and a band of one standard deviation.",
@@ -66,7 +66,7 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style_variables()}{css}</style></head><body><main>"
         f"<h1>{escape(title)}</h1>{_head(arms, left_out)}<nav>{links}</nav>{body}"
-        f'<p class="quiet">Made by fedscale_ext {escape(__version__)}.</p></main></body></html>\n'
+        f'<p class="quiet">Made by fedscale_ext {escape(VERSION)}.</p></main></body></html>\n'
     )
 
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
-from fedscale_ext.runtime.work import RoundRecord
 
 INK, MUTED = "#1f2430", "#6b7280"
 GRID, MAIN, _SECOND = "#e5e7eb", "#2563a8", "#d97706"

@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 from pydantic import TypeAdapter, ValidationError
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.report import panels
 from fedscale_ext.report.comparison import WIDTH, figure_of
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.shape import SearchedTier
-from fedscale_ext.validation import first_fault
+from fedscale_ext.util.validation import first_fault
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

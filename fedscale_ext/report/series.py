@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.report.lineage import origin
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.runtime.work import RoundRecord
 
 
 def round_row(record: RoundRecord) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.errors import one_line
+from fedscale_ext.core.errors import one_line
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report.own_tables import percent, told_tables
 

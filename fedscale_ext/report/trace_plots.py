@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.describe import histogram, online
 

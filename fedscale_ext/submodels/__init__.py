@@ -1,12 +1,11 @@
 """Parts of models: which entries a submodel holds, taking them out, putting them back, averaging them."""
 
-from fedscale_ext.submodels.coverage import Coverage, coverage, extract, insert, prefix
+from fedscale_ext.submodels.coverage import coverage, extract, insert, prefix
 from fedscale_ext.submodels.mean import CountMean, count_mean
 from fedscale_ext.submodels.widths import leading, narrowed, rate_of, widths_at, window
 
 __all__ = [
     "CountMean",
-    "Coverage",
     "count_mean",
     "coverage",
     "extract",

@@ -1,25 +1,10 @@
 """Which entries of a reference model a submodel holds, and moving them out and back in."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
-from fedscale_ext.models.spec import Axis, Layout
-from fedscale_ext.runtime.work import State
-
-# One tensor's covered entries in the reference's tensor:
-#   None                     all of them;
-#   tuple of an index or None per axis
-#                            the outer product of the axes' indices (None: the whole axis); the
-#                            submodel's tensor has the lengths of the indices;
-#   bool tensor              a mask of the reference's shape; the submodel's tensor has that shape too.
-Index = tuple[Tensor | None, ...]
-Entries = Index | Tensor | None
-
-# Per tensor name; a name that is missing is not covered at all.
-Coverage = Mapping[str, Entries]
-IndexMap = Mapping[str, Tensor]  # channel group -> int64 numbers of the channels that are kept
+from fedscale_ext.core.model_spec import Axis, Layout
+from fedscale_ext.core.types import Coverage, Entries, Index, IndexMap, State
 
 
 def _axis_index(axis: Axis | None, index_map: IndexMap) -> Tensor | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from fedscale_ext.runtime.work import State
-from fedscale_ext.submodels.coverage import Coverage, Entries, grid
+from fedscale_ext.core.types import Coverage, Entries, State
+from fedscale_ext.submodels.coverage import grid
 
 
 class CountMean:

@@ -11,11 +11,11 @@ from functools import lru_cache
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.model_spec import Layout, ModelSpec
+from fedscale_ext.core.types import IndexMap
 from fedscale_ext.models.counting import sizes
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.models.spec import Layout, ModelSpec
 from fedscale_ext.models.widths import FIXED
-from fedscale_ext.submodels.coverage import IndexMap
 
 _ROUNDING = 1e-9  # 0.6 * 15 is a little above 9 in floating point, and 9 channels are meant
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscale_ext.cli import complete, jobs
+from fedscale_ext.cli import complete
+from fedscale_ext.driver import jobs
 
 from .conftest import ROOT
 

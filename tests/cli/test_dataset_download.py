@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from file_host import Host, file_host
 
-from fedscale_ext.data import audio, importers
+from fedscale_ext.data import audio
 from fedscale_ext.data.download import catalogue, get
 from fedscale_ext.data.download.catalogue import WITHOUT_CLIENTS, Downloadable, File, Source
 from fedscale_ext.data.download.transfer import Patience
+from fedscale_ext.data.importing import importers
 from fedscale_ext.data.registry import known
 from tests.data.test_published import idx, unimib
 

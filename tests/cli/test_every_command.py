@@ -12,9 +12,10 @@ import pytest
 import typer
 from written_job import write_job
 
-from fedscale_ext.cli import jobs, main
+from fedscale_ext.cli import main
 from fedscale_ext.cli.app import app
-from fedscale_ext.cli.processes import Proc
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.processes import Proc
 from fedscale_ext.report import comparison, single
 
 TRACES = Path(__file__).resolve().parents[2] / "device_traces"

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from written_job import write_job
 
-from fedscale_ext.cli import jobs, sweeps
-from fedscale_ext.cli.processes import Proc
-from fedscale_ext.cli.sweeps import Point, Sweep
+from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver.processes import Proc
+from fedscale_ext.driver.sweeps import Point, Sweep
 
 NOBODY = Proc("driver", 1, 0.0)
 VERSIONS = {"fedscale": "1.0", "fedscale_ext": "0.1.0", "commit": "c0ffee"}

@@ -68,7 +68,7 @@ def test_missing_configuration_is_one_sentence(call):
 
 def test_unexpected_error_is_one_sentence_and_a_logged_traceback(state, monkeypatch, capsys):
     from fedscale_ext import cli
-    from fedscale_ext.cli import jobs
+    from fedscale_ext.driver import jobs
 
     def fail() -> list[str]:
         raise ValueError("first\nsecond")

@@ -10,9 +10,9 @@ from typing import Literal
 import pytest
 
 import fedscale_ext
-from fedscale_ext import methods as registry
 from fedscale_ext.cli import methods
-from fedscale_ext.errors import UserError
+from fedscale_ext.config import methods as registry
+from fedscale_ext.core.errors import UserError
 
 from .conftest import done
 

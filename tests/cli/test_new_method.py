@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.cli import new_method
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 FILES = ["README.md", "my_avg.yml", "my_avg/__init__.py", "my_avg/aggregator.py", "my_avg/client.py",
          "pyproject.toml", "tests/test_my_avg.py"]  # fmt: skip

@@ -6,11 +6,11 @@ import os
 import pytest
 from written_job import write_job
 
-from fedscale_ext.cli import jobs, naming, sweeps
-from fedscale_ext.cli.processes import Proc
-from fedscale_ext.cli.sweeps import Point, Sweep
-from fedscale_ext.errors import UserError
-from fedscale_ext.result import load
+from fedscale_ext.api.result import load
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs, naming, sweeps
+from fedscale_ext.driver.processes import Proc
+from fedscale_ext.driver.sweeps import Point, Sweep
 
 NOBODY = Proc("driver", 1, 0.0)
 

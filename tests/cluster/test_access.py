@@ -9,8 +9,8 @@ import pytest
 
 from fedscale_ext.cluster import access
 from fedscale_ext.cluster.access import Access
-from fedscale_ext.config import load_config, make_config
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import load_config, make_config
+from fedscale_ext.core.errors import UserError
 
 
 def config(**cluster):

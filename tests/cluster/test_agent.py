@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedscale_ext.cli import jobs
-from fedscale_ext.cli.processes import Proc
 from fedscale_ext.cluster import agent, records
 from fedscale_ext.cluster.access import AGENT
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.processes import Proc
 
 TOKEN = "ab" * 32
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]

@@ -6,8 +6,8 @@ import pytest
 
 from fedscale_ext.cluster import check
 from fedscale_ext.cluster.check import Report
-from fedscale_ext.config import make_config
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.core.errors import UserError
 
 PLACES = {"aggregator": "a", "executor 1": "b", "executor 2": "c"}
 SAME = Report("3.11", "2.13.0", "2.4.6", "code", 1, "digest")

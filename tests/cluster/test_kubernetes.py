@@ -5,10 +5,10 @@ import shlex
 import pytest
 import yaml
 
-from fedscale_ext.cli.preparation import AGGREGATOR
 from fedscale_ext.cluster.kubernetes import render
-from fedscale_ext.config import from_argv, make_config
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import from_argv, make_config
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver.preparation import AGGREGATOR
 
 validate = pytest.importorskip("kubernetes_validate")
 

@@ -6,15 +6,15 @@ from queue import SimpleQueue
 import pytest
 from rich.console import Console
 
-from fedscale_ext.cli import jobs, preparation
-from fedscale_ext.cli.preparation import AGGREGATOR
-from fedscale_ext.cli.processes import Exit, Proc, Said
-from fedscale_ext.cli.progress import Display
-from fedscale_ext.cli.supervision import Restarts
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.links import LOST, Links
 from fedscale_ext.cluster.submit import ClusterRun
-from fedscale_ext.config import make_config
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.driver import jobs, preparation
+from fedscale_ext.driver.preparation import AGGREGATOR
+from fedscale_ext.driver.processes import Exit, Proc, Said
+from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.supervision import Restarts
 
 PLACES = {AGGREGATOR: "a", "executor 1": "b", "executor 2": "c"}
 
@@ -100,7 +100,9 @@ def test_bad_input_is_told_with_its_host(run):
 def test_every_process_is_started_on_its_host_by_its_entry(run):
     _, _, links = run(Exit(AGGREGATOR, 1))
     assert [name for name, _ in links.started] == list(PLACES)
-    assert all(order["entry"] == "methods/fedavg.py" and order["log_dir"] is None for _, order in links.started)
+    entries = ["entry/aggregator.py" if name == AGGREGATOR else "entry/executor.py" for name, _ in links.started]
+    assert [order["entry"] for _, order in links.started] == entries
+    assert all(order["log_dir"] is None for _, order in links.started)
 
 
 class _Agents:

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from cluster.conftest import wait_for
-from fedscale_ext.cli import jobs
-from fedscale_ext.cli.progress import Display
 from fedscale_ext.cluster import slurm
-from fedscale_ext.config import load_config, make_config
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import load_config, make_config
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.progress import Display
 
 pytest.importorskip("submitit")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.audio import CLIP, log_mel, mfcc, read_wav, square_mfcc, write_wav
-from fedscale_ext.errors import UserError
 
 pytest.importorskip("librosa", reason="features are computed with librosa")
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import fedscale_ext.data.cache as cache
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.layout import read_layout
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.errors import UserError
 
 ROWS = [("a", n % 10) for n in range(12)]
 

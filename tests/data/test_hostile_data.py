@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 import fedscale_ext.data.mapping as mapping
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import _FORMATS, decode
-from fedscale_ext.data.importers import import_leaf, import_npz
+from fedscale_ext.data.importing.importers import import_leaf, import_npz
 from fedscale_ext.data.layout import describe, read_layout
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
-from fedscale_ext.errors import UserError
 from tests.mutations import mutated
 
 ROWS = [("a", n % 10) for n in range(6)]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import decode, natural_shape, write_png
 from fedscale_ext.data.registry import normalisation
-from fedscale_ext.errors import UserError
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 16, 20)])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedscale_ext.data.importers import import_folder, import_layout, import_leaf, import_npz
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz
+from fedscale_ext.data.importing.partition import Partition
+from fedscale_ext.data.importing.writer import Written
 from fedscale_ext.data.labels import whole_numbers
-from fedscale_ext.data.partition import Partition
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
-from fedscale_ext.data.writer import Written
-from fedscale_ext.errors import UserError
 
 from .conftest import picture
 

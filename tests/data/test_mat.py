@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from fedscale_ext.data.mat import read_mat
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.formats.mat import read_mat
 from tests.mutations import mutated
 
 X = np.random.default_rng(1).integers(0, 256, (4, 5, 3, 7), dtype=np.uint8)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import FOLDER
-from fedscale_ext.data.importers import (
+from fedscale_ext.data.importing.importers import (
     import_cifar,
     import_folder,
     import_layout,
@@ -16,10 +17,9 @@ from fedscale_ext.data.importers import (
     import_npz,
     import_parquet,
 )
-from fedscale_ext.data.partition import Partition
+from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.data.synthesize import synthesize_femnist
-from fedscale_ext.errors import UserError
+from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
 
 from .conftest import HEADER
 
@@ -172,7 +172,7 @@ def test_a_partition_is_refused_before_samples_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, importer, partition: Partition, said: str
 ) -> None:
     source, written = SOURCES[importer](tmp_path), []
-    monkeypatch.setattr("fedscale_ext.data.writer.write_sample", lambda path, x: written.append(path))
+    monkeypatch.setattr("fedscale_ext.data.importing.writer.write_sample", lambda path, x: written.append(path))
     with pytest.raises(UserError, match=said):
         importer(source, tmp_path / "out", "own", partition=partition)
     assert written == []

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedscale_ext.data.conversions import Conversions
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import decode, natural_shape
-from fedscale_ext.data.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
-from fedscale_ext.data.partition import Partition
+from fedscale_ext.data.importing.conversions import Conversions
+from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
+from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
-from fedscale_ext.errors import UserError
 
 from .conftest import picture
 

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.dirichlet import dirichlet_at_least
-from fedscale_ext.data.partition import KINDS, Partition, follow
+from fedscale_ext.data.importing.partition import KINDS, Partition, follow
 from fedscale_ext.data.split import group, held_out_count, held_out_mask, with_held_out
-from fedscale_ext.errors import UserError
 
 FIXED = settings(deadline=None, derandomize=True, max_examples=60)
 

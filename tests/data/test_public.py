@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.held_back import HeldBack, choose
-from fedscale_ext.data.importers import import_npz
+from fedscale_ext.data.importing.importers import import_npz
 from fedscale_ext.data.public import of_another_folder, of_the_same_task
 from fedscale_ext.data.store import DataSet, open_data_set
-from fedscale_ext.errors import UserError
 
 LABELS = np.random.default_rng(3).permutation(np.repeat(np.arange(5), [40, 30, 20, 8, 2]))
 CLIENT = np.arange(100) % 7

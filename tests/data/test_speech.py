@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.audio import CLIP, log_mel, square_mfcc, write_wav
-from fedscale_ext.data.importers import import_layout, import_npz, import_speech
-from fedscale_ext.data.partition import Partition
+from fedscale_ext.data.importing.importers import import_layout, import_npz, import_speech
+from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.registry import SPEECH_WORDS, known
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
-from fedscale_ext.errors import UserError
 from tests.data.test_audio import tone
 
 pytest.importorskip("librosa", reason="features are computed with librosa")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedscale_ext.data.importers import import_npz
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.importing.importers import import_npz
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.errors import UserError
 
 from .conftest import HEADER, picture
 

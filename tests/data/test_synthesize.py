@@ -3,13 +3,13 @@ import json
 import numpy as np
 import pytest
 
-from fedscale_ext.data.glyphs import FONTS, draw, templates, writer_style
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import stream
 from fedscale_ext.data.registry import CHARACTERS
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.data.synthesize import synthesize_femnist
+from fedscale_ext.data.synthetic.glyphs import FONTS, draw, templates, writer_style
+from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
 from fedscale_ext.data.verify import verify
-from fedscale_ext.errors import UserError
-from fedscale_ext.streams import stream
 
 ALL = np.arange(62)
 
@@ -29,7 +29,7 @@ def test_every_font_has_62_different_characters(font):
 
 
 def test_distance_is_measured_from_the_stroke():
-    from fedscale_ext.data.glyphs import _squared_distance
+    from fedscale_ext.data.synthetic.glyphs import _squared_distance
 
     mask = np.zeros((1, 40, 40), dtype=bool)
     mask[0, 20, 20] = True

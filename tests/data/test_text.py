@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedscale_ext.data.importers import import_leaf, import_text
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.formats.text import CHARACTERS, numbers
+from fedscale_ext.data.importing.importers import import_leaf, import_text
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import DataSet, open_data_set
-from fedscale_ext.data.text import CHARACTERS, numbers
-from fedscale_ext.errors import UserError
 
 TEXT = "".join(CHARACTERS[(7 * place + place // 88) % len(CHARACTERS)] for place in range(500))
 

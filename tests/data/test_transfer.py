@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from file_host import Host, file_host
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.download import transfer
 from fedscale_ext.data.download.transfer import HostError, Patience, Wanted, fetch
-from fedscale_ext.errors import UserError
 
 DATA = bytes(range(256)) * 20_000  # 5 MB
 HASTY = Patience(tries=3, pause_s=0.01)  # else as it is: a busy machine is no stalled host

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.download.unpack import Unpacked, unpack
-from fedscale_ext.errors import UserError
 
 FILES = {"set/a.bin": b"a" * 1000, "set/deep/b.txt": b"b", "set/c.mat": b""}
 

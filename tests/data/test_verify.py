@@ -1,7 +1,7 @@
 import pytest
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.verify import verify
-from fedscale_ext.errors import UserError
 
 
 def test_everything_wrong_is_counted(make_folder):

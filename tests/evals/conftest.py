@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from evals.paper.engine import Experiment, filled, planned
 from evals.paper.papers import Paper
-from fedscale_ext.config import load_config
-from fedscale_ext.methods import method_class
-from fedscale_ext.methods.params import make_params
+from fedscale_ext.config.job_config import load_config
+from fedscale_ext.config.method_params import make_params
+from fedscale_ext.config.methods import method_class
 
 
 @pytest.fixture

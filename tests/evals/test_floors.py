@@ -13,7 +13,7 @@ from evals.paper import floors
 from evals.paper.floor_table import LINEAR, floor_lines, linear_floor
 from evals.paper.papers import Paper
 from evals.paper.ridge import Blocks, Moments, fitted, ridge, right_of
-from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.data.store import ClientRows, open_data_set
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from fedscale_ext.runtime.connection import Connection
-from fedscale_ext.runtime.link import ALIVE
+from fedscale_ext.transport.connection import Connection
+from fedscale_ext.transport.executor_link import ALIVE
 
 KINDS = ("twice", "request lost", "reply lost", "late", "as it should")
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from job_results import result
 
-from fedscale_ext.cli import preparation
-from fedscale_ext.config import JobConfig, load_config
+from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.driver import preparation
 from fedscale_ext.metrics.records import read_records
 
 from .process import events, main

@@ -13,10 +13,9 @@ from fedscale_ext import compat
 
 compat.prepare()
 
-import fedscale_ext.methods.fedavg  # noqa: E402
-import fedscale_ext.runtime.executor  # noqa: E402, F401
 from fedscale_ext import models  # noqa: E402
-from fedscale_ext.runtime import launch, records  # noqa: E402
+from fedscale_ext.entry import launch  # noqa: E402
+from fedscale_ext.server import records  # noqa: E402
 
 from .calls import disturb  # noqa: E402
 from .steps import Kill, arm  # noqa: E402

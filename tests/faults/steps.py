@@ -19,28 +19,28 @@ Kill = tuple[str, int]  # step, round
 STEPS: dict[str, tuple[str, str]] = {
     # executors
     "registered": ("after", "client_register"),
-    "unit": ("before", "fedscale_ext.runtime.unit_work:UnitWork.train"),
-    "training": ("after", "fedscale_ext.runtime.unit_work:UnitWork.train_client"),
-    "computed": ("after", "fedscale_ext.runtime.unit_work:UnitWork.train"),
+    "unit": ("before", "fedscale_ext.executor.unit_work:UnitWork.train"),
+    "training": ("after", "fedscale_ext.executor.unit_work:UnitWork.train_client"),
+    "computed": ("after", "fedscale_ext.executor.unit_work:UnitWork.train"),
     "uploaded": ("after", "_hand_in"),
-    "poison": ("before", "fedscale_ext.runtime.unit_work:UnitWork.train"),  # if client ``round`` is in the unit
-    "evaluation": ("before", "fedscale_ext.runtime.unit_work:UnitWork.test"),
-    "evaluated": ("after", "fedscale_ext.runtime.unit_work:UnitWork.test"),
+    "poison": ("before", "fedscale_ext.executor.unit_work:UnitWork.train"),  # if client ``round`` is in the unit
+    "evaluation": ("before", "fedscale_ext.executor.unit_work:UnitWork.test"),
+    "evaluated": ("after", "fedscale_ext.executor.unit_work:UnitWork.test"),
     # the aggregator
     "listening": ("after", "init_control_communication"),
     "register": ("after", "CLIENT_REGISTER"),
     "unit_sent": ("after", "_encode"),
-    "result_in": ("before", "fedscale_ext.runtime.board:Board.complete"),
-    "result_filed": ("after", "fedscale_ext.runtime.board:Board.complete"),
+    "result_in": ("before", "fedscale_ext.transport.board:Board.complete"),
+    "result_filed": ("after", "fedscale_ext.transport.board:Board.complete"),
     "aggregate": ("before", "aggregate"),
     "aggregated": ("after", "aggregate"),
-    "evaluate": ("before", "fedscale_ext.runtime.workforce:Workforce.evaluate"),
-    "evaluated_all": ("after", "fedscale_ext.runtime.workforce:Workforce.evaluate"),
-    "recorded": ("after", "fedscale_ext.runtime.records:JobRecords.round"),
-    "checkpoint": ("before", "fedscale_ext.runtime.checkpoint:write_tensors"),
+    "evaluate": ("before", "fedscale_ext.server.dispatcher:Workforce.evaluate"),
+    "evaluated_all": ("after", "fedscale_ext.server.dispatcher:Workforce.evaluate"),
+    "recorded": ("after", "fedscale_ext.server.records:JobRecords.round"),
+    "checkpoint": ("before", "fedscale_ext.server.checkpoint:write_tensors"),
     "checkpoint_rename": ("before", "os:replace"),
     "checkpoint_renamed": ("after", "os:replace"),
-    "finish": ("before", "fedscale_ext.runtime.records:JobRecords.finish"),
+    "finish": ("before", "fedscale_ext.server.records:JobRecords.finish"),
 }
 _FILES = {
     "checkpoint_rename": "checkpoint-",

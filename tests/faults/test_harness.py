@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedscale_ext.config import load_config
+from fedscale_ext.config.job_config import load_config
 
 from .harness import Job
 

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedscale_ext.config import make_config
-from fedscale_ext.methods.params import make_params
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.method_params import make_params
+from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.metrics.jsonable import plain
-from fedscale_ext.runtime import static_statistics
-from fedscale_ext.runtime.pool import ModelPool
-from fedscale_ext.runtime.samples import ClientSamples
-from fedscale_ext.runtime.static_statistics import in_batches
-from fedscale_ext.runtime.steps import hold_out
-from fedscale_ext.runtime.work import State, Task, Update, WorkItem
-from fedscale_ext.streams import torch_stream
+from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.submodels import count_mean
+from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.tasks.bn_statistics import in_batches
+from fedscale_ext.training.samples import ClientSamples
 
 SHAPE, CLASSES = (1, 8, 8), 5
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedscale_ext import models
-from fedscale_ext.methods import method_class
-from fedscale_ext.models.multi_exit import prefix
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.population.population import Population
 from fedscale_ext.submodels import narrowed
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.runtime.work import Evaluation, RoundRecord, State
+from fedscale_ext.core.types import Evaluation, RoundRecord, State
 from fedscale_ext.submodels import count_mean
 
 from .harness import trained, updates_for

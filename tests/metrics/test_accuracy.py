@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_job import evaluation
 
+from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
-from fedscale_ext.runtime.work import Evaluation
 
 
 def of(correct: list[int], count: list[int], loss: list[float] | None = None) -> Evaluation:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.clients import CLIENTS, read_clients, write_clients
 from fedscale_ext.metrics.files import write_tensors
 from fedscale_ext.population.population import Population
-from fedscale_ext.text_columns import pack_texts
+from fedscale_ext.util.text_columns import pack_texts
 
 
 def test_clients_are_read_as_written(tmp_path: Path):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from synthetic_job import evaluation, header, record
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.evaluations import evaluation_from_json, write_evaluation
 from fedscale_ext.metrics.recorder import Recorder
-from fedscale_ext.runtime.work import Evaluation
 
 EVERY = [field.name for field in fields(Evaluation)]
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.metrics.jsonable import line, plain
-from fedscale_ext.models.spec import ModelSpec
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from synthetic_job import header, record, records
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.cost import spent
 from fedscale_ext.metrics.recorder import Recorder

@@ -6,7 +6,7 @@ import torch
 from safetensors import safe_open
 from synthetic_job import models
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.files import write_tensors
 from fedscale_ext.metrics.models import load_model, save_models
 

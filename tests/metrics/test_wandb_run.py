@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fedscale_ext
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics import wandb_run
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from fedscale_ext.models import mobilenetv2, mobilenetv3, multi_exit, resnet, vit
-from fedscale_ext.models.genotype import EDGES, OPERATIONS, arch_string
-from fedscale_ext.models.nasbench201 import Cell, make, widened
-from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.families import mobilenetv2, mobilenetv3, resnet, vit
+from fedscale_ext.models.families.genotype import EDGES, OPERATIONS, arch_string
+from fedscale_ext.models.families.nasbench201 import Cell, make, widened
+from fedscale_ext.models.multi_exit import family as multi_exit
 
 Draw = Callable[[st.SearchStrategy[int]], int]
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.models import supernet
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.supernet_spaces import SPACES
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.supernet import family as supernet
+from fedscale_ext.models.supernet.spaces import SPACES
 
 CIFAR, SPEECH, TEXT, SMALL = ((3, 32, 32), 10), ((1, 40, 51), 12), ((1, 1, 80), 90), ((2, 18, 20), 4)
 INPUTS = {"cnn_s": SPEECH, "rnn": TEXT, "rnn_positions": TEXT}

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.models.counting import measure
-from fedscale_ext.models.spec import Cost
 
 
 class Behind(nn.Module):
@@ -97,5 +97,5 @@ def test_what_the_counter_cannot_see_is_refused():
 def test_the_cost_of_a_spec_is_measured_once(monkeypatch):
     spec = models.named_spec("cnn_small", (1, 16, 16), 3)
     first = models.cost(spec)
-    monkeypatch.setattr("fedscale_ext.models.cnn.build", lambda spec: pytest.fail("measured again"))
+    monkeypatch.setattr("fedscale_ext.models.families.cnn.build", lambda spec: pytest.fail("measured again"))
     assert models.cost(models.named_spec("cnn_small", (1, 16, 16), 3)) is first

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.models.genotype import EDGES, KERNEL, OPERATIONS, arch_string, identity_genotype, parse
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.models.families.genotype import EDGES, KERNEL, OPERATIONS, arch_string, identity_genotype, parse
 
 
 def test_every_operation_on_every_edge_survives_parsing():

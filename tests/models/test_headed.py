@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.models.headed import HEAD, body_of, headed
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.stacked import Stacked, stacked
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.families.headed import HEAD, body_of, headed
+from fedscale_ext.models.stacked.network import Stacked, stacked
 
 SHAPE, CLASSES, WIDTH = (1, 18, 18), 5, 6
 BODIES = ("lenet_6k", "nasbench201_base", "resnet18_speech", "single_exit_mlp", "vit_small")

@@ -4,7 +4,7 @@ import pytest
 
 from fedscale_ext import models
 from fedscale_ext.models.memory import training_memory
-from fedscale_ext.models.supernet import dearest_path, make, mixed, path_of
+from fedscale_ext.models.supernet.family import dearest_path, make, mixed, path_of
 
 SPACE = {
     "form": "cnn",

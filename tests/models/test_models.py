@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models import registry
-from fedscale_ext.models.nasbench201 import BASE_GENOTYPE, Cell, make, widened
-from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE, Cell, make, widened
 
 CNNS = ("cnn_leaf", "cnn_small")
 NAMES = ("nasbench201_base", "resnet18_speech", "resnet18_openimage", "mobilenetv3_small", "vit_small", *CNNS)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
-from fedscale_ext.models import multi_exit
-from fedscale_ext.models.spec import ModelSpec
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.submodels import count_mean, narrowed
 
 from .architectures import CLASSES, multi_exit_spec

@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
-from fedscale_ext.models import mobilenetv3, registry, resnet, torchvision_models, vit
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.models import registry
 from fedscale_ext.models.cells import cell_family
+from fedscale_ext.models.families import mobilenetv3, resnet, torchvision_models, vit
+from fedscale_ext.models.families.nasbench201 import DOUBLINGS
 from fedscale_ext.models.inputs import early_halvings
-from fedscale_ext.models.nasbench201 import DOUBLINGS
 
 FEMNIST, CIFAR, SPEECH, OPENIMAGE = ((1, 28, 28), 62), ((3, 32, 32), 10), ((1, 49, 40), 35), ((3, 64, 64), 600)
 TOO_SMALL = {

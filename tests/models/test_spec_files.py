@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 import fedscale_ext
-from fedscale_ext import methods as registry
 from fedscale_ext import models
-from fedscale_ext.config import load_config, with_values
-from fedscale_ext.errors import UserError
-from fedscale_ext.methods.fedavg import FedAvgAggregator
+from fedscale_ext.config import methods as registry
+from fedscale_ext.config.job_config import load_config, with_values
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.models import registry as registry_of_models
-from fedscale_ext.models.headed import headed
-from fedscale_ext.models.nasbench201 import BASE_GENOTYPE
-from fedscale_ext.runtime.in_process import run_in_process
+from fedscale_ext.models.families.headed import headed
+from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE
 
 SHAPE, CLASSES = (1, 28, 28), 62
 SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
@@ -149,7 +149,7 @@ def test_a_level_with_a_scaler_is_read(tmp_path: Path) -> None:
 def test_a_family_of_another_package_may_say_nothing_of_its_fields(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("fedscale_ext.models.nasbench201.FIELDS")
+    monkeypatch.delattr("fedscale_ext.models.families.nasbench201.FIELDS")
     spec = SPEC.replace(zzz=1)
     assert models.configured_spec(written(tmp_path, spec.to_json()), SHAPE, CLASSES) == spec
 

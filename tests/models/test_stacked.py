@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 
 from fedscale_ext import models
-from fedscale_ext.models.stacked import Stacked, stacked
+from fedscale_ext.models.stacked.network import Stacked, stacked
 
 from .architectures import FAMILIES, SHAPE
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import fedscale_ext
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
-from fedscale_ext.models import supernet
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.counting import measure
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.stacked import Mapped, Stacked, stacked
-from fedscale_ext.models.supernet_spaces import SPACES
-from fedscale_ext.runtime.pool import ModelPool
+from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
+from fedscale_ext.models.supernet import family as supernet
+from fedscale_ext.models.supernet.spaces import SPACES
+from fedscale_ext.server.model_pool import ModelPool
 from tests.models.spaces import CIFAR, SMALL, SMALL_SPACES, drawn, inputs, short_rnn, space, tiny
 
 # ---- costs ----

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedscale_ext import models
-from fedscale_ext.models import supernet
+from fedscale_ext.models.supernet import family as supernet
 from tests.models.spaces import space
 
 PRINTED = 0.0055  # of a figure with two digits: half of the last one, and what was lost where it was rounded twice

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.models.counting import count
-from fedscale_ext.models.supernet import Searchable, cheapest_path, mixed, path_of, tables
+from fedscale_ext.models.supernet.family import Searchable, cheapest_path, mixed, path_of, tables
 
 SHAPE = (1, 20, 20)
 SPACE = models.named_spec("cnn_tiny", SHAPE, 4)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.models.taps import as_map, features, map_shapes
 from tests.models.architectures import CLASSES, FAMILIES, SHAPE
 

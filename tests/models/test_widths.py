@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Axis, ModelSpec
 from fedscale_ext.models import registry
-from fedscale_ext.models.spec import Axis, ModelSpec
 from fedscale_ext.submodels import coverage, extract, insert
 
 from .architectures import CELLS, FAMILIES, SHAPE
@@ -88,7 +88,7 @@ def test_what_data_and_task_fix_and_what_is_not_there_is_refused():
 
 
 def test_a_family_without_widths_says_so(monkeypatch):
-    monkeypatch.delattr("fedscale_ext.models.cnn.resized")
+    monkeypatch.delattr("fedscale_ext.models.families.cnn.resized")
     with pytest.raises(UserError, match="'cnn' cannot be made narrower"):
         models.resized(models.named_spec("cnn_small", (1, 12, 12), 5), {"conv1": 3})
 

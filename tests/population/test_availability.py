@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.availability import Availability
 from fedscale_ext.population.resample import marginals, resample_availability
 from fedscale_ext.population.traces import read_availability

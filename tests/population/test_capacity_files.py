@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.traces import read_capacity
 
 GOOD = {1: {"computation": 153.0, "communication": 2209.6}, 2: {"computation": 39, "communication": 18437.25}}

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscale_ext.errors import UserError
-from fedscale_ext.models.spec import Cost
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.population.population import Population, load_population

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.traces import read_availability, read_capacity
 from tests.mutations import mutated

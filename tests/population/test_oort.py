@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscale_ext.config import make_config
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.core.streams import stream
 from fedscale_ext.population.oort import Oort, OortKeys, draw
 from fedscale_ext.population.selection import select, select_strata
-from fedscale_ext.streams import stream
 
 KEYS = OortKeys.of(make_config({}, {}).fedscale, "falls")
 

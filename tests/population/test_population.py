@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.resample import marginals, resample_capacity
 from fedscale_ext.population.selection import select

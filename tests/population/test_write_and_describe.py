@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.availability import Availability
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.describe import histogram, online

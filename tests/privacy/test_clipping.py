@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.privacy.clipping import clip_factor
-from fedscale_ext.runtime import norms
-from fedscale_ext.runtime.reduction import UnitSum
-from fedscale_ext.streams import torch_stream
+from fedscale_ext.tasks.reduction import UnitSum
+from fedscale_ext.training import update_norms as norms
 
 SHAPES = {"w": (3, 2, 5, 5), "b": (3,), "scale": (), "running_var": (3,)}
 FAST = settings(deadline=None, derandomize=True, max_examples=40)

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedscale_ext.core.streams import stream
 from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise, noised_mean
-from fedscale_ext.streams import stream
 
 START = {
     "w": torch.zeros(200, 500),

@@ -6,7 +6,7 @@ import pytest
 from written_job import write_job
 
 import fedscale_ext
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import load_job
 

@@ -7,7 +7,7 @@ import torch
 import yaml
 from written_job import write_job
 
-from fedscale_ext.config import load_config
+from fedscale_ext.config.job_config import load_config
 from fedscale_ext.report.board import TITLES, board
 from fedscale_ext.report.entry import Tuned, configuration, entry, lacks, lacks_of_tuned, write
 from fedscale_ext.report.loading import load_job

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from written_job import write_job
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import is_job, load_job
 

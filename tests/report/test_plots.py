@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from synthetic_job import evaluation, header, record, records
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.report.panels import _running_mean

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models.architectures import FAMILIES
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.submodels import extract, leading, narrowed, widths_at, window
 
 calm = settings(deadline=None, derandomize=True, max_examples=25)

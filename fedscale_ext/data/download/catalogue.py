@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
+from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.data.registry import known
-from fedscale_ext.errors import UserError, meant_or_known
 
 WITHOUT_CLIENTS = ("idx", "cifar", "svhn", "stl10")  # formats whose samples are nobody's
 

@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.download import ledger, transfer
 from fedscale_ext.data.download.catalogue import Downloadable, File, Source
 from fedscale_ext.data.download.transfer import HostError, Patience, Progress, Wanted
-from fedscale_ext.errors import UserError, one_line
 
 PARQUET = "pyarrow is missing, which reads parquet: pip install pyarrow"
 _SPARE = 256 << 20  # bytes of the disk that are left alone

@@ -5,10 +5,10 @@ import json
 import os
 from pathlib import Path
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.download.catalogue import File
 from fedscale_ext.data.download.transfer import HostError, Progress
-from fedscale_ext.errors import UserError
-from fedscale_ext.reading import read_json
+from fedscale_ext.util.reading import read_json
 
 LEDGER = "first_downloads.json"
 _BLOCK = 1 << 22

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fedscale_ext import __version__
-from fedscale_ext.errors import UserError
-from fedscale_ext.reading import read_json
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.package import VERSION
+from fedscale_ext.util.reading import read_json
 
 Progress = Callable[[int, int], None]
 _BLOCK = 1 << 18
@@ -90,7 +90,7 @@ def _try(wanted: Wanted, part: Path, patience: Patience, progress: Progress | No
         if (mark is None and not wanted.pinned) or have > (wanted.size or wanted.most):
             forget(part)  # nothing would tell whether the rest belongs to it
             have = 0
-    headers = {"User-Agent": f"fedscale_ext/{__version__}", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": f"fedscale_ext/{VERSION}", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
         if mark:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 Progress = Callable[[int, int], None]
 _PICKLES = (".pkl", ".pickle", ".pth", ".pt", ".joblib")

@@ -20,16 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
 from fedscale_ext.methods.distillation.batching import batches
 from fedscale_ext.methods.distillation.fitting import predicted
 from fedscale_ext.methods.distillation.losses import deepest, of_clients
-from fedscale_ext.methods.personal_models import PersonalModelClient
-from fedscale_ext.runtime.executor import MultiModelExecutor
-from fedscale_ext.runtime.resident import Cohort
-from fedscale_ext.runtime.samples import ClientSamples
-from fedscale_ext.runtime.training import MultiModelClient
-from fedscale_ext.runtime.work import State
-from fedscale_ext.streams import torch_stream
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient
+from fedscale_ext.training.resident import Cohort
 
 LOGITS = "logits"  # name of what a client says
 

@@ -1,7 +1,7 @@
 """Training on the server that diverges: a model with numbers that are not finite is never taken on.
 
-As a client's does (``runtime/training.py``), such training raises FloatingPointError; the server goes on with what it
-had, and says so.
+As a client's does (``training/local_training.py``), such training raises FloatingPointError; the server goes on with
+what it had, and says so.
 """
 
 from collections.abc import Iterable

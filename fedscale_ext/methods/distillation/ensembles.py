@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.method import State, Update, WorkItem
 from fedscale_ext.methods.distillation.public_models import PublicModelsAggregator
-from fedscale_ext.runtime.work import State, Update, WorkItem
 
 
 class EnsembleAggregator(PublicModelsAggregator):

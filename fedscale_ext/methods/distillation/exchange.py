@@ -18,13 +18,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.method import (
+    ClientTensors,
+    EvaluationPlan,
+    OwnTensors,
+    Population,
+    State,
+    Task,
+    Update,
+    WorkItem,
+    own_version,
+    stream,
+)
 from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
-from fedscale_ext.methods.personal_models import kept
+from fedscale_ext.methods.personal.personal_models import kept
 from fedscale_ext.population.clock import TRAINING_FACTOR
-from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.client_tensors import ClientTensors, OwnTensors
-from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem, own_version
-from fedscale_ext.streams import stream
 
 Phase = Mapping[str, Any]  # of a client's work: see ``client.py``
 

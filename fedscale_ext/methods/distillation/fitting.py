@@ -10,17 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedscale_ext.method import ModelSpec, State
 from fedscale_ext.methods.distillation.batching import batches
 from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models import parameter_names
 from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.runtime.adam import Adam, AdamSteps
-from fedscale_ext.runtime.optimizers import Running
-from fedscale_ext.runtime.sgd import Sgd
-from fedscale_ext.runtime.work import State
+from fedscale_ext.training.adam import Adam, AdamSteps
+from fedscale_ext.training.optimizers import Running
+from fedscale_ext.training.sgd import Sgd
 
 _AT_ONCE = 64  # samples, where nothing is learnt
 _LOOKS = 10  # at the held-out samples, in as many steps as patience has

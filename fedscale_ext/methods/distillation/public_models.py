@@ -7,15 +7,23 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.method import (
+    ClientTensors,
+    EvaluationPlan,
+    Population,
+    Shared,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    models,
+)
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.distillation.client import LOGITS, LogitsExecutor
 from fedscale_ext.methods.distillation.fitting import Fit, LossOf, fit
-from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.client_tensors import ClientTensors, Returned, Shared
-from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
-from fedscale_ext.streams import torch_stream
+from fedscale_ext.tasks.client_tensors import Returned
 
 SERVER = "server"  # key of the server's own model, where a method has one
 

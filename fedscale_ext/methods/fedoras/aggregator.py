@@ -15,9 +15,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedscale_ext import models
 from fedscale_ext.data.registry import known
-from fedscale_ext.errors import UserError
+from fedscale_ext.method import (
+    ClientTensors,
+    EvaluationPlan,
+    ModelSpec,
+    MultiModelAggregator,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    models,
+    stream,
+)
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
 from fedscale_ext.methods.fedoras.executor import FedorASExecutor
@@ -31,13 +43,8 @@ from fedscale_ext.methods.fedoras.stages import Plan
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, Experience, SupernetTraining, Tier
 from fedscale_ext.methods.fedoras.tier_searches import TierSearches
 from fedscale_ext.methods.fedoras.tiers import upper_only
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.supernet import cheapest_path, path_of, searched
-from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.aggregator import MultiModelAggregator
-from fedscale_ext.runtime.client_tensors import ClientTensors, Returned
-from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
-from fedscale_ext.streams import stream
+from fedscale_ext.models.supernet.family import cheapest_path, path_of, searched
+from fedscale_ext.tasks.client_tensors import Returned
 
 _TRIED = 64  # paths of which a tier's dearest is tested
 
@@ -258,9 +265,3 @@ class FedorASAggregator(MultiModelAggregator):
             "stages": stage_figures(self.plan, self.history, self.judges.generations),
             "judging": self.judges.generations,
         }
-
-
-if __name__ == "__main__":
-    from fedscale_ext.runtime.launch import run_aggregator
-
-    run_aggregator()

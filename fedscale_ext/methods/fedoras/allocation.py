@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.client import budget_tables
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.tiers import (
@@ -16,9 +18,7 @@ from fedscale_ext.methods.fedoras.tiers import (
     tiers_by_capacity,
     tiers_by_shares,
 )
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.supernet import tables
-from fedscale_ext.streams import stream
+from fedscale_ext.models.supernet.family import tables
 
 
 def brackets_of(space: str, supernet: ModelSpec, params: FedorASParams, seed: int) -> tuple[Bracket, ...]:

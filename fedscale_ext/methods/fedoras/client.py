@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.methods.fedoras.operator_aggregation import Operator, operator_of
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.supernet import Searchable, Tables, tables
-from fedscale_ext.runtime.outcome import result
-from fedscale_ext.runtime.samples import ClientSamples
-from fedscale_ext.runtime.sgd import Pull, Sgd, Steps
-from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.models.supernet.family import Searchable, Tables, tables
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.outcome import result
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.training.sgd import Pull, Sgd, Steps
 
 IdleGradient = Literal["zero", "none"]
 EXAMPLES = "examples"  # of what clients hand back: how many went through each operator, int64 [layers, operators]

@@ -3,10 +3,10 @@
 from argparse import Namespace
 from functools import partial
 
+from fedscale_ext.executor.executor import Do, MultiModelExecutor
 from fedscale_ext.methods.fedoras import judging
 from fedscale_ext.methods.fedoras.client import FedorASClient, reads_everywhere
-from fedscale_ext.runtime.executor import Do, MultiModelExecutor
-from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.training.local_training import MultiModelClient
 
 
 class FedorASExecutor(MultiModelExecutor):
@@ -23,9 +23,3 @@ class FedorASExecutor(MultiModelExecutor):
         if getattr(conf, "paths", None) is None and not reads_everywhere(spec):
             return MultiModelClient(conf)
         return FedorASClient(conf, spec, self.bench.host(conf.model_key))
-
-
-if __name__ == "__main__":
-    from fedscale_ext.runtime.launch import run_executor
-
-    run_executor()

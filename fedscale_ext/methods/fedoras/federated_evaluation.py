@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.ranking import kendall_tau
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 Ops = tuple[tuple[str, ...], ...]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedscale_ext.core.streams import stream
+from fedscale_ext.core.types import Evaluation, RoundRecord
 from fedscale_ext.methods.fedoras.fine_tuning import tier_key, twin_key
 from fedscale_ext.methods.fedoras.path_sampling import path_macs, sample_paths
 from fedscale_ext.methods.fedoras.stages import Plan
 from fedscale_ext.models.memory import training_memory
-from fedscale_ext.models.supernet import path_of
-from fedscale_ext.runtime.work import Evaluation, RoundRecord
-from fedscale_ext.streams import stream
+from fedscale_ext.models.supernet.family import path_of
 
 if TYPE_CHECKING:
     from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import HELD_OUT, OWN_EPOCHS
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.stages import Stage
-from fedscale_ext.runtime.pool import ModelPool
-from fedscale_ext.runtime.steps import HELD_OUT, OWN_EPOCHS
-from fedscale_ext.runtime.work import State, WorkItem
-from fedscale_ext.streams import torch_stream
+from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.submodels import CountMean
 
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import HELD_OUT, trained_on
+from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras import judging
 from fedscale_ext.methods.fedoras.federated_evaluation import EvaluationCall, agreement_by_rounds, call, mean_scores
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.search import Path
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, SupernetTraining
-from fedscale_ext.models.supernet import restricted
+from fedscale_ext.models.supernet.family import restricted
 from fedscale_ext.population.clock import TRAINING_FACTOR, completion_times
-from fedscale_ext.runtime.ledger import Dropped
-from fedscale_ext.runtime.steps import HELD_OUT, trained_on
-from fedscale_ext.runtime.units import SPREAD, in_parts
-from fedscale_ext.runtime.wire import WireError
-from fedscale_ext.streams import stream
+from fedscale_ext.tasks.units import SPREAD, in_parts
+from fedscale_ext.transport.unit_ledger import Dropped
+from fedscale_ext.transport.wire import WireError
 
 if TYPE_CHECKING:
     from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator

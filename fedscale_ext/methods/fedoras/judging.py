@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.executor.unit_work import UnitWork, figures_section
 from fedscale_ext.methods.fedoras.search import Path
 from fedscale_ext.methods.fedoras.validation import path_figures, validation_rows
-from fedscale_ext.models.supernet import Searchable
-from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.evaluation import COLUMNS
-from fedscale_ext.runtime.steps import hold_out
-from fedscale_ext.runtime.unit_work import UnitWork, figures_section
+from fedscale_ext.models.supernet.family import Searchable
+from fedscale_ext.tasks.evaluation import COLUMNS
+from fedscale_ext.transport import wire
 
 EVENT = "judge"  # of such a unit, beside FedScale's events
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from fedscale_ext.runtime.work import State
+from fedscale_ext.core.types import State
 from fedscale_ext.submodels import CountMean
 
 Operator = tuple[int, str]  # number of its layer, its name

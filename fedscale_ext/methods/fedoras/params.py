@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.search import SearchSettings
-from fedscale_ext.ranges import Count, CountOrNone, Decay, Part, Positive, Range, Share, check_ranges
+from fedscale_ext.util.ranges import Count, CountOrNone, Decay, Part, Positive, Range, Share, check_ranges
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ aside before any layer chooses. For spaces in which one layer at most has no fre
 
 import numpy as np
 
-from fedscale_ext.models.supernet import Tables
-from fedscale_ext.streams import Key, stream
+from fedscale_ext.core.streams import Key, stream
+from fedscale_ext.models.supernet.family import Tables
 
 
 def cheapest(tables: Tables, held: np.ndarray) -> float:

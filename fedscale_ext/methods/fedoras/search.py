@@ -22,14 +22,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import Key, stream
 from fedscale_ext.methods.fedoras.bracket_sampling import Genes, check_reachable, new_paths
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.ranking import pareto
 from fedscale_ext.methods.fedoras.tiers import Bracket
-from fedscale_ext.models.supernet import Tables
-from fedscale_ext.ranges import Count, Range, Share, check_ranges
-from fedscale_ext.streams import Key, stream
+from fedscale_ext.models.supernet.family import Tables
+from fedscale_ext.util.ranges import Count, Range, Share, check_ranges
 
 Path = tuple[str, ...]
 

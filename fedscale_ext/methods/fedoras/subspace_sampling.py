@@ -7,9 +7,9 @@ code subtracts what was taken first twice; here it counts once, and stem, reduct
 
 import numpy as np
 
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.methods.fedoras.path_sampling import sample_paths
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 
 def _usable(tables: Tables) -> np.ndarray:

@@ -13,7 +13,10 @@ import numpy as np
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.core.streams import stream
+from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
 from fedscale_ext.methods.fedoras.operator_aggregation import OperatorMeans
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -25,14 +28,11 @@ from fedscale_ext.methods.fedoras.subspace_sampling import (
     sample_subspace,
     total_bytes,
 )
-from fedscale_ext.models.supernet import Tables, restricted, tables
-from fedscale_ext.runtime.checks import Rejected
-from fedscale_ext.runtime.client_tensors import Returned
-from fedscale_ext.runtime.pool import ModelPool
-from fedscale_ext.runtime.steps import HELD_OUT
-from fedscale_ext.runtime.wire import Section
-from fedscale_ext.runtime.work import State, Task, Update, WorkItem
-from fedscale_ext.streams import stream
+from fedscale_ext.models.supernet.family import Tables, restricted, tables
+from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.tasks.client_tensors import Returned
+from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.transport.wire import Section
 
 SUPERNET = "supernet"  # key of the whole in the pool
 _SHARED = "subspace"  # of a round's only subspace

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedscale_ext.methods.fedoras.search import Path, PathSearch, SearchSettings
 from fedscale_ext.methods.fedoras.tiers import Bracket
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 Judge = Callable[[int, int, list[Path]], Sequence[float] | np.ndarray]  # of a tier, a generation and its paths
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 PATHS = 100_000  # drawn for the brackets of a space
 

@@ -7,21 +7,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.method import (
+    EvaluationPlan,
+    MultiModelAggregator,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    models,
+    stream,
+)
+from fedscale_ext.methods.averaging.server_optimizer import ServerOptimizer
 from fedscale_ext.methods.fedtrans import client_manager, model_aggregator, model_transformer
 from fedscale_ext.methods.fedtrans.client_manager import LossHistory
 from fedscale_ext.methods.fedtrans.internals import step_axes
 from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
 from fedscale_ext.methods.fedtrans.params import FedTransParams
-from fedscale_ext.methods.server_optimizer import ServerOptimizer
 from fedscale_ext.metrics.convergence import mean_accuracies, stalled
-from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.aggregator import MultiModelAggregator
-from fedscale_ext.runtime.model_choices import ModelChoice
-from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
-from fedscale_ext.streams import stream
+from fedscale_ext.server.model_choices import ModelChoice
 
 _HISTORY = "loss_history/"  # begins names of its tensors in a checkpoint
 
@@ -318,9 +324,3 @@ class FedTransAggregator(MultiModelAggregator):
             return None
         args = self.config.fedscale
         return ServerOptimizer(self.params.server_opt, args.yogi_eta, args.yogi_tau, args.yogi_beta, args.yogi_beta2)
-
-
-if __name__ == "__main__":
-    from fedscale_ext.runtime.launch import run_aggregator
-
-    run_aggregator()

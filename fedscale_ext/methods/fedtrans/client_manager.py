@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fedscale_ext.runtime.work import State
-from fedscale_ext.streams import stream
+from fedscale_ext.core.streams import stream
+from fedscale_ext.core.types import State
 
 
 def compatible(capacity: np.ndarray, macs: Sequence[float]) -> np.ndarray:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
 from fedscale_ext.models.cells import cell_family, widened_spec, widening_group
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.models.spec import ModelSpec
 
 
 def step_axes(spec: ModelSpec, steps: Sequence[Transformation]) -> list[dict[str, Any]]:

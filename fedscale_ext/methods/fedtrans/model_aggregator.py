@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import Coverage, State
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation, cell_parameters, lift
 from fedscale_ext.methods.fedtrans.params import FedTransParams
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.runtime.work import State
-from fedscale_ext.submodels import Coverage, count_mean, prefix
+from fedscale_ext.submodels import count_mean, prefix
 
 
 @dataclass(frozen=True)

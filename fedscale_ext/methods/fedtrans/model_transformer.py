@@ -33,13 +33,12 @@ import torch
 from torch import Tensor
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Axis, Layout, ModelSpec
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.core.types import Coverage, State
 from fedscale_ext.models.cells import cell_family, cell_of, cell_parameters, widened_spec, widening_group
 from fedscale_ext.models.registry import parameter_names, skeleton
-from fedscale_ext.models.spec import Axis, Layout, ModelSpec
-from fedscale_ext.runtime.work import State
-from fedscale_ext.streams import torch_stream
-from fedscale_ext.submodels import Coverage
 
 __all__ = [
     "Transformation",

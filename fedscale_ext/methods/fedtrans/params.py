@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fedscale_ext.config import JobConfig
-from fedscale_ext.ranges import CountOrNone, NotNegative, Range, Share, check_ranges
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.util.ranges import CountOrNone, NotNegative, Range, Share, check_ranges
 
 # Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
 _DELTA = {"cifar10": 20, "femnist": 30, "google_speech": 100, "openImg": 50}

@@ -24,22 +24,28 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from fedscale_ext import models
-from fedscale_ext.errors import UserError
-from fedscale_ext.methods.exit_levels import ExitLevelsAggregator
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.method import (
+    CountMean,
+    ModelSpec,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    models,
+    stream,
+)
 from fedscale_ext.methods.hypemefed.factorisation import check_rank, rank
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms
-from fedscale_ext.methods.levels import Level
-from fedscale_ext.methods.multi_exit_client import MultiExitExecutor
-from fedscale_ext.models.multi_exit import num_exits, prefix
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.work import State, Task, Update, WorkItem
-from fedscale_ext.streams import stream, torch_stream
-from fedscale_ext.submodels import CountMean
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator
+from fedscale_ext.methods.submodel.levels import Level
+from fedscale_ext.methods.submodel.multi_exit_client import MultiExitExecutor
+from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _AT_ONCE = 16  # clients whose weights are generated at the same time: their copies are all held
 
@@ -218,9 +224,3 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         """Take them back."""
         if self.params.missing == "generated":
             self.hypernetworks.load_state(tensors, data)
-
-
-if __name__ == "__main__":
-    from fedscale_ext.runtime.launch import run_aggregator
-
-    run_aggregator()

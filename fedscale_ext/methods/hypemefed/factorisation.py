@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch.nn import functional
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 Factors = tuple[torch.Tensor, torch.Tensor]  # P [rows, k] and Q [k, columns]; P Q is the matrix, or near it
 

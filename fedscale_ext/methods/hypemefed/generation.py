@@ -22,7 +22,7 @@ from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
 from fedscale_ext.methods.hypemefed.rescaling import factor_to
 from fedscale_ext.methods.hypemefed.sizes import by_components, check_memory, parts
 from fedscale_ext.methods.hypemefed.training import train
-from fedscale_ext.runtime.threads import in_threads
+from fedscale_ext.util.threads import in_threads
 
 State = Mapping[str, torch.Tensor]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fedscale_ext.ranges import Count, Positive, Range
+from fedscale_ext.util.ranges import Count, Positive, Range
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedscale_ext.methods.exit_levels import ExitLevelsParams
 from fedscale_ext.methods.hypemefed.options import Options
-from fedscale_ext.ranges import NotNegative, Share
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsParams
+from fedscale_ext.util.ranges import NotNegative, Share
 
 
 @dataclass(frozen=True)

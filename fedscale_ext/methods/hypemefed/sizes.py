@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import psutil
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.hypemefed import vectors
 from fedscale_ext.methods.hypemefed.factorisation import matrix_shape
 from fedscale_ext.methods.hypemefed.mlp import Mlp

@@ -17,13 +17,11 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from fedscale_ext.data.public import PublicData
-from fedscale_ext.errors import UserError
+from fedscale_ext.method import Population, State, Task, Update, UserError
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.moss.params import MossParams, check_named_taps, named_taps
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Public, Transfers, Type
 from fedscale_ext.methods.moss.server_figures import ServerFigures
-from fedscale_ext.population.population import Population
-from fedscale_ext.runtime.work import State, Task, Update
 
 
 class MossAggregator(DeviceTypesAggregator):
@@ -122,9 +120,3 @@ class MossAggregator(DeviceTypesAggregator):
         self.server.load_state(tensors, data)
         if "figures" in data:  # an earlier version kept none: the summary's begin with the round after
             self.figures.load_state(data["figures"])
-
-
-if __name__ == "__main__":
-    from fedscale_ext.runtime.launch import run_aggregator
-
-    run_aggregator()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.nn import functional
 
-from fedscale_ext.runtime.work import State
+from fedscale_ext.core.types import State
 from fedscale_ext.submodels import count_mean
 
 

@@ -28,16 +28,16 @@ from torch import Tensor
 from torch.func import grad, grad_and_value, vjp
 from torch.optim.adam import adam
 
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.distillation.batching import batches
 from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.losses import Batch, Observed, Student
 from fedscale_ext.methods.moss.matching import Wanted
 from fedscale_ext.methods.moss.twice_differentiable import TwiceDifferentiable
-from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import map_shapes
-from fedscale_ext.ranges import Count, Decay, NotNegative, Positive
-from fedscale_ext.runtime.work import State
+from fedscale_ext.util.ranges import Count, Decay, NotNegative, Positive
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.matching import Wanted
 from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.registry import parameter_names, skeleton
-from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import as_map, features
-from fedscale_ext.runtime import static_statistics
-from fedscale_ext.runtime.work import State
+from fedscale_ext.tasks import bn_statistics as static_statistics
 
 _OBSERVED = 64  # samples at once where nothing is learnt
 

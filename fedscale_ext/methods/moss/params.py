@@ -4,13 +4,13 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from fedscale_ext import models
-from fedscale_ext.config import JobConfig
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.data.layout import describe
 from fedscale_ext.data.mapping import data_folder
-from fedscale_ext.errors import UserError
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.moss.knowledge_transfer import Options, WireParams
-from fedscale_ext.models.spec import ModelSpec
 from fedscale_ext.models.taps import map_shapes
 
 DEFAULT_TAPS = "default"

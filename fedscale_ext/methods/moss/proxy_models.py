@@ -29,14 +29,14 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from fedscale_ext import models
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.moss.fidelity_aggregation import aggregate, fidelity
 from fedscale_ext.methods.moss.knowledge_transfer import Options, Report, Wire
 from fedscale_ext.methods.moss.losses import Observed, observe, reestimated
 from fedscale_ext.models import ModelSpec
-from fedscale_ext.runtime.threads import in_threads
-from fedscale_ext.runtime.work import State
-from fedscale_ext.streams import torch_stream
+from fedscale_ext.util.threads import in_threads
 
 
 @dataclass(frozen=True)

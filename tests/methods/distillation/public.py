@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.types import WorkItem
 from fedscale_ext.data.public import PublicData
-from fedscale_ext.methods import method_class
-from fedscale_ext.runtime.work import WorkItem
 from methods.harness import CLASSES, SHAPE, means_of, server, updates_for
 
 TYPES = ["single_exit_mlp", "lenet_6k"]

@@ -10,11 +10,11 @@ from client_settings import client_settings
 
 from fedscale_ext import models
 from fedscale_ext.methods.distillation.client import LogitsClient
-from fedscale_ext.methods.personal_models import enter, kept
-from fedscale_ext.models.stacked import stacked
-from fedscale_ext.runtime.resident import Cohort
-from fedscale_ext.runtime.samples import ClientSamples
-from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.methods.personal.personal_models import enter, kept
+from fedscale_ext.models.stacked.network import stacked
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.resident import Cohort
+from fedscale_ext.training.samples import ClientSamples
 
 State = dict[str, torch.Tensor]
 SHAPE, CLASSES, PUBLIC = (1, 8, 8), 5, 9

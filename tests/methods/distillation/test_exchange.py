@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from fedscale_ext.config import make_config
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
 from fedscale_ext.methods.distillation.public_models import SERVER
-from fedscale_ext.privacy.job import check_options
-from fedscale_ext.runtime.client_tensors import OwnTensors
-from fedscale_ext.runtime.combinations import check_local_training
-from fedscale_ext.runtime.wire import bytes_to_tensors
+from fedscale_ext.server.combinations import check_local_training
+from fedscale_ext.server.privacy import check_options
+from fedscale_ext.tasks.client_tensors import OwnTensors
+from fedscale_ext.transport.wire import bytes_to_tensors
 from methods.harness import CLASSES, SHAPE, equal, pool_states
 
 from .public import PUBLIC, TYPES, made, play, samples
@@ -107,7 +107,7 @@ def test_a_type_that_is_called_as_the_servers_model_is_refused(tmp_path: Path, m
 
 @pytest.mark.parametrize("method", ["fedmd", "dsfl", "fedgems", "feddf", "fedet"])
 def test_noise_does_not_shield_logits(method: str) -> None:
-    from fedscale_ext.methods import method_class
+    from fedscale_ext.config.methods import method_class
 
     config = make_config({}, {"method": method, "dp_noise_multiplier": 1.0})
     with pytest.raises(UserError, match=f"method {method} learns from the logits of .*; choose a method that averages"):

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from job_results import assert_equal, result
-from runtime.test_jobs import command
+from server.test_jobs import command
 
 import fedscale_ext
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 
 JOB: dict[str, Any] = {"model": "lenet_6k", "public_samples": 8, "num_participants": 5, "eval_interval": 1}
 # keys of a method, and the loss on clients' test samples that was recorded
@@ -67,7 +67,7 @@ def test_clients_that_digest_nothing_learn_of_nobody(job_file: Path) -> None:
 
 
 def test_public_samples_must_fit_into_a_message(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedscale_ext.runtime.workforce._HEADERS", 2**20 - 20_000)
+    monkeypatch.setattr("fedscale_ext.server.dispatcher._HEADERS", 2**20 - 20_000)
     with pytest.raises(UserError, match=r"what one client is handed beside it do not fit .*: raise max_message_mb"):
         here(job_file, "large", **keys_of("fedmd"), max_message_mb=1)
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.consensus import entropy_reduced, mean_logits
+from fedscale_ext.methods.distillation.fedet import ensemble, head_of
+from fedscale_ext.methods.distillation.fedgems import fuse
 from fedscale_ext.methods.distillation.fitting import logits_of
 from fedscale_ext.methods.distillation.losses import divergence, soft_cross_entropy
 from fedscale_ext.methods.distillation.public_models import SERVER
-from fedscale_ext.methods.fedet import ensemble, head_of
-from fedscale_ext.methods.fedgems import fuse
-from fedscale_ext.models.headed import body_of
+from fedscale_ext.models.families.headed import body_of
 from methods.harness import CLASSES, SHAPE, equal, means_of, pool_states, updates_for
 
 from .public import PUBLIC, TYPES, logits_for, made, play, samples

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 
 def table(macs: Sequence[Sequence[float]], size: Sequence[Sequence[int]] | None = None, fixed: int = 10) -> Tables:

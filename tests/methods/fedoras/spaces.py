@@ -7,7 +7,7 @@ import numpy as np
 
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.tiers import Bracket
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 
 def table(macs: Sequence[Sequence[float]], fixed: float = 10.0) -> Tables:

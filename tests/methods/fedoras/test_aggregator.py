@@ -11,8 +11,10 @@ from job_results import assert_equal, result
 
 import fedscale_ext
 from fedscale_ext import models
-from fedscale_ext.config import make_config
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.method_params import make_params
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
 from fedscale_ext.methods.fedoras.executor import FedorASExecutor
@@ -20,11 +22,10 @@ from fedscale_ext.methods.fedoras.operator_aggregation import operator_of
 from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET
-from fedscale_ext.methods.params import make_params
-from fedscale_ext.models.supernet import tables
-from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.checks import Rejected
-from fedscale_ext.runtime.work import State, WorkItem
+from fedscale_ext.models.supernet import family as supernet
+from fedscale_ext.models.supernet.family import tables
+from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.transport import wire
 from methods.harness import equal, server, trained, updates_for
 
 SPACE = {
@@ -102,7 +103,7 @@ def test_weak_clients_are_in_small_tiers_and_are_tested_on_a_path_of_theirs(fedo
     macs = [made.pool[f"tier{number}"].cost.forward_macs for number in (1, 2, 3)]
     assert macs == sorted(macs) and macs[0] < macs[2]
     assert fedoras(shares=[0.5, 0.16, 0.34]).tier_of.tolist() == [2, 0, 0, 1, 0, 2]
-    assert made.smallest_spec() == models.supernet.path_of(made.training.spec, ["identity"] * 4)
+    assert made.smallest_spec() == supernet.path_of(made.training.spec, ["identity"] * 4)
 
 
 def test_each_client_is_sent_a_subspace_of_its_own_within_the_bytes(fedoras: Any) -> None:

@@ -12,16 +12,17 @@ from torch import nn
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.core.local_steps import drawn_rows
+from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASClient, PathSgd, budget_tables
 from fedscale_ext.methods.fedoras.operator_aggregation import operator_of
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths, path_macs
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
-from fedscale_ext.models.supernet import Searchable, restricted
-from fedscale_ext.runtime.samples import ClientSamples
-from fedscale_ext.runtime.sgd import Sgd
-from fedscale_ext.runtime.steps import drawn_rows
-from fedscale_ext.runtime.training import MultiModelClient
-from fedscale_ext.streams import stream
+from fedscale_ext.models.supernet import family as supernet
+from fedscale_ext.models.supernet.family import Searchable, restricted
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.training.sgd import Sgd
 
 SHAPE, CLASSES = (1, 20, 20), 5
 SUPERNET = models.named_spec("cnn_tiny", SHAPE, CLASSES)
@@ -177,7 +178,7 @@ def test_a_path_is_trained_as_any_client_would() -> None:
 
 def test_texts_are_learned_at_every_position() -> None:
     ops = {"ops": [["linear"], ["qrnn", "zero"], ["linear", "identity"], ["zero", "causal_conv"]]}
-    spec = models.supernet.make((1, 1, 6), 9, form="rnn", symbols=9, hidden=12, readout="all", **ops)
+    spec = supernet.make((1, 1, 6), 9, form="rnn", symbols=9, hidden=12, readout="all", **ops)
     costs, draw = budget_tables(spec, ()), torch.Generator().manual_seed(2)
     text = torch.randint(0, 9, (10, 7), generator=draw)
     data = ClientSamples(text[:, :6].double().view(10, 1, 1, 6), text[:, 6])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from job_results import assert_equal, result
 
-from fedscale_ext.config import load_config, with_values
-from fedscale_ext.errors import UserError
-from fedscale_ext.runtime.in_process import run_in_process
+from fedscale_ext.config.job_config import load_config, with_values
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.entry.in_process import run_in_process
 
 GOLDEN: dict[str, Any] = {
     "method": "fedoras", "model": "cnn_tiny", "rounds": 4, "num_participants": 6, "local_steps": 1,

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.federated_evaluation import (
     agreement_by_rounds,
     call,
@@ -15,8 +16,7 @@ from fedscale_ext.methods.fedoras.federated_evaluation import (
     supernet_bytes,
 )
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.models import supernet
-from fedscale_ext.streams import stream
+from fedscale_ext.models.supernet import family as supernet
 
 from .spaces import drawn_table, every_path
 

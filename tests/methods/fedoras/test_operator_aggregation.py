@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.fedoras.operator_aggregation import OperatorMeans, operator_of
-from fedscale_ext.models.supernet import restricted
-from fedscale_ext.runtime.work import State
+from fedscale_ext.models.supernet.family import restricted
 from fedscale_ext.submodels import count_mean
 from methods.harness import equal, trained
 

@@ -18,7 +18,7 @@ from fedscale_ext.methods.fedoras.path_sampling import (
     sample_path,
     sample_paths,
 )
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 from .made_up import table
 

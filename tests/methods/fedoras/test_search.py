@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.search import Found, Path, PathSearch, SearchSettings, run
 from fedscale_ext.methods.fedoras.tiers import Bracket, upper_only
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet.family import Tables
 
 from .spaces import best_inside, drawn_table, every_path, judge, table
 

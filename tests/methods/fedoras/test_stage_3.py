@@ -11,7 +11,10 @@ import torch
 from synthetic_job import records
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.core.types import Evaluation
+from fedscale_ext.executor.unit_work import figures_section
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 from fedscale_ext.methods.fedoras.figures import accuracies, stage_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys
@@ -19,14 +22,11 @@ from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.judging import read_figures
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.stages import Plan, Stage
-from fedscale_ext.models.supernet import path_of
-from fedscale_ext.runtime import wire
-from fedscale_ext.runtime.evaluation import COLUMNS
-from fedscale_ext.runtime.pool import ModelPool
-from fedscale_ext.runtime.steps import hold_out
-from fedscale_ext.runtime.unit_work import figures_section
-from fedscale_ext.runtime.work import Evaluation
+from fedscale_ext.models.supernet.family import path_of
+from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.submodels import count_mean
+from fedscale_ext.tasks.evaluation import COLUMNS
+from fedscale_ext.transport import wire
 from methods.fedoras.test_whole_jobs import SPACE
 from methods.harness import equal, server, trained, updates_for
 

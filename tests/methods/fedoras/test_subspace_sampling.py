@@ -15,7 +15,7 @@ from fedscale_ext.methods.fedoras.subspace_sampling import (
     sample_subspace,
     total_bytes,
 )
-from fedscale_ext.models.supernet import restricted, tables
+from fedscale_ext.models.supernet.family import restricted, tables
 
 from .made_up import table
 

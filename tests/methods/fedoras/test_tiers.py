@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.keys import RESAMPLED
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.tiers import (
@@ -22,11 +24,10 @@ from fedscale_ext.methods.fedoras.tiers import (
     tiers_by_shares,
     upper_only,
 )
-from fedscale_ext.models import supernet
-from fedscale_ext.models.supernet import Tables
+from fedscale_ext.models.supernet import family as supernet
+from fedscale_ext.models.supernet.family import Tables
 from fedscale_ext.population.capacity import capacities
-from fedscale_ext.population.population import RESAMPLED, load_population
-from fedscale_ext.streams import stream
+from fedscale_ext.population.population import load_population
 
 from .spaces import table
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.methods.fedoras.federated_evaluation import mean_scores
 from fedscale_ext.methods.fedoras.validation import path_figures, recalibrated, validation_rows
-from fedscale_ext.models import supernet
-from fedscale_ext.runtime.steps import hold_out
+from fedscale_ext.models.supernet import family as supernet
 
 SIZES = [10, 1, 35, 7, 200]
 

@@ -11,15 +11,15 @@ import pytest
 import torch
 from job_results import assert_equal, result
 
-from fedscale_ext.config import load_config, with_values
-from fedscale_ext.data.importers import import_text
+from fedscale_ext.config.job_config import load_config, with_values
+from fedscale_ext.core.events import Emit, ignore_event
+from fedscale_ext.data.importing.importers import import_text
+from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 from fedscale_ext.methods.fedoras.client import budget_tables
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.stages import Plan
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET
-from fedscale_ext.runtime.events import Emit, ignore_event
-from fedscale_ext.runtime.in_process import run_in_process
 
 SPACE = {
     "family": "supernet",

@@ -6,10 +6,10 @@ from functools import lru_cache
 import numpy as np
 
 from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
 from fedscale_ext.methods.fedtrans.model_transformer import transform
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.runtime.work import State
 
 from ..harness import CLASSES, SHAPE
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.models.cells import cell_family
-from fedscale_ext.models.spec import ModelSpec
-from fedscale_ext.streams import torch_stream
 
 from ..harness import CLASSES, SHAPE, aggregate, equal, play, pool_states, server, trained_states, updates_for
 

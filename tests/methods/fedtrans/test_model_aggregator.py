@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.fedtrans import model_aggregator as ma
 from fedscale_ext.methods.fedtrans.model_transformer import lift
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.models.cells import cell_of, cell_parameters
-from fedscale_ext.runtime.work import State
 
 from ..harness import equal, trained
 from .chain import BIRTHS, INSERTED, chain

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedtrans.model_transformer import (
     Transformation,
     _inserted,
@@ -27,8 +27,8 @@ from fedscale_ext.methods.fedtrans.model_transformer import (
     select_cells,
     transform,
 )
-from fedscale_ext.models.genotype import EDGES, OPERATIONS, arch_string
-from fedscale_ext.models.nasbench201 import Cell, cell_ids, make
+from fedscale_ext.models.families.genotype import EDGES, OPERATIONS, arch_string
+from fedscale_ext.models.families.nasbench201 import Cell, cell_ids, make
 from fedscale_ext.submodels import count_mean
 
 SHAPE, CLASSES = (2, 6, 7), 4

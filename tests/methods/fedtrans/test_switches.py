@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import Evaluation, RoundRecord
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.models import parameter_names
-from fedscale_ext.runtime.work import Evaluation, RoundRecord
 
 from ..harness import equal, play, pool_states, server
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from models.architectures import resnet_spec
 
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation, cap, lift, transform
-from fedscale_ext.models import resnet
+from fedscale_ext.models.families import resnet
 
 from ..harness import play, server
 

@@ -10,13 +10,13 @@ from job_results import assert_equal, result
 
 import fedscale_ext
 from fedscale_ext import models
-from fedscale_ext.config import load_config, with_values
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import load_config, with_values
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import stream
+from fedscale_ext.core.types import State
+from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.hypemefed.aggregator import HypeMeFedAggregator
-from fedscale_ext.models.multi_exit import prefix
-from fedscale_ext.runtime.in_process import run_in_process
-from fedscale_ext.runtime.work import State
-from fedscale_ext.streams import stream
+from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.submodels import count_mean
 from methods.harness import CLASSES, server, trained, updates_for
 

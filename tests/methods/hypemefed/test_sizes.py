@@ -5,7 +5,7 @@ import psutil
 import pytest
 import torch
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
 from methods.harness import equal, means_of, play, pool_states, updates_for
 
 from .server_of import MACS, TYPES, WithOtherData, moss

@@ -12,11 +12,11 @@ import pytest
 from job_results import assert_equal, result
 
 import fedscale_ext
-from fedscale_ext.config import load_config
-from fedscale_ext.data.importers import import_npz
-from fedscale_ext.errors import UserError
+from fedscale_ext.config.job_config import load_config
+from fedscale_ext.config.method_params import make_params
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.importing.importers import import_npz
 from fedscale_ext.methods.moss.params import MossParams
-from fedscale_ext.methods.params import make_params
 
 MOSS: dict[str, Any] = {
     "method": "moss", "model": "lenet_6k", "moss.types": ["single_exit_mlp", "lenet_6k"], "moss.ranges": ["1-4", "5-7"],

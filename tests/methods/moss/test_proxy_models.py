@@ -9,12 +9,12 @@ import torch
 
 from evals.speed import moss_loop
 from fedscale_ext import models
-from fedscale_ext.errors import UserError
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.methods.moss import losses
 from fedscale_ext.methods.moss.knowledge_transfer import Options
 from fedscale_ext.methods.moss.losses import observe
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Type
-from fedscale_ext.streams import torch_stream
 from tests.methods.moss.toy import OPTIONS, SPECS, double, public, start, types
 
 MAPS = ("resnet", "mobilenet", "cnn")

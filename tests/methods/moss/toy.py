@@ -8,8 +8,8 @@ from fedscale_ext import models
 from fedscale_ext.methods.moss.knowledge_transfer import Options, Wire
 from fedscale_ext.methods.moss.losses import observe
 from fedscale_ext.methods.moss.proxy_models import Public, Type
-from fedscale_ext.models import mobilenetv2, resnet, vit
-from fedscale_ext.models.mobilenetv3_modules import Block as Inverted
+from fedscale_ext.models.families import mobilenetv2, resnet, vit
+from fedscale_ext.models.families.mobilenetv3_modules import Block as Inverted
 
 SHAPE, CLASSES = (2, 9, 8), 3
 OPTIONS = Options(epochs=2, batch_size=4, lr=0.05, momentum=0.5, weight_decay=1e-2, meta_lr=1e-2)

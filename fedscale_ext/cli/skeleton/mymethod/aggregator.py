@@ -10,11 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from fedscale_ext import models
-from fedscale_ext.population.population import Population
-from fedscale_ext.ranges import Decay, Share
-from fedscale_ext.runtime.aggregator import MultiModelAggregator
-from fedscale_ext.runtime.work import EvaluationPlan, State, Task, Update, WorkItem
+from fedscale_ext.method import (
+    Decay,
+    EvaluationPlan,
+    MultiModelAggregator,
+    Population,
+    Share,
+    State,
+    Task,
+    Update,
+    WorkItem,
+    models,
+)
 
 from .client import MyMethodExecutor
 

@@ -5,8 +5,7 @@ from argparse import Namespace
 import torch
 from torch import Tensor
 
-from fedscale_ext.runtime.executor import MultiModelExecutor
-from fedscale_ext.runtime.training import MultiModelClient
+from fedscale_ext.method import MultiModelClient, MultiModelExecutor
 
 
 class MyMethodClient(MultiModelClient):

@@ -1,0 +1,1 @@
+"""What Python programs and notebooks use: run a job, load its result."""

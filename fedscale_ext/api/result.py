@@ -1,0 +1,161 @@
+"""What a job reached, for Python and notebooks: its summary, tables, pictures and the folder that holds them."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedscale_ext.core.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedscale_ext.report.loading import LoadedJob
+
+Rows = list[dict[str, Any]]
+_DPI = 110
+
+
+class Picture:
+    """A plot: a notebook shows it, :meth:`save` writes it, ``figure`` is matplotlib's."""
+
+    def __init__(self, figure: "Figure"):
+        self.figure = figure
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as PNG, SVG or PDF, as the file's ending says."""
+        where = Path(path)
+        if where.suffix.lower() not in (".png", ".svg", ".pdf"):
+            raise UserError(f"{where} names no kind of picture: end it with .png, .svg or .pdf")
+        self.figure.savefig(where, dpi=_DPI)
+        return where
+
+    def _repr_png_(self) -> bytes:
+        out = io.BytesIO()
+        self.figure.savefig(out, format="png", dpi=_DPI)
+        return out.getvalue()
+
+
+class Result(Mapping[str, Any]):
+    """A job's results. As a mapping it is its summary, the content of summary.json, with ``log_dir``:
+    ``result["accuracy"]["mean"]``. Tables are pandas' where that is installed, else lists of dicts; where a figure
+    does not exist they have None (NaN in pandas). A notebook shows the summary."""
+
+    def __init__(self, job: "LoadedJob"):
+        self._job = job
+        self._summary = {**job.summary, "log_dir": str(job.folder)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._summary[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._summary)
+
+    def __len__(self) -> int:
+        return len(self._summary)
+
+    def __repr__(self) -> str:
+        mean = self.accuracy
+        reached = "not tested" if mean is None else f"client accuracy {mean:.4f}"
+        state = f"{'' if self.finished else 'not finished, '}round {self['rounds']}"
+        return f"<Result of {self.name}: {self['method']} on {self._job.data}, {reached}, {state}, {self.path}>"
+
+    def _repr_markdown_(self) -> str:
+        from fedscale_ext.report.tables import markdown
+
+        return markdown(self._summary)
+
+    @property
+    def path(self) -> Path:
+        """The folder that the job wrote into."""
+        return self._job.folder
+
+    @property
+    def name(self) -> str:
+        """The configuration's job_name."""
+        return self._job.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended; of one that has not, the results are those of its rounds so far."""
+        return self._job.finished
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean over clients of their accuracy in the last test, in [0, 1]; None where nobody was tested."""
+        found = self["accuracy"]
+        return None if found is None else found["mean"]
+
+    @cached_property
+    def rounds(self) -> Any:
+        """Table: a row per round. Accuracies in [0, 1], None for a round without a test; losses; seconds of the
+        virtual clock and of the wall; of this round participants, MACs of training and bytes; models after it."""
+        from fedscale_ext.metrics.jsonable import plain
+        from fedscale_ext.report.series import round_row
+
+        return _table(plain([round_row(record) for record in self._job.records]))
+
+    @cached_property
+    def clients(self) -> Any:
+        """Table: a row per client. The name that the data give it (None where an earlier version ran the job), its
+        accuracy in the last test, the key of the model that it is served, its samples, the MACs per sample that its
+        device affords (``capacity``), and its device's speed."""
+        from fedscale_ext.metrics.jsonable import plain
+        from fedscale_ext.report.series import client_rows
+
+        return _table(plain(client_rows(self._job)))
+
+    @cached_property
+    def lineage(self) -> Any:
+        """Table: a row per model. What it costs (MACs forward, of a sample), how many clients it serves, and, of
+        methods whose models grow, its ``parent``, the round of its ``birth`` and the ``steps`` that made it."""
+        from fedscale_ext.report.series import model_row
+
+        return _table([model_row(model) for model in self["models"]])
+
+    @cached_property
+    def tables(self) -> Mapping[str, Any]:
+        """Tables that the method adds, by name: its tiers, its types of devices, its stages."""
+        from fedscale_ext.report.own_tables import method_tables
+
+        return {name: _table(rows) for name, rows in method_tables(self._summary).items()}
+
+    def plot(self) -> Picture:
+        """The job at a glance: accuracy by rounds, time and computation, loss, participants and clients."""
+        from fedscale_ext.report.plots import draw
+
+        return Picture(draw(self._job.header, self._job.records))
+
+    def plots(self) -> Mapping[str, Picture]:
+        """Pictures of what the job alone shows, by name: models over time, participants, models by capacity."""
+        from fedscale_ext.report.single import plots
+
+        return {name: Picture(figure) for name, (_title, figure) in plots(self._job).items()}
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the page, plots and figures of ``fedscale report`` below ``out`` (the job's ``report``); the page."""
+        from fedscale_ext.report.build import build
+
+        return build([self.path], self.path / "report" if out is None else Path(out))[0]
+
+
+def load(job: str | Path) -> Result:
+    """The results of a job, finished or under way, by its log folder or its job_name. UserError for what is neither."""
+    from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.report.loading import load_job
+
+    folders, unbegun = find_jobs([str(job)])
+    if (number := len(folders) + len(unbegun)) > 1:
+        listed = ", ".join(map(str, folders))
+        raise UserError(f"{job} is a sweep of {number} jobs; load one of them at a time: {listed}")
+    return Result(load_job(folders[0].absolute()))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
+    if find_spec("pandas") is None:
+        return [dict(row) for row in rows]
+    import pandas
+
+    return pandas.DataFrame(list(rows))

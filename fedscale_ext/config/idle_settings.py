@@ -1,0 +1,109 @@
+"""Settings that were given and that no job reads, because of others: one table of conditions, told in one note."""
+
+from collections.abc import Callable
+from functools import partial
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.keys import RESAMPLED
+from fedscale_ext.config.methods import is_built_in
+from fedscale_ext.core.errors import listed
+
+_NAMED = 3  # keys, or values, that a note names for a reason
+_METHOD = "the method"
+_MOMENTS = ("eta", "tau", "beta", "beta2")
+_OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_window", "clip_bound", "cut_off_util",
+         "round_threshold", "round_penalty", "pacer_delta", "pacer_step", "blacklist_rounds",
+         "blacklist_max_len")  # fmt: skip
+
+Reason = tuple[str, str]
+"""A setting, and its value that leaves other settings unread."""
+
+
+def _without_public(config: JobConfig) -> Reason | None:
+    return None if config.job.public_samples else ("public_samples", "0")
+
+
+def _balanced(config: JobConfig) -> Reason | None:
+    classes = config.job.public_classes
+    return None if classes == "dirichlet" else ("public_classes", classes)
+
+
+def _by_deadline(config: JobConfig) -> Reason | None:
+    rule = config.job.capacity_rule
+    return None if rule == "computation" else ("capacity_rule", rule)
+
+
+def _unguided(config: JobConfig) -> Reason | None:
+    mode = config.fedscale.sample_mode
+    return ("sample_mode", mode) if mode == "random" else None
+
+
+def _without_yogi(config: JobConfig) -> Reason | None:
+    if config.job.method != "fedtrans":
+        return _of_another_method("fedyogi", config)
+    optimizer = str(config.method_params().get("server_opt", "avg"))
+    return ("fedtrans.server_opt", optimizer) if optimizer == "avg" else None
+
+
+def _of_another_method(reader: str, config: JobConfig) -> Reason | None:
+    method = config.job.method  # one of another package may read any key of FedScale's
+    return (_METHOD, method) if method != reader and is_built_in(method) else None
+
+
+def _own_key_given(own: str, config: JobConfig) -> Reason | None:
+    given = own.partition(".")[0] == config.job.method and own in config.params
+    return (own, str(config.params[own])) if given else None
+
+
+def _without_trace(config: JobConfig) -> Reason | None:
+    files = (config.fedscale.device_conf_file, config.fedscale.device_avail_file)
+    return None if any(file not in (None, RESAMPLED) for file in files) else ("device_conf_file", RESAMPLED)
+
+
+#: Keys, and why a job does not read them; None where this is no reason. One of several rows is enough.
+_TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...] = (
+    (("public_fraction", "public_classes", "public_alpha"), _without_public),
+    (("public_alpha",), _balanced),
+    (("capacity_spread",), _by_deadline),
+    (_OORT, _unguided),
+    (tuple(f"yogi_{name}" for name in _MOMENTS), _without_yogi),
+    *(((f"yogi_{name}",), partial(_own_key_given, f"fedyogi.{name}")) for name in _MOMENTS),
+    (("proxy_mu",), partial(_of_another_method, "fedprox")),
+    (("proxy_mu",), partial(_own_key_given, "fedprox.mu")),
+    (("device_match",), _without_trace),
+)
+
+
+def _reason(config: JobConfig, key: str) -> Reason | None:
+    """Why a job does not read a key that it was given; None where it does."""
+    method, dot, _ = key.partition(".")
+    if dot:
+        return None if method == config.job.method else (_METHOD, config.job.method)
+    found = (reason(config) for keys, reason in _TABLE if key in keys)
+    return next((reason for reason in found if reason is not None), None)
+
+
+def idle_keys(*configs: JobConfig) -> str | None:
+    """A sentence about keys that these jobs were given and none of them reads, with the reasons; None for none."""
+    unread: dict[str, list[str]] = {}  # why -> keys
+    for key in dict.fromkeys(key for config in configs for key in config.given):
+        reasons = [_reason(config, key) for config in configs if key in config.given]
+        if None not in reasons:
+            why = _words([reason for reason in reasons if reason is not None])
+            unread.setdefault(why, []).append(key)
+    if not unread:
+        return None
+    return "; ".join(
+        f"{listed(keys, _NAMED)} {'does' if len(keys) == 1 else 'do'} nothing: {why}" for why, keys in unread.items()
+    )
+
+
+def _words(reasons: list[Reason]) -> str:
+    values: dict[str, list[str]] = {}
+    for setting, value in dict.fromkeys(reasons):
+        values.setdefault(setting, []).append(value)
+    return " and ".join(
+        f"{setting}s are {listed(each, _NAMED)}" if setting == _METHOD and len(each) > 1 else
+        f"{setting} is {listed(each, _NAMED)}"
+        for setting, each in values.items()
+    )  # fmt: skip

@@ -1,0 +1,360 @@
+"""From a YAML file or a command line to a validated JobConfig, and from that to FedScale's arguments.
+
+Both ways in carry the same flat ``key: value`` pairs: a YAML lists them under ``job_conf``, and
+drivers (this package's and FedScale's own) pass each as ``--key value`` to the entry scripts.
+"""
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedscale_ext.config.arguments import expanded, fedscale_actions, fedscale_arguments, or_none
+from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.util.package import PACKAGE
+from fedscale_ext.util.reading import read_plain
+from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
+
+_MAX_EXECUTORS = 1024
+_SECRET = {"wandb_token"}
+_POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
+# keys that say where and how long a job runs, not what it computes
+_NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
+                  "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
+                  "max_message_mb", "checkpoint_interval", "checkpoint_keep", "resume_from",
+                  "lease_s", "replacement_s", "reconnect_s", "unit_tries",
+                  "min_updates", "token_file", "message_window_s", "tls_ca", "stop_gain", "stop_patience", "stop_unit",
+                  "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
+
+
+class AuthKeys(BaseModel):
+    """Keys below ``auth``: how ssh logs in; empty ones leave it to ssh's own configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ssh_user: str | None = None
+    ssh_private_key: str | None = None
+    ssh_config: str | None = None
+
+
+class ClusterKeys(BaseModel):
+    """Top-level keys of a YAML: where processes run and which files are their entries."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ps_ip: str = "127.0.0.1"
+    worker_ips: tuple[str, ...] = ("localhost",)
+    exp_path: str = "fedscale_ext"
+    aggregator_entry: str = "entry/aggregator.py"
+    executor_entry: str = "entry/executor.py"
+    auth: AuthKeys = AuthKeys()
+    setup_commands: tuple[str, ...] | None = None
+    python: str | None = None
+    work_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """A validated job.
+
+    ``cluster`` are the YAML's top-level keys, ``job`` the keys of this package, ``fedscale`` every
+    key of FedScale's config_parser with its right type, ``params`` the ``<method>.<name>`` keys as
+    given, ``given`` the flat keys that the user gave (what :func:`to_argv` passes on).
+    """
+
+    cluster: ClusterKeys
+    job: JobKeys
+    fedscale: argparse.Namespace
+    params: Mapping[str, Any]
+    given: Mapping[str, Any]
+    source: Path | None = None
+
+    def method_params(self) -> dict[str, Any]:
+        """The hyperparameters given for the job's method, by their bare names. Those of other methods bind no job."""
+        return self.params_by_method().get(self.job.method, {})
+
+    def params_by_method(self) -> dict[str, dict[str, Any]]:
+        """The hyperparameters given for each method, by their bare names; without methods that have none."""
+        methods: dict[str, dict[str, Any]] = {}
+        for key, value in self.params.items():
+            method, _, name = key.partition(".")
+            methods.setdefault(method, {})[name] = value
+        return methods
+
+    def echo(self) -> dict[str, Any]:
+        """Every setting of the job as one flat JSON object, but for secrets."""
+        settings = {**vars(self.fedscale), **self.job.model_dump(), **self.params}
+        return {key: value for key, value in settings.items() if key not in _SECRET}
+
+    def decisive(self) -> dict[str, Any]:
+        """The settings that decide the job's result, as JSON, without places, ports, rounds and other methods' keys."""
+        return decisive(self.echo())
+
+    def entry_paths(self) -> tuple[Path, Path]:
+        """Files of the aggregator's and the executors' entry; below ``exp_path``, else below this package."""
+        return self._entry(self.cluster.aggregator_entry), self._entry(self.cluster.executor_entry)
+
+    def _entry(self, entry: str) -> Path:
+        return entry_path(self.cluster.exp_path, entry)
+
+
+def entry_path(exp_path: str, entry: str) -> Path:
+    """The file of an entry on this machine: below ``exp_path``, else below this package; UserError where it is not."""
+    root = Path(expanded("exp_path", exp_path))
+    for folder in (root, PACKAGE.parent / root):
+        if (folder / entry).is_file():
+            return (folder / entry).resolve()
+    raise UserError(f"entry {entry!r} is not below exp_path {root}; set exp_path to the folder it lies in")
+
+
+def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a job's settings, as :meth:`JobConfig.echo` or header.json has them, decides its result, as JSON."""
+    of_method = f"{echo.get('method')}."  # a key with a dot is a hyperparameter; no method reads another one's
+    settings = {
+        key: value
+        for key, value in echo.items()
+        if key not in _NOT_DECISIVE and ("." not in key or key.startswith(of_method))
+    }
+    return json.loads(json.dumps(settings, sort_keys=True, default=str))
+
+
+def set_aside(echo: Mapping[str, Any]) -> int:
+    """How many training samples a job takes away from its clients as public data, by its settings as above."""
+    return 0 if echo.get("public_dir") else int(echo.get("public_samples") or 0)
+
+
+def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
+    """Read a YAML (a path, or the name of a shipped configuration) and apply ``key=value`` overrides.
+
+    Raises UserError for a missing file, broken YAML, unknown keys and values of a wrong type.
+    """
+    path = _find(conf)
+    try:
+        data = load_yaml(read_plain(path, MAX_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        what = "it is empty" if data is None else "it holds none"
+        raise UserError(f"{path} must hold keys such as ps_ip and job_conf; {what}")
+    if data.get("use_container"):
+        raise UserError(f"{path}: use_container is served by FedScale's own driver only; remove it to run here")
+    if "job_conf" not in data:
+        _check_known(data, lambda _: str(path))
+        raise UserError(f"{path} has no job_conf, the list of the job's keys, as in '- rounds: 100'")
+    flat = _flatten(data.pop("job_conf"), path)
+    cluster, overridden = dict(data), set()
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {override}: write it as key=value")
+        try:
+            value = load_yaml(text)
+        except ValueError:
+            value = text
+        (cluster if key in ClusterKeys.model_fields else flat)[key] = value
+        overridden.add(key)
+    if cluster.get("worker_ips") and not isinstance(cluster["worker_ips"], list):
+        cluster["worker_ips"] = [cluster["worker_ips"]]
+    return make_config(cluster, flat, path, overridden)
+
+
+def make_config(
+    cluster: Mapping[str, Any], flat: Mapping[str, Any], source: Path | None = None, overridden: Container[str] = ()
+) -> JobConfig:
+    """Validate top-level and job_conf keys, given as mappings; those ``overridden`` are from a command line."""
+
+    def where(key: str) -> str:
+        return f"--set {key}" if key in overridden else str(source or "the configuration")
+
+    actions = fedscale_actions()
+    own, theirs, params = {}, {}, {}
+    for key, value in flat.items():
+        if "." in key:
+            params[key] = _scalar(expanded(key, value))
+        elif key in JobKeys.model_fields:
+            own[key] = or_none(expanded(key, value))
+        elif key in actions:
+            theirs[key] = value
+        else:
+            raise UserError(
+                f"{where(key)}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"
+            )
+    _check_known(cluster, where)
+    clean = {key: value for key, value in cluster.items() if value is not None}
+    policy = or_none(theirs.get("gradient_policy"))
+    if policy is not None and "method" not in own:
+        if policy not in _POLICY_METHODS:
+            place = where("gradient_policy")
+            raise UserError(f"{place}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}")
+        own["method"] = _POLICY_METHODS[policy]
+    # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
+    if "ps_ip" in clean:
+        theirs.setdefault("ps_ip", clean["ps_ip"])
+    config = JobConfig(
+        cluster=_validated(ClusterKeys, clean, where),
+        job=_validated(JobKeys, own, where),
+        fedscale=fedscale_arguments(theirs, actions, where),
+        params=params,
+        given=dict(flat),
+        source=source,
+    )
+    executor_slots(config)
+    return config
+
+
+def from_argv(argv: Sequence[str]) -> JobConfig:
+    """The configuration that a driver passed to an entry script as ``--key value`` or ``--key=value``."""
+    flat: dict[str, Any] = {}
+    key = None
+    for token in argv:
+        if token.startswith("--") and len(token) > 2:
+            key, equals, value = token[2:].partition("=")
+            flat[key] = [value] if equals else []
+        elif key is None:
+            raise UserError(f"unexpected argument {token!r}: arguments are --key value")
+        else:
+            flat[key].append(token)
+    return make_config({}, {key: " ".join(words) if words else True for key, words in flat.items()})
+
+
+def to_argv(config: JobConfig, **extra: Any) -> list[str]:
+    """``--key=value`` for every key that the user gave and for ``extra``; :func:`from_argv` reads it back."""
+    pairs = {"ps_ip": config.fedscale.ps_ip, **config.given, **extra}
+    return [f"--{key}={_as_text(key, value)}" for key, value in pairs.items()]
+
+
+def with_values(config: JobConfig, **values: Any) -> JobConfig:
+    """The same job with some job_conf keys set anew, validated again."""
+    cluster = {key: value for key, value in config.cluster.model_dump().items() if key != "ps_ip"}
+    cluster["worker_ips"] = list(config.cluster.worker_ips)
+    changed = make_config(cluster, {"ps_ip": config.fedscale.ps_ip, **config.given, **values}, config.source)
+    return replace(changed, cluster=config.cluster)
+
+
+def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
+    """One (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``.
+
+    A host without slots runs one executor per core that this process may use, or one on its first GPU.
+    """
+    if sum(sum(counts) for _, counts in slots_by_worker(config)) > _MAX_EXECUTORS:
+        raise UserError(f"worker_ips asks for more than {_MAX_EXECUTORS:,} executors; give fewer slots")
+    slots = [
+        (host, gpu)
+        for host, counts in slots_by_worker(config)
+        for gpu, count in enumerate(counts)
+        for _ in range(count)
+    ]
+    if not slots:
+        raise UserError("worker_ips asks for no executor: give at least one slot, as in localhost:[1]")
+    return slots
+
+
+def executor_configs(config: JobConfig) -> str:
+    """FedScale's ``--executor_configs`` argument."""
+    return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in slots_by_worker(config))
+
+
+def slots_by_worker(config: JobConfig) -> list[tuple[str, list[int]]]:
+    """Each entry of worker_ips as its host and the number of executors on each GPU."""
+    workers = []
+    for worker in config.cluster.worker_ips:
+        match = re.fullmatch(r"\s*([^\s:\[\]]+)\s*(?::\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*)?", worker)
+        if not match:
+            raise UserError(
+                f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU, "
+                "or as host for one executor per core"
+            )
+        counts = [int(count[:9]) for count in match[2].split(",")] if match[2] else [_default_executors(config)]
+        workers.append((match[1], counts))
+    return workers
+
+
+def _default_executors(config: JobConfig) -> int:
+    if config.fedscale.use_cuda:
+        return 1
+    # fewer than os.cpu_count() in a container or under taskset; macOS cannot say
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Configurations that come with the package, by name."""
+    for folder in (PACKAGE / "benchmark_configs", PACKAGE.parent / "benchmark_configs"):
+        if folder.is_dir():
+            return {path.stem: path for path in sorted(folder.glob("*.yml"))}
+    return {}
+
+
+def _find(conf: str | Path) -> Path:
+    path = Path(conf).expanduser()
+    if path.is_file():
+        return path
+    shipped = shipped_configs()
+    if str(conf) in shipped:
+        return shipped[str(conf)]
+    raise UserError(
+        f"no configuration {str(conf)!r}: give a path, or the name of one of the {len(shipped)} shipped ones, "
+        f"such as quickstart and fedtrans_femnist_small{did_you_mean(str(conf), shipped)}"
+    )
+
+
+def _check_known(keys: Iterable[Any], where: Callable[[str], str]) -> None:
+    for key in keys:
+        if key not in ClusterKeys.model_fields:
+            known = [*ClusterKeys.model_fields, "job_conf"]
+            raise UserError(f"{where(str(key))}: unknown key {key!r}{did_you_mean(str(key), known)}")
+
+
+def _flatten(job_conf: Any, path: Path) -> dict[str, Any]:
+    shape = f"{path}: job_conf must be a list of one-key maps, as in '- rounds: 100'"
+    if not isinstance(job_conf, list):
+        raise UserError(shape)
+    for entry in job_conf:
+        if not isinstance(entry, dict):
+            colon = isinstance(entry, str) and re.match(r"[\w.]+:\S", entry)
+            raise UserError(f"{shape}; it has {entry!r:.60}{', without a space behind the colon' if colon else ''}")
+    flat: dict[str, Any] = {}
+    for entry in job_conf:
+        for key, value in entry.items():
+            if str(key) in flat:
+                raise UserError(f"{path}: key {str(key)!r} is listed twice under job_conf; keep one of them")
+            flat[str(key)] = value
+    return flat
+
+
+def _validated(model: type, values: Mapping[str, Any], where: Callable[[str], str]) -> Any:
+    try:
+        return model(**values)
+    except ValidationError as error:
+        key, given, requirement = first_fault(error)
+        raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {given!r}; {requirement}") from None
+
+
+def _scalar(value: Any) -> Any:
+    """A number, truth value, None or list of them written as text, as on a command line; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith("[") and value.endswith("]"):
+        return [_scalar(part.strip()) for part in value[1:-1].split(",") if part.strip()]
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    return {"true": True, "false": False, "none": None, "null": None}.get(value.lower(), value)
+
+
+def _as_text(key: str, value: Any) -> str:
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    # FedScale's lists are words; a method's need brackets, for a list of one is no number
+    return f"[{', '.join(map(str, value))}]" if "." in key else " ".join(map(str, value))

@@ -1,0 +1,64 @@
+"""A method's hyperparameters from a job's ``<method>.<name>`` keys."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.util.ranges import check_ranges
+from fedscale_ext.util.validation import first_fault
+
+# YAML and command lines turn these words into values before anybody knows that a word was meant
+_WORDS = ((True, "on"), (False, "off"), (None, "none"))
+
+
+def make_params(params: type, config: JobConfig) -> Any:
+    """An instance of the frozen dataclass ``params`` with the job's values, of their types and within their ranges.
+
+    A class method ``job_defaults(config) -> dict`` of the dataclass, where there is one, gives the
+    defaults that depend on the rest of the job (a data set, a key of FedScale's). A method ``lacks(config) -> list``
+    names what the job must give and does not, which is told in one sentence.
+
+    UserError also for a key of another method that this method does not have: its value binds nothing, but a
+    misspelt key would otherwise go unseen in each job of a comparison.
+    """
+    method = config.job.method
+    given = config.method_params()
+    for other, values in config.params_by_method().items():
+        _check_names(other, values, params if other == method else method_class(other).Params)  # type: ignore[attr-defined]
+    defaults = params.job_defaults(config) if hasattr(params, "job_defaults") else {}
+    hints = get_type_hints(params)
+    given = {name: _word(value, hints[name]) for name, value in given.items()}
+    try:
+        made: Any = TypeAdapter(params).validate_python({**defaults, **given})
+    except ValidationError as error:
+        key, value, requirement = first_fault(error)
+        raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
+    check_ranges(made, method)
+    if hasattr(made, "lacks") and (missing := made.lacks(config)):
+        *others, last = missing
+        raise UserError(f"a job of method {method} lacks {', '.join(others)}{' and ' if others else ''}{last}")
+    return made
+
+
+def _check_names(method: str, given: Iterable[str], params: type) -> None:
+    """UserError for a name ``given`` to a method whose hyperparameters, the dataclass ``params``, do not have it."""
+    names = [field.name for field in dataclasses.fields(params)]
+    for name in given:
+        if name not in names:
+            others = f"; it has {', '.join(names) or 'no hyperparameters'}"
+            known = did_you_mean(name, names, f"{method}.") or others
+            raise UserError(f"method {method} has no hyperparameter {method}.{name}{known}")
+
+
+def _word(value: Any, hint: Any) -> Any:
+    """The word of a choice that was read as a truth value or as nothing."""
+    if get_origin(hint) is Literal:
+        for read, word in _WORDS:
+            if value is read and word in get_args(hint):
+                return word
+    return value

@@ -1,0 +1,248 @@
+"""The words of one round as data: what is handed out, what comes back, what is evaluated."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from fedscale_ext.core.local_steps import OWN_EPOCHS, OWN_STEPS, local_steps, step_sizes, trained_on
+from fedscale_ext.core.model_spec import Cost, ModelSpec
+
+State = dict[str, torch.Tensor]  # parameters and buffers by state_dict name, on the CPU
+
+# One tensor's covered entries in the reference's tensor:
+#   None                     all of them;
+#   tuple of an index or None per axis
+#                            the outer product of the axes' indices (None: the whole axis); the
+#                            submodel's tensor has the lengths of the indices;
+#   bool tensor              a mask of the reference's shape; the submodel's tensor has that shape too.
+Index = tuple[torch.Tensor | None, ...]
+Entries = Index | torch.Tensor | None
+
+# Per tensor name; a name that is missing is not covered at all.
+Coverage = Mapping[str, Entries]
+IndexMap = Mapping[str, torch.Tensor]  # channel group -> int64 numbers of the channels that are kept
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the clients learn: shape and size of the job, independent of any method.
+
+    ``train_sizes[c - 1]`` is the number of training samples of client ``c`` (clients are 1..N), and
+    ``client_names[c - 1]`` the name that the data give it.
+    """
+
+    input_shape: tuple[int, int, int]
+    num_classes: int
+    train_sizes: np.ndarray
+    test_sizes: np.ndarray
+    local_steps: int
+    batch_size: int
+    local_epochs: int | None = None  # where given, ``local_steps`` is not: steps follow from a client's samples
+    client_names: Sequence[str] = ()
+
+    def name_of(self, client: int) -> str:
+        """What people call a client: its name, or its number where names are not known."""
+        return self.client_names[client - 1] if self.client_names else str(client)
+
+    def step_sizes(self, client: int, objective: Mapping[str, Any]) -> np.ndarray:
+        """How many samples each step of a client sees that trains with ``objective``, int64 [steps]."""
+        samples = trained_on(int(self.train_sizes[client - 1]), objective)
+        batch = int(objective.get("batch_size", self.batch_size))
+        return step_sizes(samples, batch, *local_steps(samples, batch, self.local_steps, self.local_epochs, objective))
+
+    def samples_of(self, items: "Sequence[WorkItem]") -> np.ndarray:
+        """How many samples the steps of each item see, int64 [items]."""
+        seen = self.samples_seen(np.array([item.client - 1 for item in items], dtype=np.int64))
+        for place, item in enumerate(items):
+            if OWN_STEPS in item.objective or OWN_EPOCHS in item.objective:
+                seen[place] = self.step_sizes(item.client, item.objective).sum()
+        return seen
+
+    def samples_seen(self, places: np.ndarray) -> np.ndarray:
+        """How many samples the steps of clients (their numbers - 1) see in a round, int64 [clients]."""
+        sizes = self.train_sizes[places]
+        if self.local_epochs is not None:
+            return sizes * self.local_epochs
+        return np.minimum(sizes, self.batch_size) * self.local_steps
+
+    @property
+    def num_clients(self) -> int:
+        """Clients with training data; their ids are 1..num_clients."""
+        return len(self.train_sizes)
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """A client's share of a round, or one of its shares: which model it trains and how.
+
+    ``model`` is a key of the aggregator's model pool. ``objective`` holds JSON values that the
+    executor's client understands (e.g. ``{"prox_mu": 0.1}``). A client may have several items, of different
+    models: it trains them one after another. ``effort``: MACs per sample in parts of the model's, where steps
+    compute less or more than the model once; the virtual clock and the cost of a round count it. So they do ``bytes``
+    in each direction, where that is not the model's size, and ``upload`` of what a client hands in, where it is less.
+    ``dropped`` names tensors whose change the client keeps to itself: they count as unchanged, and not as bytes that
+    it hands in.
+    """
+
+    client: int
+    model: str
+    objective: Mapping[str, Any] = field(default_factory=dict)
+    effort: float = 1.0
+    bytes: int | None = None
+    dropped: Sequence[str] = ()
+    upload: int | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a client returned beside its state, already checked.
+
+    ``samples`` is the client's number of training samples (the weight in FedAvg), ``trained`` the
+    number of samples that its steps saw, ``loss`` FedScale's moving training loss (EMA 0.2 over
+    the first epoch), ``utility`` FedScale's statistical utility for Oort, ``norm`` that of the change of its
+    parameters, before any was dropped, where the job asks for it.
+    """
+
+    item: WorkItem
+    round: int
+    attempt: int
+    samples: int
+    trained: int
+    steps: int
+    loss: float
+    utility: float
+    norm: float | None = None
+
+    @property
+    def client(self) -> int:
+        """Id of the client that trained it."""
+        return self.item.client
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of which model of the pool another one is a part: ``channels`` names those that it holds by channel group
+    of the reference's layout (groups that are missing are whole), ``covered`` the entries that follow."""
+
+    reference: str
+    channels: IndexMap
+    covered: Coverage
+
+
+@dataclass
+class Model:
+    """An entry of the aggregator's model pool; ``version`` counts its changes of state. The state of a ``part`` is
+    cut out of its reference's whenever that changes, and what clients learn on it goes into the reference's mean.
+    A ``transient`` one is of this round: executors forget it after each unit, records count its clients to its whole.
+    """
+
+    key: str
+    spec: ModelSpec
+    state: State
+    cost: Cost
+    version: int = 0
+    part: Part | None = None
+    transient: bool = False
+
+    @property
+    def whole(self) -> str:
+        """Key of the model whose mean its clients are part of: its reference's or its own."""
+        return self.part.reference if self.part else self.key
+
+
+class Models(Protocol):
+    """Models by key: what planning needs of the aggregator's model pool."""
+
+    def __getitem__(self, key: str) -> Model: ...
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Who is tested on what: ``serve[c - 1]`` is the model key of client c; ``named`` are global
+    models (title -> key) that are tested on the test samples of all clients. Keys joined by "+" are an
+    ensemble: the mean of their models' logits counts."""
+
+    serve: Sequence[str]
+    named: Mapping[str, str] = field(default_factory=dict)
+
+
+_OWN = "@own"  # ends the key of an evaluation
+
+
+def own_version(key: str) -> str:
+    """Key of an evaluation in which each client is tested on its own version of a model, as ``own_model`` makes it."""
+    return key + _OWN
+
+
+def is_own(key: str) -> bool:
+    """Whether a key of an evaluation is one of clients' own versions."""
+    return key.endswith(_OWN)
+
+
+def members(key: str) -> list[str]:
+    """Keys of the models behind a key of an evaluation: several for an ensemble."""
+    return key.removesuffix(_OWN).split("+")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Result of one evaluation; arrays are indexed by client - 1.
+
+    ``correct`` and ``loss`` are sums over ``count`` test samples (count 0: client has none and
+    takes no part in means); ``named`` maps a title to (accuracy, mean loss) over all samples, ``named_correct``
+    to the correct answers on each client's (NaN: not tested). Where models are tested with masked logits (the key
+    ``mask_test``), ``unmasked`` has the correct answers of the same models without the mask, else None.
+    """
+
+    round: int
+    serve: Sequence[str]
+    correct: np.ndarray
+    top5: np.ndarray
+    loss: np.ndarray
+    count: np.ndarray
+    named: Mapping[str, tuple[float, float]]
+    named_correct: Mapping[str, np.ndarray] = field(default_factory=dict)
+    unmasked: np.ndarray | None = field(default_factory=lambda: None)  # no attribute of the class: one on disk reads it
+
+    @property
+    def client_accuracy(self) -> np.ndarray:
+        """Accuracy in [0, 1] of each client that has test samples."""
+        tested = self.count > 0
+        return self.correct[tested] / self.count[tested]
+
+
+@dataclass
+class RoundRecord:
+    """Everything that the runtime knows of a finished round (one line of metrics.jsonl)."""
+
+    round: int
+    virtual_clock_s: float
+    round_duration_s: float
+    client_durations_s: list[float]
+    wall_s: float
+    selected: int
+    participants: list[int]
+    assignments: dict[str, int]  # model key -> participants
+    offline: int
+    stragglers: int
+    failed: dict[str, int]  # reason -> clients
+    train_loss: float
+    learning_rate: float
+    models: int
+    forward_macs: float  # sums over all clients of this round
+    training_macs: float
+    download_bytes: int
+    upload_bytes: int
+    evaluation: Evaluation | None = None
+    cohort_sizes: dict[str, int] = field(default_factory=dict)  # model key -> clients that may train side by side
+    seconds: dict[str, float] = field(default_factory=dict)  # the aggregator's wall time by phase
+    executor_seconds: dict[str, float] = field(default_factory=dict)  # summed over executors, by kind of work
+    privacy: dict[str, float | None] | None = None  # under differential privacy, what it cost and used so far
+    personalised: Evaluation | None = None  # after fine-tuning on each client's own data, at the end of a job
+    before_training: Evaluation | None = None  # of each client's model around one more round, at the end of a job
+    after_training: Evaluation | None = None
+    on_all: Evaluation | None = None  # of each client's model on all clients' test samples, at the end of a job
+    faults: dict[str, int] = field(default_factory=dict)  # what went wrong and was mended; no result depends on it

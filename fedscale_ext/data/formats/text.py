@@ -1,0 +1,118 @@
+"""Text by speaker as windows of symbols with the one that follows: LEAF's Shakespeare, and texts as they are.
+
+A sample is the numbers of 80 symbols, [1, 1, 80], and its label that of the next one, as in LEAF. FedorAS's
+task knows 90 symbols; here they are the characters of both published forms of the data set, number 0 for every other
+character, and one that is left over.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.formats.source import MAX_JSON, Sample, Source, leaf_files
+from fedscale_ext.data.registry import KnownDataSet, known
+from fedscale_ext.data.samples import VALUES
+from fedscale_ext.util.reading import read_json
+
+CHARACTERS = "\n\r !\"#$%&'()*,-./0123456789:;>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]_abcdefghijklmnopqrstuvwxyz}"
+"""By their numbers less 1."""
+
+_NUMBER = np.zeros(128, dtype=np.uint8)
+_NUMBER[[ord(one) for one in CHARACTERS]] = np.arange(1, len(CHARACTERS) + 1)
+
+
+def numbers(text: str) -> np.ndarray:
+    """The number of each character, uint8 [len(text)]; 0 for one that is not known."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    return np.where(codes < len(_NUMBER), _NUMBER[np.minimum(codes, len(_NUMBER) - 1)], 0).astype(np.uint8)
+
+
+@dataclass
+class TextSource(Source):
+    """LEAF's JSON with strings, or JSON as {speaker: text}; see ``importers.import_text``."""
+
+    path: Path
+    data_set: str
+    stride: int | None = None
+    kind: str = "text"
+    left_out: int = field(default=0, init=False)  # speakers without a whole window
+
+    def samples(self) -> Generator[Sample, None, None]:
+        """See :class:`sources.Source`; by speaker."""
+        entry = known(self.data_set)
+        if entry is None or not entry.text:
+            raise UserError(f"{self.path} holds text: import it as shakespeare")
+        if self.stride is not None and self.stride < 1:
+            raise UserError(f"a stride of {self.stride} goes nowhere: give 1 or more")
+        for file, test in leaf_files(self.path):
+            content = _read(file)
+            leaf = "user_data" in content
+            for speaker, given in _by_speaker(content, file):
+                windows = self._published(given, speaker, file, entry, test) if leaf else self._cut(given, entry)
+                none = True
+                for x, label in windows:
+                    none = False
+                    yield Sample(x.astype(VALUES).reshape(entry.shape), label, speaker, test)
+                self.left_out += none
+
+    def _cut(self, text: str, entry: KnownDataSet) -> Iterator[tuple[np.ndarray, int]]:
+        """Windows of a text, one ``stride`` after the other."""
+        length = entry.shape[-1]
+        stride = length if self.stride is None else self.stride
+        if stride < length:
+            raise UserError(
+                f"a stride of {stride} would put the same symbols into training and test windows of a text: give "
+                f"{length} or more"
+            )
+        own = numbers(text)
+        for begin in range(0, len(own) - length, stride):
+            yield own[begin : begin + length], int(own[begin + length])
+
+    def _published(
+        self, given: Any, speaker: str, file: Path, entry: KnownDataSet, test: bool | None
+    ) -> Iterator[tuple[np.ndarray, int]]:
+        """LEAF's own windows; with a ``stride``, one of so many."""
+        x, y = given
+        length, stride = entry.shape[-1], 1 if self.stride is None else self.stride
+        if test is None and stride < length:
+            raise UserError(
+                f"{file} is not split and LEAF's windows overlap: name the folder of its train and test folders, or "
+                f"give a stride of {length} or more"
+            )
+        for window, label in zip(x[::stride], y[::stride], strict=True):
+            if not (isinstance(window, str) and isinstance(label, str) and len(window) == length and len(label) == 1):
+                raise UserError(f"user {speaker!r} in {file}: a window must be {length} characters, its label one")
+            yield numbers(window), int(numbers(label)[0])
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = read_json(file, MAX_JSON, deepest=None)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{file} is neither LEAF JSON (users, user_data with x and y) nor {{speaker: text}}")
+    return content
+
+
+def _by_speaker(content: dict[str, Any], file: Path) -> list[tuple[str, Any]]:
+    """Each speaker with its text, or its lists x and y."""
+    try:
+        if "user_data" not in content:
+            if not all(isinstance(text, str) for text in content.values()):
+                raise TypeError("texts must be strings")
+            return list(content.items())
+        data = content["user_data"]
+        found = [(str(user), (data[user]["x"], data[user]["y"])) for user in content["users"]]
+        for user, (x, y) in found:
+            if not (isinstance(x, list) and isinstance(y, list) and len(x) == len(y)):
+                raise ValueError(f"x and y of {user!r} are not lists of one length")
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{file} is neither LEAF JSON (users, user_data with x and y) nor {{speaker: text}}: {error}"
+        ) from error
+    return found

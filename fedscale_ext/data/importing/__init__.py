@@ -1,0 +1,1 @@
+"""From files of any kind to a data folder: labels, shapes, partitions among clients."""

@@ -1,0 +1,51 @@
+"""A data folder that is in FedScale's layout already, as a source: to give its samples other clients."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedscale_ext.core.shapes import with_channels
+from fedscale_ext.data.formats.source import Sample, Source
+from fedscale_ext.data.importing.conversions import Conversions
+from fedscale_ext.data.layout import describe, read_layout
+from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.registry import Shape
+from fedscale_ext.data.samples import decode_sample
+
+
+@dataclass
+class LayoutSource(Source):
+    """A folder with ``client_data_mapping``; see ``importers.import_layout``."""
+
+    path: Path
+    data_set: str
+    sides: Sequence[int] | None = None
+    kind: str = "FedScale's layout"
+
+    def __post_init__(self) -> None:
+        self._labels: list[str] = []
+        self._shape: Shape | None = None
+        self._conversions = Conversions()
+
+    def label_names(self) -> Sequence[str]:
+        """See :class:`sources.Source`; those that dataset.json holds."""
+        return self._labels
+
+    def notes(self) -> list[str]:
+        """See :class:`sources.Source`."""
+        return [] if self._shape is None else self._conversions.sentences(self._shape, "")
+
+    def samples(self) -> Generator[Sample, None, None]:
+        """See :class:`sources.Source`; the split into train.csv and test.csv is kept."""
+        about = describe(data_folder(self.path), self.data_set)
+        if self.sides is not None:
+            about = describe(data_folder(self.path), self.data_set, with_channels(self.sides, about.shape[0]))
+        self._shape, self._labels, self.num_classes = about.stored, about.written.get("label_names", []), about.classes
+        train, test = read_layout(self.path, self.data_set, about.classes)
+        parts = [(train, None if test is None else False)] + ([] if test is None else [(test, True)])
+        self._outline((part.labels, is_test) for part, is_test in parts)
+        for part, is_test in parts:
+            for row in range(len(part)):
+                file = part.file(row)
+                x = decode_sample(file, about.stored, about.values, self._conversions)
+                yield Sample(x, int(part.labels[row]), part.clients[part.client[row]], is_test, str(file))

@@ -1,0 +1,317 @@
+"""Write samples as a data folder in FedScale's layout: all of it or nothing."""
+
+import csv
+import json
+import os
+import shutil
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.folders import new_folder
+from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
+from fedscale_ext.data.importing.partition import Partition, follow
+from fedscale_ext.data.labels import Classes, class_notes, number_classes
+from fedscale_ext.data.layout import DESCRIPTION, MAPPING, notes_in, read_description
+from fedscale_ext.data.registry import Shape, known
+from fedscale_ext.data.samples import VALUES, ending, write_sample
+from fedscale_ext.data.split import check_fraction, group, held_out_mask
+
+_PER_FOLDER = 1000
+_DESCRIBED = (
+    "name", "data_set", "generated", "classes", "label_names", "shape", "clients", "train_samples", "test_samples",
+    "left_out", "absent", "notes",
+)  # fmt: skip
+_OLDER = "an older version wrote this folder and kept no notes: --force imports it anew"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a data folder holds after an import or synthesis; ``already_there``: nothing was done because
+    the folder held the same data, made with the same settings; ``left_out`` counts samples that the source has
+    and a list of clients does not name, or a partition leaves over. ``label_names`` are those of classes 0.., () where
+    they have none. ``notes``: what the import changed, left out or noticed, a sentence each."""
+
+    data_dir: Path
+    name: str
+    data_set: str
+    generated: bool
+    clients: int
+    train_samples: int
+    test_samples: int
+    classes: int
+    shape: Shape
+    already_there: bool
+    seconds: float
+    left_out: int = 0
+    absent: int = 0
+    label_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def check_place(out_dir: Path, force: bool) -> dict[str, Any]:
+    """UserError where ``out_dir`` is never to be replaced by a data set, or holds something that no command here made
+    and ``force`` is not set; the description of the data set that is there, {} where it may be written."""
+    place = out_dir.resolve()
+    if place in (Path.cwd(), *Path.cwd().parents, Path.home()):
+        raise UserError(f"{out_dir} cannot be replaced by a data set: name a folder of its own")
+    if out_dir.exists() and not out_dir.is_dir():
+        raise UserError(f"{out_dir} is a file: name a folder")
+    if force or not out_dir.is_dir() or not any(out_dir.iterdir()):
+        return {}
+    content = read_description(out_dir) if (out_dir / DESCRIPTION).exists() else {}
+    if not content.get("how"):
+        raise UserError(f"{out_dir} is not empty and was not made by this command: name another folder or add --force")
+    return content
+
+
+def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bool) -> Written | None:
+    """What is in ``out_dir`` if it was made this way with these settings; None when it may be written.
+
+    UserError when something else is there and ``force`` is not set, or when the place is never to be replaced.
+    """
+    content = check_place(out_dir, force)
+    if not content:
+        return None
+    if content["how"] != how or content.get("settings") != settings or not (out_dir / MAPPING / "train.csv").exists():
+        raise UserError(f"{out_dir} already holds a data set made with other settings: add --force to replace it")
+    try:
+        return Written(
+            out_dir, str(content["name"]), str(content["data_set"]), bool(content["generated"]),
+            int(content["clients"]), int(content["train_samples"]), int(content["test_samples"]),
+            int(content["classes"]), tuple(content["shape"]), True, 0.0, int(content.get("left_out", 0)),
+            int(content.get("absent", 0)), tuple(content.get("label_names", ())),
+            tuple(notes_in(content)) if "notes" in content else (_OLDER,),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{out_dir / DESCRIPTION} is incomplete: add --force to write {out_dir} anew") from error
+
+
+class LayoutWriter:
+    """Collects samples in a folder beside ``out_dir`` that :meth:`finish` renames to it.
+
+    Use as a context manager; leaving it without :meth:`finish` removes what was written. Only a few
+    numbers per sample stay in memory. Pictures are PNG files, values
+    npy, speech wav, 1,000 to a folder, numbered as they came.
+    """
+
+    def __init__(
+        self, out_dir: Path, data_set: str, name: str, *, how: str, settings: dict[str, Any], generated: bool = False
+    ) -> None:
+        self.out_dir, self.data_set, self.name = out_dir, data_set, name
+        self.how, self.settings, self.generated = how, settings, generated
+        self.entry = known(data_set)
+        self._clients: dict[str, int] = {}
+        self._client, self._label, self._test = array("i"), array("q"), array("b")
+        self._first: dict[int, str] = {}  # what the user calls the first sample of each label
+        self._seen = SampleNotes()
+        self._started = time.monotonic()
+        # FedScale's OpenImage looks below data_dir/train; test samples move to data_dir/test at the end
+        self._ending = ""  # of the samples' files: a data set's are all of one kind
+        self._images = "train/images" if self.entry and self.entry.split_folders else "images"
+        try:
+            out_dir.parent.mkdir(parents=True, exist_ok=True)
+            self._folder = new_folder(out_dir.parent, f".{out_dir.name}.")
+        except OSError as error:
+            raise UserError(f"{out_dir} cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> "LayoutWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{self.out_dir} cannot be written: {error.strerror}") from error
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def add(self, x: np.ndarray, label: int, client: str = "", test: bool | None = None, where: str = "") -> None:
+        """Write one sample: uint8 pixels or float16 values [C, H, W], or int16 speech [n]; its label, whose
+        it is ("" where a partition will tell), whether its source calls it a test sample (None: the source
+        has no split), and what the user calls it."""
+        where = where or f"sample {len(self)} (counted from 0)"
+        if self.entry and not 0 <= label < self.entry.classes:
+            hint = "; where labels are places in an array of words, name it by --names"
+            raise UserError(
+                f"{where} has label {label}, out of range for {self.data_set} (0 to {self.entry.classes - 1})"
+                + (hint if self.entry.by_name else "")
+            )
+        self._ending = ending(x)
+        path = self._folder / self._path(len(self))
+        if len(self) % _PER_FOLDER == 0:
+            path.parent.mkdir(parents=True)
+        self._check(x)
+        self._seen.see(x, where)
+        self._first.setdefault(label, where)
+        write_sample(path, x)
+        self._client.append(self._clients.setdefault(client, len(self._clients)))
+        self._label.append(label)
+        self._test.append(-1 if test is None else int(test))
+
+    def _check(self, x: np.ndarray) -> None:
+        values = bool(self.entry and self.entry.values)
+        if values == (x.dtype == np.uint8):
+            kinds = ("pictures", "sounds or values")
+            raise UserError(f"samples of {self.data_set} are {kinds[values]}, but these are {kinds[not values]}")
+        if self.entry and x.dtype == VALUES and x.shape != self.entry.shape:
+            raise UserError(f"samples of {self.data_set} have the shape {self.entry.shape}, but these {x.shape}")
+
+    def _path(self, sample: int) -> str:
+        return f"{self._images}/{sample // _PER_FOLDER:04d}/{sample:07d}{self._ending}"
+
+    def finish(
+        self,
+        *,
+        seed: int,
+        test_fraction: float,
+        partition: Partition | None = None,
+        shape: Shape,
+        classes: int | None = None,
+        label_names: Sequence[str] = (),
+        left_out: int = 0,
+        absent: int = 0,
+        own_mix: bool = False,
+        notes: Sequence[str] = (),
+    ) -> Written:
+        """Decide whose each sample is and which are for tests, write the csv files, give the folder its name.
+
+        A source's own split is kept; without one, ``test_fraction`` of each client's samples go to test.csv
+        (0: no test.csv). Under a ``partition``, a client's test samples have its own mix of classes either way, with
+        ``own_mix`` also those held out of clients that the source has. ``shape`` is what models get, ``classes`` how
+        many classes the source declares (None: labels of a kind of the user's own are numbered from 0), ``notes`` are
+        what the source reports.
+        """
+        check_fraction(test_fraction)
+        if not len(self):
+            raise UserError(f"there are no samples to write to {self.out_dir}")
+        split = np.array(self._test)
+        numbered = number_classes(np.array(self._label), self.entry, classes, label_names)
+        labels = numbered.labels
+        if partition is not None:
+            client = spread(partition, labels, split, seed, test_fraction)
+            width = len(str(partition.clients))
+            names = [f"c{number:0{width}d}" for number in range(1, partition.clients + 1)]
+        else:
+            client, names = np.array(self._client), list(self._clients)
+        if (split < 0).any():
+            of_classes = labels if own_mix or partition is not None else None
+            test = held_out_mask(client, len(names), test_fraction, seed, of_classes)
+        else:
+            test = split == 1
+        nobodys = client < 0
+        test &= ~nobodys
+        train = ~test & ~nobodys
+        if not train.any():
+            raise UserError(f"the samples for {self.out_dir} are all test samples: there is nothing to train on")
+        rows, _ = group(client, len(names))
+        for row in np.flatnonzero(nobodys).tolist():
+            (self._folder / self._path(row)).unlink()
+        left_out += int(nobodys.sum())
+        for file, wanted in (("train", train), ("test", test)):
+            if wanted.any():
+                self._write_csv(file, rows[wanted[rows]], client, names, labels, numbered.names)
+        written = Written(
+            self.out_dir,
+            self.name,
+            self.data_set,
+            self.generated,
+            clients=len(np.unique(client[train])),
+            train_samples=int(train.sum()),
+            test_samples=int(test.sum()),
+            classes=numbered.number,
+            shape=shape,
+            already_there=False,
+            seconds=time.monotonic() - self._started,
+            left_out=left_out,
+            absent=absent,
+            label_names=tuple(numbered.names),
+            notes=(*numbered.notes, *notes, *self._notes(numbered, client, names, train, test)),
+        )
+        about = {key: getattr(written, key) for key in _DESCRIBED} | {"how": self.how, "settings": self.settings}
+        (self._folder / DESCRIPTION).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        self._publish()
+        return written
+
+    def _notes(
+        self, numbered: Classes, client: np.ndarray, names: Sequence[str], train: np.ndarray, test: np.ndarray
+    ) -> list[str]:
+        """What is worth knowing about classes, clients and samples that are ``train`` or ``test``, bool [n]."""
+        labels, kept = numbered.labels, train | test
+        first = {}
+        if kept.all():  # else the only sample of a class need not be the first that came
+            rows = np.unique(labels, return_index=True)[1].tolist()
+            first = {int(labels[row]): self._first[self._label[row]] for row in rows}
+        sizes = [np.bincount(client[part], minlength=len(names)) for part in (train, test)]
+        return [
+            *([] if self.entry else alike_note(numbered.names, "labels")),
+            *class_notes(labels[kept], train[kept], numbered.number, numbered.names, first),
+            *client_notes(names, *sizes),
+            *self._seen.sentences(labels, train, test, self._path),
+        ]
+
+    def _write_csv(
+        self,
+        split: str,
+        rows: np.ndarray,
+        client: np.ndarray,
+        names: Sequence[str],
+        labels: np.ndarray,
+        label_names: Sequence[str],
+    ) -> None:
+        below = "" if self._images == "images" else "train/"
+        (self._folder / MAPPING).mkdir(exist_ok=True)
+        if below:
+            (self._folder / split).mkdir(exist_ok=True)
+        with open(self._folder / MAPPING / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("client_id", "sample_path", "label_name", "label_id"))
+            for row in rows.tolist():
+                label = int(labels[row])
+                path = self._path(row)
+                if below and split == "test":
+                    target = self._folder / "test" / path.removeprefix(below)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(self._folder / path, target)
+                name = label_names[label] if label < len(label_names) else str(label)
+                writer.writerow((names[client[row]], path.removeprefix(below), name, label))
+
+    def _publish(self) -> None:
+        """Rename the finished folder to ``out_dir``; what was there goes only once the new one is complete."""
+        old = None
+        if self.out_dir.exists():
+            old = new_folder(self.out_dir.parent, f".{self.out_dir.name}.")
+            os.rename(self.out_dir, old / "replaced")
+        os.rename(self._folder, self.out_dir)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def spread(partition: Partition, labels: np.ndarray, split: np.ndarray, seed: int, test_fraction: float) -> np.ndarray:
+    """Client of each sample, -1 for what is left over; where the source has a split (``split`` 1: test), tests follow
+    the training samples, where not, ``test_fraction`` of each client's samples will be held out.
+
+    UserError where the samples do not do for the partition."""
+    test = split == 1
+    if (split < 0).any() or test.all():
+        return partition.assign(labels, seed, test_fraction)
+    client = np.empty(len(labels), dtype=np.int64)
+    client[~test] = partition.assign(labels[~test], seed)
+    client[test] = follow(client[~test], labels[~test], labels[test], partition.clients, seed)
+    return client
+
+
+def report_progress(progress: Progress | None, done: int, total: int) -> None:
+    """Tell of progress every 256 samples and at the end (``total`` 0: not known)."""
+    if progress is not None and (done % 256 == 0 or done == total):
+        progress(done, total)

@@ -1,0 +1,101 @@
+"""A job's data set, as executors and aggregator open it alike, the server's public data, and clients' main classes."""
+
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.config.job_config import JobConfig, set_aside
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.held_back import HeldBack
+from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
+from fedscale_ext.data.store import TEST_CSV, DataSet, open_data_set
+
+
+def open_job_data(config: JobConfig, progress: Progress | None = None) -> DataSet:
+    """The clients' data set; public samples of the same task are nobody's. The job's ``seed`` changes nothing in it.
+    ``progress`` hears of samples decoded."""
+    return open_data_set(**data_arguments(config), progress=progress)
+
+
+def data_arguments(config: JobConfig) -> dict[str, Any]:
+    """All arguments of ``open_data_set`` that make the clients' data set: equal ones give the same one."""
+    args, job = config.fedscale, config.job
+    return {
+        "data_dir": args.data_dir,
+        "data_set": args.data_set,
+        "data_map_file": args.data_map_file,
+        "test_split": job.test_split,
+        "seed": job.data_seed,
+        "input_shape": job.sample_shape,
+        "held_back": _how(config) if set_aside(config.echo()) else None,
+    }
+
+
+def _how(config: JobConfig) -> HeldBack:
+    return HeldBack(config.job.public_samples, config.job.public_classes, config.job.public_alpha)
+
+
+def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> None:
+    """UserError where a job that is resumed has a data set of another ``digest`` than ``before``, which it had
+    ``when``."""
+    if digest != before:
+        raise UserError(
+            f"data_dir {config.fedscale.data_dir} holds other samples or clients than when {when}: put these back, or "
+            "start anew without --resume"
+        )
+
+
+def split_notice(config: JobConfig, test_source: str) -> str | None:
+    """What a job says of a ``test_split`` that was given and that its data leave unread; None where they use it."""
+    # with a test.csv that names no training client, samples are held out after all: the csv being there is no reason
+    idle = "test_split" in config.given and test_source == TEST_CSV
+    return "test_split does nothing: the data have a test.csv" if idle else None
+
+
+def public_notice(config: JobConfig, used: bool) -> str | None:
+    """What a job says of its public data when it starts; None where it has none. ``used``: whether its method asks for
+    them."""
+    job, samples = config.job, set_aside(config.echo())
+    if samples and used:
+        return f"{samples:,} training samples are set aside from the clients as public data"
+    if samples:
+        return (
+            f"{samples:,} training samples are set aside as public data, as for every method of this configuration; "
+            f"{job.method} does not use them"
+        )
+    if job.public_dir and not used:
+        return f"{job.method} does not use public data: it leaves public_dir {job.public_dir} unread"
+    return None
+
+
+def public_data(config: JobConfig, digest: str) -> PublicData:
+    """What the server holds in a job whose executors reported the data set ``digest``."""
+    job = config.job
+    if not job.public_samples:
+        raise UserError(
+            f"method {job.method} learns from public data that the server holds: set public_samples to their number"
+        )
+    data = _as_executors(config, digest, "so that public samples could be clients'")
+    if job.public_dir is None:
+        return of_the_same_task(data, job.public_fraction)
+    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.data_seed, data)
+
+
+def main_classes(config: JobConfig, digest: str) -> np.ndarray:
+    """The class of which each client has most training samples (of equal ones the first), int64 [clients], in a job
+    whose executors reported the data set ``digest``. A simulation looks at the clients' labels for that."""
+    data = _as_executors(config, digest, "so that clients' classes are not known")
+    labels = (data.labels(data.train_rows(client + 1)).numpy() for client in range(data.num_clients))
+    return np.array([np.bincount(own, minlength=data.num_classes).argmax() for own in labels], dtype=np.int64)
+
+
+def _as_executors(config: JobConfig, digest: str, consequence: str) -> DataSet:
+    """The clients' data set; UserError where the executors' is another one."""
+    data = open_job_data(config)
+    if data.digest != digest:
+        raise UserError(
+            f"data_dir {config.fedscale.data_dir} holds other samples or clients on the aggregator's machine than on "
+            f"the executors', {consequence}; copy the folder"
+        )
+    return data

@@ -1,0 +1,1 @@
+"""Starts, supervises, checks and ends the processes of jobs and sweeps."""

@@ -1,0 +1,285 @@
+"""What the driver remembers of each job: one folder with job.json and output.log, found by the job's name."""
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.driver.processes import Proc, signal_group
+
+_STOP_DRIVER_S = 8.0  # a driver stops its processes within 5 s
+_STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
+_STOP_CHILD_S = 3.0
+_LOOK_S = 0.05
+_LISTED = 5  # most jobs that a message names
+_KEPT_NOTICES = 100  # of a job's record; output.log has all
+
+
+@dataclass
+class Job:
+    """The record in job.json. Times are seconds since 1970; ``status`` is running, finished, failed or stopped."""
+
+    name: str
+    conf: str
+    log_path: str
+    time_stamp: str
+    argv: list[str]
+    driver: Proc
+    host: str = field(default_factory=platform.node)
+    status: str = "running"
+    started: float = field(default_factory=time.time)
+    ended: float | None = None
+    children: list[Proc] = field(default_factory=list)
+    round: dict[str, Any] | None = None  # the last round's event
+    accuracy: float | None = None  # of the last round that was tested
+    reason: str | None = None  # why it failed
+    notices: list[str] = field(default_factory=list)  # different sentences that it gave, in their order
+    cluster: dict[str, Any] | None = None  # cluster.job.Places of a job that was submitted to other machines
+    in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
+
+    @property
+    def log_dir(self) -> Path:
+        """Where FedScale's logs and this package's results of the job lie."""
+        return Path(self.log_path) / "logs" / self.name / self.time_stamp
+
+    def note_round(self, event: dict[str, Any]) -> None:
+        """Take over what the aggregator says of a round that is done."""
+        self.round = event
+        if event.get("accuracy") is not None:
+            self.accuracy = event["accuracy"]
+
+    def note_summary(self, summary: dict[str, Any]) -> None:
+        """Take over from the job's summary what no round said: one that is resumed after its last round has none."""
+        if self.round is None:
+            self.round = {"round": summary["rounds"], "rounds": summary["rounds"]}
+            self.accuracy = summary["accuracy"]["mean"] if summary["accuracy"] else None
+
+    def add_notice(self, event: dict[str, Any]) -> bool:
+        """Take over a notice of the aggregator; whether it is a new one."""
+        sentence = str(event.get("message"))
+        new = sentence not in self.notices and len(self.notices) < _KEPT_NOTICES
+        if new:
+            self.notices.append(sentence)
+        return new
+
+    def complete(self, rounds: int) -> bool:
+        """Whether it finished with as many rounds."""
+        return self.status == "finished" and self.round is not None and self.round["round"] == rounds
+
+    def state(self) -> str:
+        """``status``, but a job whose driver is gone without a word has failed."""
+        if self.status == "running" and self.host == platform.node() and not self.driver.running():
+            return "failed"
+        return self.status
+
+
+def state_dir() -> Path:
+    """Folder of everything that the command remembers; made if missing."""
+    state_home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    path = Path(os.environ.get("FEDSCALE_EXT_STATE") or f"{state_home}/fedscale_ext").expanduser().absolute()
+    return _made(path)
+
+
+def folder(name: str) -> Path:
+    """Folder of the job ``name``; made if missing."""
+    check_name(name)
+    return _made(state_dir() / "jobs" / name)
+
+
+def check_name(name: str) -> None:
+    """UserError for a name that no job can have."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
+        raise UserError(f"job_name {name!r} must be a file name of letters, digits, '_', '-' and '.'")
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the state directory {path} cannot be made: {error.strerror}; set FEDSCALE_EXT_STATE to a folder of yours"
+        ) from None
+    return path
+
+
+def names() -> list[str]:
+    """Names of all jobs that were ever started here."""
+    return sorted(path.parent.name for path in state_dir().glob("jobs/*/job.json"))
+
+
+def read(name: str) -> Job | None:
+    """The record of a job, or None if there is none."""
+    path = folder(name) / "job.json" if name in names() else None
+    if path is None:
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data["driver"] = Proc(**data["driver"])
+        data["children"] = [Proc(**child) for child in data["children"]]
+        return Job(**data)
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"the record {path} of job {name} is damaged; delete that folder") from None
+
+
+def find(name: str) -> Job:
+    """The record of a job that must exist."""
+    job = read(name)
+    if job is None:
+        known = names()
+        listed = f"; known jobs: {', '.join(known[:_LISTED])}" if known else "; no job was started here yet"
+        if len(known) > _LISTED:
+            listed += f" and {len(known) - _LISTED} that `fedscale driver status` lists"
+        raise UserError(f"there is no job {name!r}{did_you_mean(name, known) or listed}")
+    return job
+
+
+def output_log(name: str) -> Path:
+    """What the processes of the job's last run printed."""
+    return folder(name) / "output.log"
+
+
+@contextmanager
+def open_log(name: str, mode: str) -> Iterator[IO[str]]:
+    """The file of :func:`output_log`, open; what a full disk did not take is lost without an error. A new one (mode
+    "w") leaves the last run's aside for :func:`settle`."""
+    path = output_log(name)
+    _aside(name).unlink(missing_ok=True)
+    if mode == "w" and path.is_file():
+        os.replace(path, _aside(name))
+    log = path.open(mode, encoding="utf-8")
+    try:
+        yield log
+    finally:
+        with suppress(OSError):
+            log.close()
+
+
+def _aside(name: str) -> Path:
+    return folder(name) / "output.log.before"
+
+
+def settle(job: Job, last: Job | None, code: int) -> None:
+    """After a run: where bad input ended it before a round, the record and the output of the ``last`` one are back,
+    and its log folder is gone."""
+    if code == 2 and job.round is None:
+        _remove_unbegun(job.log_dir)
+        if last is not None:
+            write(last)
+            if _aside(job.name).is_file():
+                os.replace(_aside(job.name), output_log(job.name))
+    _aside(job.name).unlink(missing_ok=True)
+
+
+def _remove_unbegun(log_dir: Path) -> None:
+    """Remove a log folder that holds nothing but what FedScale logged of the start, and the job's own if it is empty
+    then."""
+    if log_dir.is_dir() and {path.name for path in log_dir.iterdir()} <= {"aggregator", "executor"}:
+        with suppress(OSError):
+            shutil.rmtree(log_dir)
+            log_dir.parent.rmdir()
+
+
+def write(job: Job) -> None:
+    """Put the record in place in one step, so that a reader never sees half of it."""
+    path = folder(job.name) / "job.json"
+    temporary = path.with_name(f"job.json.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(asdict(job), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+@contextmanager
+def claim(name: str) -> Iterator[None]:
+    """Hold the name for the life of a driver; the system lets go of it even when the driver is killed."""
+    try:
+        claimed = lock(folder(name))
+    except BlockingIOError:
+        raise UserError(
+            f"job {name} is running; stop it with `fedscale driver stop {name}`, or set another job_name"
+        ) from None
+    with claimed:
+        yield
+
+
+def lock(place: Path) -> IO[str]:
+    """The lock of a folder, held until it is closed or this process ends; BlockingIOError where another has it."""
+    file = (place / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if error.errno == errno.EACCES:  # what some systems say for a lock that is held
+            raise BlockingIOError from None
+        raise
+    return file
+
+
+def stop(job: Job) -> bool:
+    """Stop a job's driver and what is left of its processes, and wait until they are gone.
+
+    Returns False if nothing was running. Only processes whose number and create time match the
+    record are signalled.
+    """
+    if job.host != platform.node():
+        raise UserError(f"job {job.name} was started on {job.host}; stop it there")
+    if job.in_process:
+        if job.state() == "running":
+            raise UserError(f"job {job.name} runs in the Python process {job.driver.pid}; interrupt it there")
+        return False
+    driver = job.driver.running()
+    if driver:
+        driver.terminate()
+        if left_after(_STOP_DRIVER_S if job.cluster is None else _STOP_CLUSTER_S, [job.driver]):
+            driver.kill()
+    left = kill_children(read(job.name) or job)
+    return driver is not None or left
+
+
+def forget(name: str) -> Path:
+    """Delete the record and the output of a job that does not run; the folder of its results, which stay."""
+    log_dir = find(name).log_dir
+    with claim(name):
+        for file in (folder(name) / "job.json", output_log(name), _aside(name)):
+            file.unlink(missing_ok=True)
+    return log_dir
+
+
+def kill_children(job: Job) -> bool:
+    """End the job's recorded processes that outlived their driver; whether there were any."""
+    return end_all(job.children)
+
+
+def end_all(processes: list[Proc]) -> bool:
+    """End those of the processes that run, each with its group; whether there were any."""
+    children = left_after(0, processes)
+    left = children
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for child in left:
+            signal_group(child.pid, number)
+        left = left_after(_STOP_CHILD_S, left)
+    return bool(children)
+
+
+def left_after(seconds: float, processes: list[Proc]) -> list[Proc]:
+    """The processes that still run after that time; it ends early when none does.
+
+    They are not children of this process, and one that its parent has not heard of counts as gone:
+    the system offers no wait for that.
+    """
+    deadline = time.monotonic() + seconds
+    while (left := [process for process in processes if process.running()]) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    return left

@@ -1,0 +1,51 @@
+"""What a word on the command line stands for: a log folder, a job, a sweep, or the jobs of a sweep's arm."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.metrics.names import HEADER
+
+
+class NamedJobs(NamedTuple):
+    """What words name: log ``folders`` of jobs, and names of a sweep's jobs that have not begun to train in it."""
+
+    folders: list[Path]
+    unbegun: list[str]
+
+
+def find_jobs(words: Sequence[str]) -> NamedJobs:
+    """The jobs that the words name, in their order, each once; UserError for a word that names none.
+
+    A job's name stands for its last run, a sweep's and an arm's for the runs of that sweep.
+    """
+    each = [_find(word) for word in words]
+    folders = dict.fromkeys(folder for named in each for folder in named.folders)
+    return NamedJobs(list(folders), list(dict.fromkeys(name for named in each for name in named.unbegun)))
+
+
+def _find(word: str) -> NamedJobs:
+    path = Path(word)
+    if (path / HEADER).is_file():
+        return NamedJobs([path], [])
+    # a sweep's arm may be called as a job is: then the job is meant
+    runs = {} if word in jobs.names() else sweeps.jobs_of(word)
+    if not runs:
+        if path.is_dir():
+            raise UserError(f"{path} is no log folder of a job: it holds no {HEADER}{_below(path)}")
+        return NamedJobs([jobs.find(word).log_dir], [])
+    begun = {name: run for name, run in runs.items() if run is not None and (run / HEADER).is_file()}
+    if not begun:
+        raise UserError(f"no job of the sweep {word} has begun to train yet")
+    return NamedJobs(list(begun.values()), [name for name in runs if name not in begun])
+
+
+def _below(path: Path) -> str:
+    """The end of a sentence that names the newest job in a folder of jobs, where there is one."""
+    found = [header.parent for pattern in ("*", "*/*") for header in path.glob(f"{pattern}/{HEADER}")]
+    if not found:
+        return ""
+    newest = max(found, key=lambda folder: ((folder / HEADER).stat().st_mtime_ns, str(folder)))
+    return f"; it holds {len(found)} job{'s' if len(found) > 1 else ''}, the newest is {newest}"

@@ -1,0 +1,341 @@
+"""Runs a job: the aggregator and its executors as processes of this machine, from start to exit code."""
+
+import os
+import shlex
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from fedscale_ext.config.idle_settings import idle_keys
+from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.driver import jobs, preparation, runs
+from fedscale_ext.driver.job_checks import refuse_changed_data
+from fedscale_ext.driver.preparation import AGGREGATOR
+from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, Said
+from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.supervision import Restarts, has_checkpoint, has_results, resuming
+from fedscale_ext.metrics.restarts import drop_restarts, note_restart
+from fedscale_ext.util.token import new_token
+
+_CAUSE_S = 0.5  # after the first failure: time for the aggregator to say what was behind it
+_LEAVE_S = 15.0  # after the summary: time for all processes to leave
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: ``status`` as in job.json, the command's exit code, the reason of a failure."""
+
+    status: str
+    code: int
+    reason: str | None = None
+    tail: tuple[str, ...] = ()  # last output of the process that failed
+
+
+def start(
+    conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool,
+    compare_data: bool = True,
+) -> int:  # fmt: skip
+    """Run the job of a configuration to its end and return the exit code; UserError for bad input.
+
+    ``resume`` continues its last run from the last checkpoint, ``resume_from`` from that of a round; with
+    ``supervise`` processes that end are started again. ``compare_data`` is false where a sweep has compared the data of
+    the job with those of the run to resume.
+    """
+    config = preparation.hide_key(load_config(conf, overrides))
+    name = config.fedscale.job_name
+    plain, shell = preparation.check_start(config)
+    with jobs.claim(name):
+        last = jobs.read(name)
+        again = resume or resume_from is not None
+        log_path, time_stamp = runs.choose_run(config, last, again, overrides, display.notice)
+        if again:
+            run = runs.run_folder(log_path, name, time_stamp)
+            runs.check_unchanged(config, run)
+            runs.check_rounds(config, run, last, resume_from=resume_from)
+            if compare_data:
+                refuse_changed_data(config, run, display)
+            if resume and has_finished(config, last, run, display):
+                return 0
+        if last:
+            jobs.kill_children(last)
+        keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
+        keys |= resume_keys(resume, resume_from)
+        token = jobs.folder(name) / "token"
+        if config.job.token_file is None:
+            keys["token_file"] = str(new_token(token))
+        ranks = preparation.commands(config, **keys)
+        source = str(config.source.absolute()) if config.source else conf
+        job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
+        try:
+            preparation.make_log_dir(job)
+            if not again:
+                drop_restarts(job.log_dir)
+            if shell:
+                display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
+            with jobs.open_log(name, "a" if again else "w") as log:
+                run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
+                code = run_of_job.run(plain, ranks)
+            jobs.settle(job, last, code)
+            return code
+        finally:
+            token.unlink(missing_ok=True)
+
+
+def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: Display) -> bool:
+    """Whether the ``run`` to resume is the last one and has all the rounds that are asked for, which is then told."""
+    if last is None or last.log_dir != run:
+        return False
+    rounds = config.fedscale.rounds
+    if not last.complete(rounds):
+        return False
+    display.notice(
+        f"job {last.name} has finished its {rounds} rounds, results are in {last.log_dir}; raise rounds to go on"
+    )
+    return True
+
+
+def resume_keys(resume: bool, resume_from: int | None) -> dict[str, Any]:
+    """The aggregator's keys for where it begins."""
+    if resume_from is not None:
+        return {"resume_from": resume_from}
+    return {"resume": True} if resume else {}
+
+
+class _Running(Protocol):
+    """What a job's processes are heard and ended by: Processes on this machine, cluster.links.Links on many."""
+
+    inbox: "SimpleQueue[Exit | Said | Interrupt]"
+    tails: dict[str, deque[str]]
+
+    def running(self) -> list[str]: ...
+    def next(self, deadline: float | None) -> Exit | Said | Interrupt | None: ...
+    def stop(self) -> None: ...
+
+
+class Run:
+    """One job; everything that happens to it arrives in ``processes.next``."""
+
+    again = "fedscale driver start"  # and the configuration: what --resume is given to
+
+    def __init__(
+        self, job: jobs.Job, processes: _Running, display: Display, restarts: Restarts | None, idle: str | None = None
+    ):
+        self.job = job
+        self.processes = processes
+        self.display = display
+        self.restarts = restarts  # None: processes that end are not started again
+        self.idle = idle  # a note about settings, for a job that is not refused
+        self.ranks: dict[str, list[str]] = {}
+        self.begun: set[str] = set()  # names of processes that were started before
+        self.trained = False  # all rounds are done: executors leave
+        self.summary: dict[str, Any] | None = None
+        self.failure: Outcome | None = None
+        self.said: dict[str, str] = {}  # the last error of a process, in its own words
+        self.failed = ""  # the process that the failure is about
+        self.deadline: float | None = None
+
+    def run(self, setup: list[list[str]], ranks: dict[str, list[str]]) -> int:
+        """Run the job with the argument lists of its processes by their names; the command's exit code."""
+        self.ranks = ranks
+        outcome = Outcome("failed", 1, "the driver itself failed")
+        jobs.write(self.job)
+        try:
+            with preparation.interrupts_into(self.processes.inbox):
+                try:
+                    with self.display:
+                        outcome = self._prepare(setup) or self._train()
+                finally:
+                    self.processes.stop()
+        finally:
+            self.job.status, self.job.reason, self.job.ended = outcome.status, outcome.reason, time.time()
+            self._remember()
+        self._conclude(outcome)
+        return outcome.code
+
+    def _prepare(self, setup: list[list[str]]) -> Outcome | None:
+        """Run the setup commands one after another; None when all went well."""
+        for argv in setup:
+            self._start(f"setup command {shlex.join(argv)}", argv)
+            while self.processes.running():
+                message = self.processes.next(None)
+                if isinstance(message, Interrupt):
+                    return Outcome("stopped", 130)
+                if isinstance(message, Exit) and message.code != 0:
+                    return self._died(message)
+        return None
+
+    def _train(self) -> Outcome:
+        for name, argv in self.ranks.items():
+            self._start(name, argv)
+        while self.processes.running() or (self.restarts and self.restarts.planned()):
+            message = self.processes.next(self._next_look())
+            if isinstance(message, Interrupt):
+                done = self.summary is not None or has_results(self.job.log_dir, self.job.started)
+                return Outcome("finished", 0) if done else Outcome("stopped", 130)
+            if isinstance(message, Said):
+                self._hear(message)
+            elif isinstance(message, Exit):
+                self._miss(message)
+            elif self.deadline is not None and time.monotonic() >= self.deadline:
+                break
+            self._restart_due()
+        if self.failure:
+            return self.failure
+        if self.processes.running():
+            self.display.notice(f"{', '.join(self.processes.running())} did not leave after the summary and was ended")
+            if AGGREGATOR in self.processes.running():
+                return Outcome("failed", 1, "the aggregator hung after its summary")
+        return Outcome("finished", 0)
+
+    def _next_look(self) -> float | None:
+        """When something is to be done although nothing happens."""
+        times = (self.deadline, self.restarts.next() if self.restarts else None)
+        return min((moment for moment in times if moment is not None), default=None)
+
+    def _start(self, name: str, argv: list[str]) -> None:
+        """Start a process of this job; again, if it ran before."""
+        assert isinstance(self.processes, Processes)
+        self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
+        if name == AGGREGATOR and name in self.begun:
+            argv = resuming(argv, self.job.log_dir)
+        self.begun.add(name)
+        env = preparation.environment() if name in self.ranks else dict(os.environ)
+        self.job.children.append(self.processes.start(name, argv, env))
+        self._remember()
+
+    def _called(self, name: str) -> str:
+        """What a person hears of as a process's name."""
+        return name
+
+    def _has_checkpoint(self) -> bool:
+        return has_checkpoint(self.job.log_dir)
+
+    def _can_return(self, gone: Exit) -> bool:
+        """Whether a process that has ended can be started where it was."""
+        return True
+
+    def _note_restart(self, name: str, reason: str, after: int) -> None:
+        """Write down, where the aggregator counts them for its summary, that a process is started again."""
+        with suppress(OSError):  # the same disk as the job's: the job will say it
+            note_restart(self.job.log_dir, name, reason, after)
+
+    def _restart_due(self) -> None:
+        """Start again what is due; an aggregator also calls for the executors that it had sent away."""
+        for name in self.restarts.take() if self.restarts else ():
+            again = [name]
+            if name == AGGREGATOR:
+                self.trained = False
+                there = [*self.processes.running(), *(self.restarts.planned() if self.restarts else ())]
+                again += [other for other in self.ranks if other not in (name, *there)]
+            for other in again:
+                self._start(other, self.ranks[other])
+
+    def _remember(self) -> None:
+        """Write the job's record; a disk that takes no more must not end the driver, whose job will say it."""
+        with suppress(OSError):
+            jobs.write(self.job)
+
+    def _hear(self, said: Said) -> None:
+        kind = said.event["event"]
+        if kind == "error":
+            self._hear_error(said)
+        elif said.name != AGGREGATOR:
+            return
+        elif kind == "trained":
+            self.trained = True
+        elif kind == "summary":
+            self.summary, self.trained = said.event, True
+            self.job.note_summary(said.event["summary"])
+            self._remember()
+            self.deadline = time.monotonic() + _LEAVE_S
+            if self.restarts:
+                self.restarts.cancel()
+        else:
+            if kind == "round":
+                self.job.note_round(said.event)
+                self._remember()
+                if self.restarts:
+                    self.restarts.round_finished()
+            elif kind == "notice" and self.job.add_notice(said.event):
+                self._remember()
+            elif kind == "ready" and self.idle is not None:
+                self.display.notice(self.idle)
+                self.idle = None  # an aggregator that is started again is ready again
+            self.display.event(said.event)
+
+    def _hear_error(self, said: Said) -> None:
+        """Bad input ends the job, whoever found it; any other error is told when the process has ended."""
+        message = str(said.event.get("message"))
+        if said.event.get("exit_code") != 2:
+            self.said[said.name] = message
+        elif self.summary is None or said.name == AGGREGATOR:
+            self._fail(said.name, Outcome("failed", 2, message))
+
+    def _miss(self, gone: Exit) -> None:
+        """A process has left: in order after the summary, and for an executor once all rounds are done."""
+        outcome = self._died(gone)
+        if gone.name == AGGREGATOR:
+            if self.summary is None:
+                self._lose(gone, outcome)
+            elif gone.code != 0:
+                self._fail(gone.name, outcome)
+        elif not self.trained and (gone.code != 0 or self.restarts):
+            self._lose(gone, outcome)
+
+    def _lose(self, gone: Exit, outcome: Outcome) -> None:
+        """A process that was still needed has ended: start it again, do without it, or end the job."""
+        if self.restarts is not None and self.failure is None and self._can_return(gone):
+            if self.restarts.plan(gone.name):
+                after = self.job.round["round"] if self.job.round else 0
+                self.display.notice(f"{outcome.reason} after round {after}; it is started again")
+                self._note_restart(gone.name, str(outcome.reason), after)
+                return
+            outcome = replace(outcome, reason=f"{outcome.reason}, again and again without a finished round between")
+        others = [name for name in self.processes.running() if name != AGGREGATOR]
+        if gone.name == AGGREGATOR or not others:
+            self._fail(gone.name, outcome)
+        elif self.failure is None:
+            self.display.notice(f"{outcome.reason}; the job goes on without it")
+
+    def _fail(self, name: str, outcome: Outcome) -> None:
+        """Note a failure; of several within a moment, the first, but an aggregator's before an executor's."""
+        if self.restarts:
+            self.restarts.cancel()
+        if self.failure is None:
+            self.failed, self.failure = name, outcome
+            self.deadline = time.monotonic() + _CAUSE_S
+        elif name == AGGREGATOR != self.failed:
+            self.failed, self.failure = name, outcome
+
+    def _died(self, gone: Exit) -> Outcome:
+        how = gone.how if gone.code else "ended without a summary" if gone.name == AGGREGATOR else "left too early"
+        why = f" ({self.said[gone.name]})" if gone.name in self.said else ""
+        reason = f"{self._called(gone.name)} {how}{why}"
+        return Outcome("failed", 1, reason, tuple(self.processes.tails[gone.name]))
+
+    def _conclude(self, outcome: Outcome) -> None:
+        log = jobs.output_log(self.job.name)
+        if outcome.status == "finished" and self.summary:
+            self.display.summary(self.summary, str(self.job.log_dir), str(log))
+        elif outcome.status == "finished":  # interrupted after its results were written
+            self.display.notice(
+                f"job {self.job.name} is done, results are in {self.job.log_dir}; `fedscale report {self.job.name}` "
+                "draws it"
+            )
+        elif outcome.status == "stopped":
+            kept = self._has_checkpoint()
+            how = (
+                "--resume continues it from its last checkpoint" if kept else "it has no checkpoint yet: start it anew"
+            )
+            self.display.error(f"job {self.job.name} was stopped; {how}")
+        else:
+            for line in outcome.tail:
+                self.display.log_line(line)
+            more = "" if outcome.code == 2 else f"; all output is in {log}"
+            if more and self._has_checkpoint():
+                more += f"; continue the job with `{self.again} {self.job.conf} --resume`"
+            self.display.error(f"{outcome.reason}{more}")

@@ -1,0 +1,199 @@
+"""Runs the jobs of a sweep, as many at once as fit: each by a driver of its own, so that one that fails fails alone."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+
+from fedscale_ext.config.idle_settings import idle_keys
+from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
+from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
+from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes
+from fedscale_ext.driver.supervision import has_checkpoint
+from fedscale_ext.driver.sweep_notices import print_notices
+from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms
+from fedscale_ext.driver.sweeps import Point, Sweep
+
+ENDING = "-sweep"
+#: set for the drivers that a sweep starts: they stop their jobs when it is gone
+VARIABLE = "FEDSCALE_EXT_SWEEP"
+_LOOK_S = 0.5  # between two looks at how far the jobs are
+_STOP_S = 10.0  # a driver stops its job within 5 s
+
+
+def start(
+    conf: str, overrides: Sequence[str], out: Console, err: Console, *,
+    seeds: str | None, grid: Sequence[str], at_once: int | None, resume: bool, supervise: bool,
+) -> int:  # fmt: skip
+    """Run a job for each seed and combination of the grid; the exit code: 0 all finished, 1 some failed, 130 stopped.
+
+    With ``resume`` those that finished are left as they are and others go on from their checkpoints. UserError for
+    bad input, before the first job starts.
+    """
+    points = sweep_plan.read_points(conf, overrides, seeds, grid)
+    configs = sweep_plan.checked(conf, overrides, points)
+    name = load_config(conf, overrides).fedscale.job_name + ENDING
+    with sweeps.claim(name):
+        sweep_plan.refuse_running(points)
+        states = {point.name: State(rounds=config.fedscale.rounds)
+                  for point, config in zip(points, configs, strict=True)}  # fmt: skip
+        before = sweeps.read(name) if resume else None
+        earlier = before.runs if before is not None else {}
+        resumed = sweep_plan.resumed_runs(configs, earlier)
+        for record in resumed.finished:
+            state = states[record.name]
+            state.status, state.accuracy, state.notices = "finished", record.accuracy, record.notices
+        verdicts = check_jobs(configs, out, err, resumed)
+        refuse_faults(verdicts, resume)
+        values = sweep_plan.read_grid(grid)
+        sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()), dict(earlier))
+        sweeps.write(sweep)
+        slots = at_once or sweep_plan.at_once(configs[0])
+        display = SweepDisplay(out, err, states, slots)
+        waiting = [point for point in points if states[point.name].status == "waiting"]
+        done = len(points) - len(waiting)
+        display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
+        idle = idle_keys(*configs)
+        checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
+        print_notices(err, checked)
+        with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
+            run = _Run(sweep, configs, states, display, Processes(log), supervise)
+            stopped = run.run(waiting, slots)
+        print_arms(out, sweep, states)
+        print_notices(err, {job: [notice for notice in state.notices if notice not in checked.get(job, ())]
+                            for job, state in states.items()})  # fmt: skip
+        if stopped:
+            err.print("[red]fedscale:[/] the sweep was stopped; the same command with --resume continues it",
+                      highlight=False, soft_wrap=True)  # fmt: skip
+            return 130
+    return 0 if all(state.status == "finished" for state in states.values()) else 1
+
+
+class _Run:
+    """The jobs of a sweep that are under way; everything that happens arrives in ``processes.next``."""
+
+    def __init__(self, sweep: Sweep, configs: Sequence[JobConfig], states: dict[str, State], display: SweepDisplay,
+                 processes: Processes, supervise: bool):  # fmt: skip
+        self.sweep = sweep
+        self.configs = {config.fedscale.job_name: config for config in configs}
+        self.states = states
+        self.display = display
+        self.processes = processes
+        self.supervise = supervise
+        self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
+
+    def run(self, waiting: Sequence[Point], slots: int) -> bool:
+        """Run them all, ``slots`` at once; whether it was stopped."""
+        queue, stopped = deque(waiting), False
+        with preparation.interrupts_into(self.processes.inbox):
+            try:
+                with self.display:
+                    while queue or self.processes.running():
+                        while queue and len(self.processes.running()) < slots:
+                            self._start(queue.popleft())
+                        message = self.processes.next(time.monotonic() + _LOOK_S)
+                        if isinstance(message, Interrupt):
+                            stopped = True
+                            break
+                        self._look()
+                        if isinstance(message, Exit):
+                            self._end(message)
+            finally:
+                under_way = self.processes.running()
+                self.processes.stop(_STOP_S)
+        for name in under_way:
+            self.states[name].status = "stopped"
+        return stopped
+
+    def _start(self, point: Point) -> None:
+        last, before = jobs.read(point.name), self.sweep.runs.get(point.name)
+        again = before is not None and has_checkpoint(Path(before))
+        if not again:
+            self._begin_run(point.name)
+        self.recorded[point.name] = last.started if last else 0.0
+        own = sweep_plan.overrides_of(point, self.sweep.overrides)
+        words = [f"--set={override}" for override in (*own, *_run_settings(Path(self.sweep.runs[point.name])))]
+        options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
+        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", self.sweep.conf, *words, *options]
+        environment = preparation.environment()
+        for name in (preparation.PIPE_VARIABLE, preparation.EVENTS_VARIABLE):
+            del environment[name]
+        state = self.states[point.name]
+        state.status, state.began = "running", time.monotonic()
+        self.processes.start(point.name, command, {**environment, VARIABLE: "1"})
+        self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
+
+    def _begin_run(self, name: str) -> None:
+        """Give a job a new run, and remember it as the sweep's."""
+        config = self.configs[name]
+        log_path = str(Path(config.fedscale.log_path).absolute())
+        self.sweep.runs[name] = str(runs.run_folder(log_path, name, runs.new_stamp(config)))
+        sweeps.write(self.sweep)
+
+    def _look(self) -> None:
+        """How far the running jobs are, from what their drivers remember."""
+        for name in self.processes.running():
+            self._read(name)
+
+    def _read(self, name: str) -> str | None:
+        """Take over what a job's record says of this run; why it failed, if it says so."""
+        with suppress(UserError):  # a record that is damaged is no reason to stop the others
+            job, state = jobs.read(name), self.states[name]
+            if job is not None and job.started > self.recorded[name]:
+                state.notices = job.notices
+                state.round = int(job.round["round"]) if job.round else state.round
+                state.accuracy = job.accuracy if job.accuracy is not None else state.accuracy
+                return job.reason
+        return None
+
+    def _end(self, gone: Exit) -> None:
+        state = self.states[gone.name]
+        reason = self._read(gone.name)
+        if gone.code == 0:
+            state.status, state.took = "finished", time.monotonic() - state.began
+        else:
+            told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
+            state.status = "stopped" if gone.code == 130 else "failed"
+            state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
+        self.display.ended(gone.name)
+
+
+def _beginning(before: str | None) -> str:
+    """What is special about the start of a job without a checkpoint; ``before`` is its run in this sweep, if any."""
+    return "" if before is None else "starts anew, for its run in this sweep has no checkpoint"
+
+
+def _run_settings(run: Path) -> tuple[str, str]:
+    """``key=value`` that have a job write into the folder ``run``, which is log_path/logs/NAME/TIME."""
+    return f"log_path={json.dumps(str(run.parents[2]))}", f"time_stamp={json.dumps(run.name)}"
+
+
+def stop_with_sweep() -> bool:
+    """In a driver that a sweep started: stop its job as soon as standard input ends, for then the sweep is gone.
+
+    Returns whether a sweep started it.
+    """
+    in_sweep = bool(os.environ.pop(VARIABLE, None))
+    if in_sweep:
+        threading.Thread(target=_wait_for_end, name="sweep-pipe", daemon=True).start()
+    return in_sweep
+
+
+def _wait_for_end() -> None:
+    with suppress(OSError):  # closed: as gone as ended
+        while os.read(0, 4096):
+            pass
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):  # nobody reads what it says any more
+        os.dup2(nowhere, descriptor)
+    os.kill(os.getpid(), signal.SIGTERM)

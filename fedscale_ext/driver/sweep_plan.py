@@ -1,0 +1,179 @@
+"""The jobs of a sweep: seeds and a grid of settings, checked before the first one starts."""
+
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from fedscale_ext.config.job_config import JobConfig, executor_slots, load_config
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs, preparation, runs
+from fedscale_ext.driver.jobs import Job
+from fedscale_ext.driver.supervision import has_checkpoint
+from fedscale_ext.driver.sweeps import Point
+
+_MOST = 1000
+_OWN = {
+    "seed": "give seeds with --seeds",
+    "job_name": "each job gets a name of its own",
+    "ps_port": "each job gets one",
+}
+_CHANGED = "resume the sweep with the settings that it was started with, or start it anew without --resume"
+_PROCESS_BYTES = 600e6  # evals/speed/results.md: executors 395 to 593 MB; --at-once for larger models
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds from ``0-4``, ``1,5,7`` or both, in the order given; UserError for anything else."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,18})(?:\s*-\s*(\d{1,18}))?\s*", part)
+        if not found:
+            raise UserError(f"--seeds {text}: write seeds as 0-4 or 1,5,7")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first or last - first >= _MOST:
+            raise UserError(f"--seeds {text}: {part.strip()} is no range of at most {_MOST:,} seeds, smaller first")
+        seeds += range(first, last + 1)
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"--seeds {text}: a seed is named twice")
+    return seeds
+
+
+def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Key -> its values, from ``key=a,b``; commas within brackets belong to a value. UserError for anything else."""
+    grid: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        found = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]
+        if not equals or not key.strip() or not all(found):
+            raise UserError(f"--grid {text}: write it as key=a,b with a value between all commas")
+        key = key.strip()
+        if key in _OWN:
+            raise UserError(f"--grid {text}: {key} cannot be on the grid; {_OWN[key]}")
+        if key in grid or len(set(found)) != len(found):
+            raise UserError(f"--grid {text}: {key if key in grid else 'a value'} is named twice")
+        grid[key] = found
+    return grid
+
+
+def read_points(conf: str, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:
+    """The jobs of a sweep over --seeds and --grid; UserError for what these cannot be."""
+    values, numbers = read_grid(grid), read_seeds(seeds) if seeds is not None else []
+    _refuse_set_twice(overrides, seeds, grid)
+    return points(load_config(conf, overrides).fedscale.job_name, numbers, values)
+
+
+def _refuse_set_twice(overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> None:
+    """UserError for a key of --set that the jobs of the sweep have values of their own for: one would go unheard."""
+    own = {text.partition("=")[0].strip(): f"--grid {text}" for text in grid}
+    if seeds is not None:
+        own["seed"] = f"--seeds {seeds}"
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key in own:
+            raise UserError(f"--set {override} and {own[key]} both set {key}; remove one of them")
+
+
+def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[Point]:
+    """A job for each combination of the grid and each seed, named after what is its own; all seeds of an arm follow
+    one another."""
+    made: list[Point] = []
+    for values in itertools.product(*grid.values()):
+        settings = tuple(f"{key}={value}" for key, value in zip(grid, values, strict=True))
+        words = [f"{key.rpartition('.')[2]}_{value}" for key, value in zip(grid, values, strict=True)]
+        arm = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join([base, *words]))
+        for seed in seeds or (None,):
+            own = (*settings, *([] if seed is None else [f"seed={seed}"]))
+            made.append(Point(arm if seed is None else f"{arm}-s{seed}", arm, seed, own))
+    if len(made) > _MOST:
+        raise UserError(f"seeds and grid make {len(made):,} jobs; at most {_MOST:,} go into a sweep")
+    names = [point.name for point in made]
+    if len(set(names)) != len(names) or max(map(len, names)) > 100:
+        raise UserError("the jobs of this grid cannot be told apart by names of at most 100 letters, digits, '_', '-' "
+                        "and '.': choose shorter values, or a shorter job_name")  # fmt: skip
+    return made
+
+
+def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
+    """All ``key=value`` of a job: the command's, its own, its name, and any free port."""
+    return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
+
+
+def checked(conf: str, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
+    """The configuration of each job, as far as it can be checked without torch; UserError names job and setting."""
+    configs = []
+    for point in made:
+        try:
+            configs.append(member(conf, overrides, point))
+        except UserError as error:
+            raise UserError(f"job {point.name} of the sweep: {error}") from None
+    return configs
+
+
+def member(conf: str, overrides: Sequence[str], point: Point) -> JobConfig:
+    """The configuration of one job; UserError for a setting with which it cannot start, as ``check_start`` has it."""
+    config = preparation.hide_key(load_config(conf, overrides_of(point, overrides)))
+    preparation.check_start(config)
+    return config
+
+
+def at_once(config: JobConfig) -> int:
+    """How many such jobs fit the machine side by side: by its cores, or its GPUs as one, and by its free memory."""
+    executors = len(executor_slots(config))
+    if config.fedscale.use_cuda:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    by_memory = int(psutil.virtual_memory().available // (_PROCESS_BYTES * (executors + 1)))
+    return max(1, min(cores // executors, by_memory))
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The jobs of a sweep that ``--resume`` leaves or continues.
+
+    ``runs`` maps their names to the folders of their runs, ``finished`` are the records of those that have all rounds.
+    """
+
+    runs: Mapping[str, Path] = field(default_factory=dict)
+    finished: Sequence[Job] = ()
+
+    @property
+    def finished_names(self) -> set[str]:
+        """Names of the jobs that have all rounds."""
+        return {record.name for record in self.finished}
+
+
+def resumed_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> Resumed:
+    """The jobs whose run in ``earlier`` (name -> folder) has all its rounds, or a checkpoint.
+
+    UserError for a job whose run, finished or half-way, had other settings than the job has now, or has done more
+    rounds.
+    """
+    folders, finished = {}, []
+    for config in configs:
+        name, rounds = config.fedscale.job_name, config.fedscale.rounds
+        if name not in earlier:
+            continue
+        run, last = Path(earlier[name]), jobs.read(name)
+        record = last if last is not None and last.log_dir == run else None
+        done = record is not None and record.status == "finished" and runs.rounds_done(run, record) >= rounds
+        done = done and runs.has_settings(run)  # else its results are gone
+        if not done and not has_checkpoint(run):
+            continue  # starts anew
+        runs.check_unchanged(config, run, _CHANGED)
+        runs.check_rounds(config, run, record, anew="the sweep")
+        folders[name] = run
+        if record is not None and done:
+            finished.append(record)
+    return Resumed(folders, finished)
+
+
+def refuse_running(made: Sequence[Point]) -> None:
+    """UserError where one of the jobs is under way."""
+    for point in made:
+        last = jobs.read(point.name)
+        if last is not None and last.state() == "running":
+            raise UserError(f"job {point.name} is running; stop it with `fedscale driver stop {point.name}`")

@@ -1,0 +1,138 @@
+"""What is remembered of a sweep: which jobs it has, the run of each, and who runs it."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.jobs import left_after, state_dir
+from fedscale_ext.driver.processes import Proc
+
+_STOP_S = 20.0  # a sweep stops its jobs within 12 s
+
+
+@dataclass(frozen=True)
+class Point:
+    """A job of a sweep: its name, its arm's (the name without the seed), its seed and ``key=value`` settings."""
+
+    name: str
+    arm: str
+    seed: int | None
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Jobs of one configuration over seeds and a grid; ``grid`` maps a key to the values that were tried.
+
+    ``runs`` maps the name of each job that this sweep has started to the folder of its run, which alone --resume
+    continues and a report of the sweep shows.
+    """
+
+    name: str
+    conf: str
+    overrides: tuple[str, ...]
+    grid: dict[str, list[str]]
+    points: tuple[Point, ...]
+    driver: Proc
+    runs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def arms(self) -> list[str]:
+        """Names of the arms, in order."""
+        return list(dict.fromkeys(point.arm for point in self.points))
+
+    def run_of(self, job: str) -> Path | None:
+        """The folder of a job's run in this sweep, None where the sweep has not begun it."""
+        return Path(self.runs[job]) if job in self.runs else None
+
+
+def folder() -> Path:
+    """Where sweeps are remembered; made if missing."""
+    path = state_dir() / "sweeps"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def names() -> list[str]:
+    """Names of all sweeps that were ever started here."""
+    return sorted(path.stem for path in folder().glob("*.json"))
+
+
+def read(name: str) -> Sweep | None:
+    """A sweep by its name, None if there is none."""
+    if name not in names():
+        return None
+    path = folder() / f"{name}.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        points = tuple(Point(**{**point, "settings": tuple(point["settings"])}) for point in data["points"])
+        data = {**data, "overrides": tuple(data["overrides"]), "points": points, "driver": Proc(**data["driver"])}
+        if "runs" not in data:
+            data["runs"] = _last_runs(points)
+        return Sweep(**data)
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"the record {path} of sweep {name} is damaged; delete it") from None
+
+
+def _last_runs(points: Sequence[Point]) -> dict[str, str]:
+    """The runs of a sweep whose record is of a release that did not keep them: the last of each job."""
+    records = [jobs.read(point.name) for point in points]
+    return {record.name: str(record.log_dir) for record in records if record is not None}
+
+
+def write(sweep: Sweep) -> None:
+    """Put the record in place in one step."""
+    path = folder() / f"{sweep.name}.json"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(asdict(sweep), indent=1), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def jobs_of(word: str) -> dict[str, Path | None]:
+    """The jobs of a sweep, or those of a sweep's arm that is called so, each with the folder of its run in the sweep,
+    None where it has not begun; none for any other word. A job's last run may be another one."""
+    if (sweep := read(word)) is not None:
+        return {point.name: sweep.run_of(point.name) for point in sweep.points}
+    for found in _all():
+        if word in found.arms and word not in {point.name for point in found.points}:
+            return {point.name: found.run_of(point.name) for point in found.points if point.arm == word}
+    return {}
+
+
+def of_job(name: str) -> Sweep | None:
+    """The sweep that a job belongs to; None for a job of its own."""
+    return next((sweep for sweep in _all() if name in {point.name for point in sweep.points}), None)
+
+
+def stop(sweep: Sweep) -> bool:
+    """Have a sweep's driver stop its jobs and end, and wait until it is gone; False if it does not run.
+
+    Jobs that outlive a driver which was killed stop by themselves."""
+    driver = sweep.driver.running()
+    if driver is None:
+        return False
+    driver.terminate()
+    if left_after(_STOP_S, [sweep.driver]):
+        driver.kill()
+    return True
+
+
+@contextmanager
+def claim(name: str) -> Iterator[None]:
+    """Hold the name for the life of a sweep's driver."""
+    with (folder() / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"sweep {name} is running; wait for it, or stop it with Ctrl-C where it runs") from None
+        yield
+
+
+def _all() -> Sequence[Sweep]:
+    return [sweep for name in names() if (sweep := read(name)) is not None]

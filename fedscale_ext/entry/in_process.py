@@ -1,0 +1,129 @@
+"""A whole job in this process: the same classes over a channel that encodes and decodes the same bytes."""
+
+import ctypes
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import torch
+
+from fedscale_ext.config.job_config import JobConfig, with_values
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.events import Emit, ignore_event
+from fedscale_ext.entry.launch import executor_class, prepare_process
+
+
+class _Context:
+    """What a service method sees of a call."""
+
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise ConnectionError(f"{code.name}: {details}")
+
+    def is_active(self) -> bool:
+        """Nobody hangs up."""
+        return True
+
+    def add_callback(self, _: Callable[[], None]) -> bool:
+        """Never called."""
+        return True
+
+
+class _Stub:
+    """FedScale's client stub without a network: every message becomes bytes and back."""
+
+    def __init__(self, service: Any):
+        self._service = service
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._service, name)
+
+        def call(request: Any, **_: Any) -> Any:
+            arrived = type(request).FromString(request.SerializeToString())
+            reply = method(arrived, _Context())
+            return type(reply).FromString(reply.SerializeToString())
+
+        return call
+
+
+class _Communicator:
+    """Stands where an executor has its connection."""
+
+    def __init__(self, service: Any):
+        self.stub = _Stub(service)
+
+    def connect_to_server(self) -> None:
+        """Connected from the start."""
+
+    def close_sever_connection(self) -> None:
+        """Nothing to close; the name is FedScale's."""
+
+
+def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, Any]:
+    """Run a job with one executor in a thread of this process; returns the summary.
+
+    The result does not depend on the number of executors, so one is enough, and models that draw
+    from torch's global generator stay undisturbed. Raises UserError for bad input; after an interrupt, the executor's
+    thread has ended when KeyboardInterrupt is raised.
+    """
+    config = with_values(config, num_executors=1, this_rank=0)
+    prepare_process(config)
+    from fedscale_ext.config.methods import method_class
+
+    threads = torch.get_num_threads()
+    _log_to_file_only()
+    aggregator = without_port(method_class(config.job.method))(config, emit)
+    aggregator.executors = [0]  # before the executor registers
+    failure: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            executor = executor_class(config.job.method)(with_values(config, this_rank=1))
+            executor.aggregator_communicator = _Communicator(aggregator)
+            executor.run()
+        except BaseException as error:
+            failure.append(error)
+            aggregator.give_up()
+
+    worker = threading.Thread(target=execute, name="executor", daemon=True)
+    worker.start()
+    try:
+        return aggregator.run()
+    except UserError:
+        if failure:
+            raise failure[0] from None
+        raise
+    except KeyboardInterrupt:
+        _end(worker)
+        raise
+    finally:
+        worker.join()
+        torch.set_num_threads(threads)
+
+
+def _end(worker: threading.Thread) -> None:
+    """Have a thread leave what it trains, which may take minutes, before its next step of Python."""
+    if worker.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(SystemExit))
+
+
+def _log_to_file_only() -> None:
+    """Let FedScale set up its logging now, and keep it off the terminal, which is the caller's."""
+    import fedscale.cloud.logger.aggregator_logging as aggregator_logging  # once fedscale_ext.server has prepared it
+
+    before = list(logging.root.handlers)
+    aggregator_logging.initiate_aggregator_setting()
+    for handler in logging.root.handlers:
+        if handler not in before and type(handler) is logging.StreamHandler:
+            handler.setLevel(logging.WARNING)
+
+
+def without_port(aggregator_class: type) -> type:
+    """The same aggregator, listening nowhere."""
+
+    class InProcessAggregator(aggregator_class):  # type: ignore[misc, valid-type]
+        def init_control_communication(self) -> None:
+            """Nothing to open."""
+
+    return InProcessAggregator

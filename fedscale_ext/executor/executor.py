@@ -1,0 +1,219 @@
+"""The executor: keeps data and models resident, trains and tests the units that it is handed."""
+
+import logging
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import fedscale.cloud.logger.executor_logging as executor_logging
+import torch
+from fedscale.cloud import commons
+from fedscale.cloud.execution.executor import Executor
+from overrides import overrides
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import HELD_OUT, local_steps, trained_on
+from fedscale_ext.data import store
+from fedscale_ext.data.job_data import open_job_data
+from fedscale_ext.executor.unit_work import HANDED, UnitWork
+from fedscale_ext.executor.workbench import Workbench
+from fedscale_ext.tasks import around_training, calibration, personalise
+from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.tasks import test_on_all as everybody
+from fedscale_ext.tasks.client_tensors import read_handed
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.transport import wire
+from fedscale_ext.transport.connection import Connection
+from fedscale_ext.transport.executor_link import Link
+from fedscale_ext.transport.no_pickle import NoPickle
+from fedscale_ext.transport.registration import registration
+from fedscale_ext.util.stopwatch import Stopwatch
+
+Do = Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, bytes]]]  # a unit -> its result, with sections
+
+_UNUSABLE = "unusable"  # why the states that came with a unit cannot be used
+
+
+class MultiModelExecutor(NoPickle, Executor):
+    """FedScale's executor for models of any spec.
+
+    FedScale's constructor builds one model of its own zoo for the process's life; this one
+    instead builds each spec on first use and sets the attributes that inherited methods read.
+    """
+
+    def __init__(self, config: JobConfig):
+        executor_logging.initiate_client_setting()
+        self.config = config
+        self.args = args = config.fedscale
+        self.this_rank = args.this_rank
+        self.executor_id = str(args.this_rank)
+        self.num_executors = args.num_executors
+        self.aggregator_communicator = Connection(config)
+        self.received_stop_request = False
+        self.wandb = None
+        self.device = device_of(args)
+        self.round = 0
+        self.watch = Stopwatch()
+        self.bench = Workbench(self.device, config.job.precision)
+
+    @overrides
+    def setup_env(self) -> None:
+        """One thread on a CPU: executors share its cores, and results do not depend on their number."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)
+        else:
+            torch.cuda.set_device(self.device)  # where graphs and streams are made
+            torch.backends.cudnn.benchmark = True  # shapes recur: the search pays
+
+    @overrides
+    def init_data(self) -> tuple[store.DataSet, store.DataSet]:
+        """The decoded data set, once for training and testing rows."""
+        data = open_job_data(self.config)
+        self.work = UnitWork(
+            data, self.bench, self.get_client_trainer, self._client_conf, self.training_handler, self.watch,
+            self.config.job.augment,
+        )  # fmt: skip
+        return data, data
+
+    @overrides
+    def report_executor_info_handler(self) -> bytes:
+        """What the aggregator must know before the first round: the data and this process."""
+        return registration(self.training_sets, self.device)
+
+    @overrides
+    def client_register(self) -> None:
+        """Register, trying again while the aggregator is not up yet, at most ``register_timeout_s``."""
+        self.link = Link(self.aggregator_communicator, self.config, self.report_executor_info_handler())
+        self.link.open()
+
+    @overrides
+    def client_ping(self) -> Any:
+        """Ask for work; the aggregator answers when it has some or after a bounded wait."""
+        with self.watch("waiting"):
+            return self.link.ping()
+
+    @overrides
+    def event_monitor(self) -> None:
+        """Work until told to stop: each reply brings the next unit. ConnectionError when no reply comes."""
+        self.client_register()
+        try:
+            self._work()
+        finally:
+            self.link.close()
+
+    def kinds(self) -> dict[str, tuple[str, Do]]:
+        """By event of a unit: the event of its result, and what does it. A method whose aggregator has units of its
+        own adds to them."""
+        return {
+            commons.CLIENT_TRAIN: (commons.UPLOAD_MODEL, self.work.train),
+            commons.MODEL_TEST: (commons.MODEL_TEST, partial(self.work.test, batch=self.args.test_bsz)),
+            calibration.EVENT: (calibration.EVENT, self.work.calibrate),
+            personalise.EVENT: (personalise.EVENT, partial(self.work.personalise, batch=self.args.test_bsz)),
+            around_training.EVENT: (
+                around_training.EVENT,
+                partial(self.work.around_training, batch=self.args.test_bsz),
+            ),
+            everybody.EVENT: (everybody.EVENT, partial(self.work.test_on_all, batch=self.args.test_bsz)),
+            static_statistics.EVENT: (
+                static_statistics.EVENT,
+                partial(self.work.statistics, batch=self.args.test_bsz),
+            ),
+        }
+
+    def _work(self) -> None:
+        kinds = self.kinds()
+        event, header = self._exchange(self.client_ping)
+        while not self.received_stop_request:
+            if event in kinds:
+                event, header = self._exchange(partial(self._hand_in, *kinds[event], header))
+            elif event == commons.SHUT_DOWN:
+                self.Stop()
+            else:
+                event, header = self._exchange(self.client_ping)
+
+    def _exchange(self, call: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
+        """Event and header of the reply to a call. The message itself ends here: it may be large."""
+        reply = call()
+        event, message = reply.event, reply.data
+        del reply  # holds the message a second time
+        if not message:
+            return event, {}
+        with self.watch("wire"):
+            header, sections = wire.unpack(message)
+            del message
+            try:
+                self.bench.keep(header, sections)
+                header[HANDED] = read_handed(header.get(HANDED, ()), sections)
+            except Exception as error:
+                header[_UNUSABLE] = error
+        return event, header
+
+    def _hand_in(self, event: str, do: Do, header: dict[str, Any]) -> Any:
+        """Do a unit and hand in its result; the reply brings the next one."""
+        self.round = header["round"]
+        request = self.link.result(event, self._result(header, do))
+        with self.watch("waiting"):
+            return self.link.complete(request)
+
+    def _result(self, header: dict[str, Any], do: Do) -> bytes:
+        result: dict[str, Any]
+        try:
+            if _UNUSABLE in header:
+                raise header[_UNUSABLE]
+            result, parts = do(header)
+        except Exception as error:  # the unit fails, not this process: another executor tries
+            logging.exception(f"unit {header['unit']} failed")
+            result, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
+        with self.watch("wire"):
+            own = {name: header[name] for name in ("job", "unit", "round", "attempt")}
+            return wire.pack({**own, **result, "seconds": self.watch.read()}, parts)
+
+    @overrides
+    def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
+        """Train the resident module of pool key ``model`` on one client's samples."""
+        return self.work.train_client(model, self.get_client_trainer(conf), conf)
+
+    @overrides
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """The class that runs a client's steps; a method whose client differs overrides this."""
+        return MultiModelClient(conf)
+
+    def _client_conf(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> Namespace:
+        job, args, objective = self.config.job.model_dump(), self.args, item["objective"]
+        samples = trained_on(int(self.training_sets.train_sizes[item["client"] - 1]), objective)
+        batch = int(objective.get("batch_size", args.batch_size))
+        steps, epochs = local_steps(samples, batch, args.local_steps, job["local_epochs"], objective)
+        return self.override_conf(
+            {
+                **job,
+                "cuda_device": self.device,
+                "round": header["round"],
+                "learning_rate": header["learning_rate"],
+                "client_id": item["client"],
+                HELD_OUT: 0.0,
+                "group_lasso": 0.0,
+                **objective,
+                "local_steps": steps,
+                "local_epochs": epochs,
+                "model_key": item.get("model") or header["model"],
+                "offset": None,
+                "own": None,
+                "returned": None,
+                "shared": None,
+                "mask": None,
+            }
+        )
+
+
+def device_of(args: Namespace) -> torch.device:
+    """Where this process trains; UserError for a GPU that is not there."""
+    if not args.use_cuda:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UserError("use_cuda is True but torch finds no GPU: set use_cuda: False")
+    device, gpus = torch.device(args.cuda_device or "cuda:0"), torch.cuda.device_count()
+    if (device.index or 0) >= gpus:
+        raise UserError(f"there is no GPU {device.index}, there are {gpus}: correct worker_ips")
+    return device

@@ -1,0 +1,102 @@
+"""The models of one executor: states as they were sent, and what is built once to train and test them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State
+from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
+from fedscale_ext.models.supernet.family import Searchable
+from fedscale_ext.training.factored import factorable
+from fedscale_ext.training.resident import Cohort, Resident, Start, channels_last_helps
+from fedscale_ext.transport import wire
+
+
+class _Kept:
+    """A state as it was sent: the floating entries in the memory order of the resident module of ``host``."""
+
+    def __init__(self, version: int, spec: ModelSpec, host: ModelSpec, transient: bool, start: Start) -> None:
+        self.version, self.spec, self.host, self.transient, self.start = version, spec, host, transient, start
+
+
+class Workbench:
+    """Keeps the newest state of each pool key, one resident module and one cohort per spec.
+
+    Subspaces and paths of a supernet, of which there are more than memory holds, all run in the supernet's module.
+    """
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        self.device = device
+        self._layout = {"channels_last": channels_last_helps(device, precision)}
+        self._kept: dict[str, _Kept] = {}
+        self._residents: dict[ModelSpec, Resident] = {}
+        self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}
+        self._cohorts: dict[tuple[ModelSpec, bool], Cohort] = {}
+
+    def keep(self, header: Mapping[str, Any], sections: dict[str, wire.Section]) -> None:
+        """Remember the states that came along; an older version of the same model is let go, and so is each section
+        as soon as it is read. Transient states of earlier units are forgotten."""
+        self._kept = {key: kept for key, kept in self._kept.items() if not kept.transient}
+        for key, entry in header["models"].items():
+            if key in sections:
+                self._kept.pop(key, None)  # before the new one is decoded: large states are there once
+                spec = ModelSpec.from_json(entry["spec"])
+                host = ModelSpec.from_json(entry["host"]) if "host" in entry else spec
+                start = self._resident(host).start(wire.bytes_to_tensors(sections.pop(key)))
+                self._kept[key] = _Kept(entry["version"], spec, host, entry.get("transient", False), start)
+            elif key not in self._kept or self._kept[key].version != entry["version"]:
+                raise wire.WireError(f"version {entry['version']} of model {key!r} was not sent to this executor")
+
+    def state(self, key: str) -> State:
+        """The state of a pool key as it was sent, on the training device."""
+        return self._kept[key].start.state
+
+    def spec(self, key: str) -> ModelSpec:
+        """The spec of a pool key."""
+        return self._kept[key].spec
+
+    def host(self, key: str) -> ModelSpec:
+        """The spec of the resident module that runs a model: the supernet of which it is a part, or its own."""
+        return self._kept[key].host
+
+    def module(self, key: str) -> torch.nn.Module:
+        """The resident module that runs a model, holding that model's state as it was sent and nothing else."""
+        kept = self._kept[key]
+        resident = self._resident(kept.host)
+        if isinstance(resident.module, Searchable):
+            resident.module.hold(kept.spec["ops"])
+        resident.restore(kept.start)
+        return resident.module
+
+    def resident(self, key: str) -> torch.nn.Module:
+        """The same module as it is, holding whatever was put there last."""
+        return self._resident(self._kept[key].host).module
+
+    def cohort(self, key: str, clients: int, *, factored: bool) -> Cohort | None:
+        """A cohort of a model's spec for at least ``clients`` clients, each at that model's state; None
+        where the model cannot train in cohorts. ``factored``: large linear layers keep their steps'
+        factors instead of weights for each client, where that can be."""
+        kept = self._kept[key]
+        spec = kept.spec
+        if spec not in self._networks:
+            self._networks[spec] = stacked(models.build(spec).to(self.device), spec["input_shape"])
+        network = self._networks[spec]
+        if network is None:
+            return None
+        cohort = self._cohorts.get((spec, factored))
+        if cohort is None or cohort.clients < clients:
+            module = models.build(spec).to(self.device)
+            names = factorable(network, module) if factored and self.device.type == "cpu" else []
+            shape = spec["input_shape"]
+            cohort = Cohort(network, module, shape, clients, self.device, **self._layout, factored=names)
+            self._cohorts[spec, factored] = cohort
+        cohort.restore(kept.start.state)
+        return cohort
+
+    def _resident(self, spec: ModelSpec) -> Resident:
+        if spec not in self._residents:
+            self._residents[spec] = Resident(models.build(spec), self.device, **self._layout)
+        return self._residents[spec]

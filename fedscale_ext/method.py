@@ -1,0 +1,85 @@
+"""Everything that the author of a method imports, in one module.
+
+A method is a subclass of :class:`MultiModelAggregator`. Its hooks say what each client trains, how updates become new
+models, and which model each client is served. Its hyperparameters are a frozen dataclass, ``Params``, whose fields may
+have ranges (:class:`Range`, :data:`Positive`, ...). A method whose clients do more than local training adds a subclass
+of :class:`MultiModelClient`, and one of :class:`MultiModelExecutor` that creates it.
+"""
+
+from fedscale_ext import compat
+
+compat.prepare()  # before the first import of FedScale
+
+from fedscale_ext import models  # noqa: E402
+from fedscale_ext.config.job_config import JobConfig  # noqa: E402
+from fedscale_ext.core.errors import UserError  # noqa: E402
+from fedscale_ext.core.model_spec import Cost, ModelSpec  # noqa: E402
+from fedscale_ext.core.streams import stream  # noqa: E402
+from fedscale_ext.core.types import (  # noqa: E402
+    Coverage,
+    EvaluationPlan,
+    IndexMap,
+    State,
+    Task,
+    Update,
+    WorkItem,
+    own_version,
+)
+from fedscale_ext.executor.executor import MultiModelExecutor  # noqa: E402
+from fedscale_ext.population.population import Population  # noqa: E402
+from fedscale_ext.server.aggregator import MultiModelAggregator  # noqa: E402
+from fedscale_ext.submodels import CountMean, count_mean, extract, insert, narrowed, window  # noqa: E402
+from fedscale_ext.tasks.client_tensors import ClientTensors, OwnTensors, Shared  # noqa: E402
+from fedscale_ext.training.local_training import MultiModelClient  # noqa: E402
+from fedscale_ext.training.samples import ClientSamples  # noqa: E402
+from fedscale_ext.util.ranges import (  # noqa: E402
+    Count,
+    CountOrNone,
+    Decay,
+    NotNegative,
+    Part,
+    Positive,
+    Range,
+    Share,
+    Within,
+)
+
+__all__ = [
+    "ClientSamples",
+    "ClientTensors",
+    "Cost",
+    "Count",
+    "CountMean",
+    "CountOrNone",
+    "Coverage",
+    "Decay",
+    "EvaluationPlan",
+    "IndexMap",
+    "JobConfig",
+    "ModelSpec",
+    "MultiModelAggregator",
+    "MultiModelClient",
+    "MultiModelExecutor",
+    "NotNegative",
+    "OwnTensors",
+    "Part",
+    "Population",
+    "Positive",
+    "Range",
+    "Share",
+    "Shared",
+    "State",
+    "Task",
+    "Update",
+    "UserError",
+    "Within",
+    "WorkItem",
+    "count_mean",
+    "extract",
+    "insert",
+    "models",
+    "narrowed",
+    "own_version",
+    "stream",
+    "window",
+]

@@ -1,0 +1,23 @@
+"""FedAdam (Reddi et al., ICLR 2021, Algorithm 2): FedAvg with an adaptive server.
+
+FedScale has no FedAdam and no keys for it: the defaults are the paper's constants.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fedscale_ext.methods.averaging.fedopt import FedOptAggregator, FedOptParams
+
+
+@dataclass(frozen=True)
+class FedAdamParams(FedOptParams):
+    """``eta`` server learning rate, ``tau`` adaptivity, ``beta``, ``beta2`` decay of the moments."""
+
+    method: ClassVar[str] = "fedadam"
+
+
+class FedAdamAggregator(FedOptAggregator):
+    """FedAvg with an adaptive server that steps with Adam along the mean change (FedAdam)."""
+
+    Params: ClassVar[type] = FedAdamParams
+    kind: ClassVar[Literal["yogi", "adam"]] = "adam"

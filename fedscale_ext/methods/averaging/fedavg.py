@@ -1,0 +1,38 @@
+"""FedAvg (McMahan et al. 2017, Algorithm 1): one model, averaged with the clients' numbers of samples."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedscale_ext.method import EvaluationPlan, MultiModelAggregator, Population, State, Task, Update, WorkItem
+
+
+@dataclass(frozen=True)
+class FedAvgParams:
+    """FedAvg has no hyperparameters of its own."""
+
+
+class FedAvgAggregator(MultiModelAggregator):
+    """One model for everybody, averaged with the clients' numbers of samples (FedAvg)."""
+
+    Params: ClassVar[type] = FedAvgParams
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """w_0."""
+        spec = self.initial_spec()
+        model = self.pool.add("global", spec, self.initial_state(spec))
+        self.report_weak(model.cost.forward_macs, "they train it all the same")
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """S_t trains w_t."""
+        return [WorkItem(int(client), "global") for client in participants]
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """w_{t+1} = sum over clients of n_k / n w^k_{t+1} (FedScale weighs all clients alike)."""
+        self.pool.update("global", means["global"])
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Every client is served the global model."""
+        return EvaluationPlan(["global"] * self.task.num_clients, {"global": "global"})

@@ -1,0 +1,54 @@
+"""FedAvg with an adaptive server (Reddi et al., ICLR 2021, Algorithm 2): what FedYogi and FedAdam share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from fedscale_ext.method import Decay, Population, Positive, State, Task, Update
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.methods.averaging.server_optimizer import ServerOptimizer
+from fedscale_ext.models import parameter_names
+from fedscale_ext.util.ranges import check_ranges
+
+
+@dataclass(frozen=True)
+class FedOptParams:
+    """``eta`` server learning rate, ``tau`` adaptivity, ``beta``, ``beta2`` decay of the moments."""
+
+    method: ClassVar[str]
+
+    eta: Positive = 1e-2
+    tau: Positive = 1e-3
+    beta: Decay = 0.9
+    beta2: Decay = 0.99
+
+    def __post_init__(self) -> None:
+        check_ranges(self, self.method)
+
+
+class FedOptAggregator(FedAvgAggregator):
+    """FedAvg whose server steps along the mean change with ``kind``."""
+
+    Params: ClassVar[type] = FedOptParams
+    kind: ClassVar[Literal["yogi", "adam"]]
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """w_0 and empty moments."""
+        super().init_state(population, task)
+        p = self.params
+        self.optimizer = ServerOptimizer(self.kind, p.eta, p.tau, p.beta, p.beta2)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """A step of the optimiser on the parameters, the weighted mean for buffers."""
+        model = self.pool["global"]
+        self.pool.update("global", self.optimizer.step(model.state, means["global"], parameter_names(model.spec)))
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """The moments."""
+        return self.optimizer.tensors(), {}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Take the moments back."""
+        self.optimizer.load(tensors)

@@ -1,0 +1,39 @@
+"""FedProx (Li et al., MLSys 2020): FedAvg whose clients are pulled towards the global model."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedscale_ext.method import JobConfig, NotNegative, WorkItem
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.util.ranges import check_ranges
+
+
+@dataclass(frozen=True)
+class FedProxParams:
+    """``mu``: weight of the proximal term mu / 2 ||w - w^t||^2 (Eq 2); default FedScale's proxy_mu."""
+
+    mu: NotNegative = 0.1
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "fedprox")
+
+    @staticmethod
+    def job_defaults(config: JobConfig) -> dict[str, Any]:
+        """FedScale's key is the default."""
+        return {"mu": config.fedscale.proxy_mu}
+
+
+class FedProxAggregator(FedAvgAggregator):
+    """FedAvg whose clients are pulled towards the global model (FedProx).
+
+    Clients minimise F_k(w) + mu / 2 ||w - w^t||^2; the gradient of the term points to w^t.
+    """
+
+    Params: ClassVar[type] = FedProxParams
+    own_prox: ClassVar[str] = "mu"
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """FedAvg's work with the proximal objective."""
+        return [WorkItem(int(client), "global", {"prox_mu": self.params.mu}) for client in participants]

@@ -1,0 +1,29 @@
+"""FedYogi (Reddi et al., ICLR 2021, Algorithm 2): FedAvg with an adaptive server."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from fedscale_ext.method import JobConfig, Positive
+from fedscale_ext.methods.averaging.fedopt import FedOptAggregator, FedOptParams
+
+
+@dataclass(frozen=True)
+class FedYogiParams(FedOptParams):
+    """``eta`` server learning rate, ``tau`` adaptivity, ``beta``, ``beta2``; defaults FedScale's yogi_* keys."""
+
+    method: ClassVar[str] = "fedyogi"
+
+    eta: Positive = 3e-3
+    tau: Positive = 1e-8
+
+    @staticmethod
+    def job_defaults(config: JobConfig) -> dict[str, Any]:
+        """FedScale's keys are the defaults."""
+        return {name: getattr(config.fedscale, f"yogi_{name}") for name in ("eta", "tau", "beta", "beta2")}
+
+
+class FedYogiAggregator(FedOptAggregator):
+    """FedAvg with an adaptive server that steps with Yogi along the mean change (FedYogi)."""
+
+    Params: ClassVar[type] = FedYogiParams
+    kind: ClassVar[Literal["yogi", "adam"]] = "yogi"

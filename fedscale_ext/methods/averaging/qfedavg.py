@@ -1,0 +1,136 @@
+"""q-FedAvg (Li et al., ICLR 2020, Algorithm 2): FedAvg that gives more weight to clients with a higher loss.
+
+It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2). Departures from the text:
+
+* Algorithm 2 draws clients with probability p_k = n_k / n and then counts all alike. Here they are drawn
+  evenly, so that p_k weighs them in both sums; with q = 0 this is FedAvg.
+* Only parameters are trained. BatchNorm's running statistics take the clients' mean, as with the other servers.
+"""
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.method import (
+    ClientSamples,
+    CountMean,
+    MultiModelClient,
+    MultiModelExecutor,
+    Positive,
+    Range,
+    State,
+    Update,
+)
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.models import parameter_names
+from fedscale_ext.training.resident import Cohort
+from fedscale_ext.util.ranges import check_ranges
+
+_LEAST = 1e-10  # added to a loss, as in the authors' code, so that 0^(q - 1) is a number
+
+
+@dataclass(frozen=True)
+class QFedAvgParams:
+    """``q`` fairness: 0 is FedAvg, large values look at the worst clients alone (the paper's sets take 0.001 to 5,
+    two of the four 1). ``L`` Lipschitz constant of the gradients; by default 1 / the round's client learning rate
+    (the paper's choice)."""
+
+    q: Annotated[float, Range(0, 100)] = 1.0
+    L: Positive | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "qfedavg")
+
+
+class QFedAvgClient(MultiModelClient):
+    """Reports F_k(w^t), the loss of the model that it was handed on all its training samples, as its loss.
+
+    The model is taken as it is served, in evaluation mode. ``model_of`` gives the resident module of a pool key.
+    """
+
+    def __init__(self, conf: Namespace, model_of: Callable[[str], nn.Module]) -> None:
+        super().__init__(conf)
+        self._model_of = model_of
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """FedAvg's training, after the loss was measured."""
+        loss = self._loss(model, client_data, conf.test_bsz)
+        return {**super().train(client_data, model, conf), "moving_loss": loss}
+
+    def train_cohort(
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+    ) -> list[dict[str, Any] | Exception]:
+        """The same side by side: all start from one model, which measures each client's loss."""
+        model = self._model_of(confs[0].model_key)
+        losses = [self._loss(model, own, conf.test_bsz) for own, conf in zip(data, confs, strict=True)]
+        results = super().train_cohort(data, cohort, confs)
+        return [
+            one if isinstance(one, Exception) else {**one, "moving_loss": loss}
+            for one, loss in zip(results, losses, strict=True)
+        ]
+
+    @torch.no_grad()
+    def _loss(self, model: nn.Module, data: ClientSamples, batch: int) -> float:
+        model.eval()
+        parts = [
+            self.losses(model(x), y).double().sum()
+            for x, y in zip(data.x.split(batch), data.y.split(batch), strict=True)
+        ]
+        return float(torch.stack(parts).sum()) / len(data)
+
+
+class QFedAvgExecutor(MultiModelExecutor):
+    """Its clients know which model they were handed."""
+
+    def get_client_trainer(self, conf: Namespace) -> QFedAvgClient:
+        """The client that measures its loss first."""
+        return QFedAvgClient(conf, self.bench.module)
+
+
+class QFedAvgAggregator(FedAvgAggregator):
+    """FedAvg that gives more weight to clients with a higher loss (q-FedAvg).
+
+    Algorithm 2: w^{t+1} = w^t - sum_k p_k Delta_k / sum_k p_k h_k, with Delta_k = F_k^q L (w^t - w_k) and
+    h_k = q F_k^(q-1) ||L (w^t - w_k)||^2 + L F_k^q.
+    """
+
+    Params: ClassVar[type] = QFedAvgParams
+    Executor: ClassVar[type] = QFedAvgExecutor
+    reduces: ClassVar[bool] = False
+    assumes_sgd: ClassVar[str] = "takes a client's change for a sum of its gradients"
+
+    _mean: CountMean | None = None  # of this round's clients; their Delta_k / L as weighted by F_k^q
+    _h: float = 0.0
+
+    def collect(self, round: int, update: Update, state: State) -> None:
+        """Add p_k Delta_k and p_k h_k."""
+        model, q = self.pool["global"], self.params.q
+        if self._mean is None:
+            self._mean, self._change, self._h = CountMean(model.state), _zeros(model.state, model.spec), 0.0
+        lipschitz = self.params.L or 1.0 / self.learning_rate(round)
+        share, loss = self.weight(update.item), max(update.loss, 0.0) + _LEAST
+        squares = 0.0
+        for name, total in self._change.items():
+            moved = lipschitz * (model.state[name].double() - state[name].double())
+            squares += float(moved.square().sum())
+            total.add_(moved, alpha=share * loss**q)
+        self._mean.add(state, None, share)
+        self._h += share * (q * loss ** (q - 1.0) * squares + lipschitz * loss**q)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """The step of Algorithm 2 on parameters, the weighted mean for buffers."""
+        assert self._mean is not None  # somebody was collected
+        model, new = self.pool["global"], self._mean.result()
+        for name, total in self._change.items():
+            old = model.state[name]
+            new[name] = (old.double() - total / self._h).to(old.dtype)
+        self._mean = None
+        self.pool.update("global", new)
+
+
+def _zeros(state: State, spec: Any) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(state[name], dtype=torch.float64) for name in parameter_names(spec)}

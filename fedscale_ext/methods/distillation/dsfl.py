@@ -1,0 +1,68 @@
+"""DS-FL (Itahara et al. 2020, Algorithm 1): clients share soft labels of public samples, which need no labels.
+
+A round: clients train on their own samples and say what their models make of ``samples`` public samples; the server
+makes of their mean probabilities a sharper answer (entropy reduction aggregation); clients and the server's
+model learn it.
+
+Where this departs from the paper: clients learn it at the beginning of the next round (so a client meets the server
+once), and who does not take part learns nothing; clients have models of any architecture; they hand in logits, which
+are as large as soft labels. The public code that there is (SCARLET's, a third party's) tests with temperature 0.5; the
+paper's 0.1 is the default. Clients step with the job's optimiser, the server's model by SGD.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedscale_ext.method import Count, Positive
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.distillation.consensus import entropy_reduced
+from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
+from fedscale_ext.methods.distillation.fitting import Fit
+from fedscale_ext.methods.distillation.losses import soft_cross_entropy
+from fedscale_ext.methods.distillation.public_models import SERVER
+
+
+@dataclass(frozen=True)
+class DSFLParams(DeviceTypesParams):
+    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
+    ``groups`` or ``ranges`` deal them, as in ``moss``. The job's ``model`` is the server's.
+
+    ``samples`` of the public data are labelled in a round (the paper's o_r; all, where these are fewer), by a softmax
+    of the mean probabilities at ``temperature`` T. Clients and the server's model learn them for ``epochs`` in batches
+    of ``batch_size``; the latter with the learning rate ``lr``.
+    """
+
+    samples: Count = 1000
+    temperature: Positive = 0.1
+    epochs: Count = 5
+    batch_size: Count = 100
+    lr: Positive = 0.1
+
+    method: ClassVar[str] = "dsfl"
+
+
+class DSFLAggregator(LogitsExchangeAggregator):
+    """Clients keep models of any architecture and share soft labels of public samples (DS-FL)."""
+
+    Params: ClassVar[type] = DSFLParams
+    has_server_model: ClassVar[bool] = True
+
+    def phases(self, first: bool) -> list[Phase]:
+        """6. Distil."""
+        p = self.params
+        return [{"loss": "probabilities", "epochs": p.epochs, "batch_size": p.batch_size, "told": True}]
+
+    def asked(self, round: int) -> Tensor:
+        """o_r, another subset in each round."""
+        return self.drawn(round, self.params.samples)
+
+    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+        """4. ERA; 6. the server's model learns it too."""
+        p = self.params
+        target = entropy_reduced(logits, p.temperature)
+        how = Fit(lr=p.lr, batch_size=p.batch_size, epochs=p.epochs)
+        x, state = self.public.x[rows], self.pool[SERVER].state
+        self.train_server(round, state, x, lambda output, at: soft_cross_entropy(output, target[at]), how)
+        return target

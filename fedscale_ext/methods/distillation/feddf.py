@@ -1,0 +1,82 @@
+"""FedDF (Lin et al., NeurIPS 2020, Algorithm 3): each type's mean learns on the server from the ensemble of clients.
+
+A round: clients train the model of their type; the server averages each type's by samples; each mean is a student whose
+teacher is the mean of the logits of all participants, of any type, on public samples, which need no labels and may be
+of another task: KL at temperature 1, Adam with a cosine schedule.
+
+Where this departs from the public code: a student is judged on public samples that it does not learn from, by the same
+loss (there: by accuracy on a labelled validation set), and ends when that has not fallen for ``patience`` steps. The
+teacher answers without augmentation, once for all steps.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.method import Count, CountOrNone, Population, Positive, State, Task, Update, UserError, Within
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.distillation.consensus import mean_logits
+from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
+from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
+from fedscale_ext.methods.distillation.losses import divergence
+
+
+@dataclass(frozen=True)
+class FedDFParams(DeviceTypesParams):
+    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
+    ``groups`` or ``ranges`` deal them, as in ``moss``.
+
+    Each type's model learns for at most ``steps`` batches of ``batch_size``, by Adam with ``lr``, and ends early when
+    the loss on ``validation``, a share of the public samples, has not fallen for ``patience`` steps. With ``steps`` 0
+    it learns nothing: FedAvg by type, to compare with.
+    """
+
+    steps: CountOrNone = 10_000
+    patience: Count = 1_000
+    batch_size: Count = 128
+    lr: Positive = 1e-3
+    validation: Within = 0.2
+
+    method: ClassVar[str] = "feddf"
+
+
+class FedDFAggregator(EnsembleAggregator):
+    """Each type's averaged model learns from the ensemble of all participants on public data (FedDF)."""
+
+    Params: ClassVar[type] = FedDFParams
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Models and public data, a part of which judges students."""
+        super().init_state(population, task)
+        count = len(self.public.x)
+        held = max(1, round(self.params.validation * count))
+        if count - held < 2:
+            raise UserError(
+                f"feddf.validation {self.params.validation:g} of {count} public samples leaves fewer than two to learn "
+                "from; give more public_samples"
+            )
+        self.held_out = torch.randperm(count, generator=torch_stream(self.seed, "feddf", "held out"))[:held]
+
+    def distilled(
+        self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
+    ) -> dict[str, State]:
+        """Algorithm 3, lines 9-13, for each type."""
+        p, teacher = self.params, mean_logits(logits)
+        how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps, optimizer="adam", cosine=True, patience=p.patience)
+
+        def loss(output: Tensor, at: Tensor) -> Tensor:
+            return divergence(output, teacher[at])
+
+        made: dict[str, Fitted] = {}
+        for key, state in means.items():
+            generator = torch_stream(self.seed, round, "feddf", key)
+            with suppress(FloatingPointError):
+                made[key] = fit(self.pool[key].spec, state, self.public.x, loss, how, generator, self.held_out)
+        self.record("distillation", {key: {"steps": one.steps, "loss": one.loss} for key, one in made.items()})
+        self.report_diverged(round, [key for key in self.keys if key in means and key not in made])
+        return {key: made[key].state if key in made else state for key, state in means.items()}

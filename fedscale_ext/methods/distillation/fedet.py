@@ -1,0 +1,113 @@
+"""Fed-ET (Cho et al., IJCAI 2022): small models of several architectures teach a larger one on the server, which gives
+back the layer that all of them share.
+
+All models end in a representation of one width and a head (``models/families/headed.py``). A round: clients train the
+model of their type; the server averages each type's by samples, gives its own model the mean of the clients' heads,
+and trains that on public samples, which need no labels and which clients never see: for ``steps`` batches,
+cross-entropy with the consensus's class, and ``diversity`` times KL to what those say who disagree. The consensus is
+the mean of the clients' logits of a sample, each weighed by their variance over the classes (sure models count more);
+those whose own class differs are the disagreeing ones, with the same weights. Then each type gets the head of the
+server's model.
+
+Code of the authors is not public: this follows the paper, with values of a third party's class where it names none.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedscale_ext.method import (
+    Count,
+    ModelSpec,
+    NotNegative,
+    Population,
+    Positive,
+    Share,
+    State,
+    Task,
+    Update,
+    count_mean,
+)
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.distillation.consensus import variance_weights, weighted
+from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
+from fedscale_ext.methods.distillation.fitting import Fit
+from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
+from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.models.families.headed import HEAD, headed
+
+
+@dataclass(frozen=True)
+class FedETParams(DeviceTypesParams):
+    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
+    ``groups`` or ``ranges`` deal them, as in ``moss``. The job's ``model`` is the server's, larger than all of them.
+
+    ``representation``: width of what all models give their heads. ``diversity`` lambda. The server's model takes
+    ``steps`` of SGD in a round with ``lr`` and ``momentum`` on batches of ``batch_size``.
+    """
+
+    representation: Count = 128
+    diversity: NotNegative = 0.05
+    steps: Count = 128
+    batch_size: Count = 64
+    lr: Positive = 5e-3
+    momentum: Share = 0.0
+
+    method: ClassVar[str] = "fedet"
+
+
+def ensemble(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The consensus's classes int64 [n], the logits of those who disagree [n, classes], and whether anybody does,
+    bool [n], from clients' ``logits`` [clients, n, classes]."""
+    weights = variance_weights(logits)
+    classes = weighted(logits, weights).argmax(-1)
+    disagree = logits.argmax(-1) != classes
+    return classes, weighted(logits, torch.where(disagree, weights, 0.0)), disagree.any(0)
+
+
+class FedETAggregator(EnsembleAggregator):
+    """Small models of several architectures teach a large one on the server and share its head (Fed-ET)."""
+
+    Params: ClassVar[type] = FedETParams
+    has_server_model: ClassVar[bool] = True
+
+    def type_specs(self) -> dict[str, ModelSpec]:
+        """With heads that are alike."""
+        return {key: headed(spec, self.params.representation) for key, spec in super().type_specs().items()}
+
+    def initial_spec(self) -> ModelSpec:
+        """The server's, with such a head."""
+        return headed(super().initial_spec(), self.params.representation)
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Models that begin with one head."""
+        super().init_state(population, task)
+        head = head_of(self.pool[SERVER].state)
+        for key in self.keys:
+            self.pool.update(key, {**self.pool[key].state, **head})
+
+    def distilled(
+        self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
+    ) -> dict[str, State]:
+        """Weighted consensus with diversity regularisation, and the head back to all types that took part."""
+        p, server = self.params, self.pool[SERVER].state
+        classes, others, anybody = ensemble(logits)
+
+        def loss(output: Tensor, at: Tensor) -> Tensor:
+            pulled = torch.where(anybody[at], divergence(output, others[at]), 0.0)
+            return hard_cross_entropy(output, classes[at]) + p.diversity * pulled
+
+        weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
+        heads = count_mean(head_of(server), [(head_of(means[key]), None, weights[key]) for key in means])
+        how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, steps=p.steps)
+        made = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
+        self.record("disagreed", float(anybody.double().mean()))
+        return {key: {**state, **head_of(made)} for key, state in means.items()}
+
+
+def head_of(state: State) -> State:
+    """The tensors that all models share."""
+    return {name: state[name] for name in HEAD}

@@ -1,0 +1,93 @@
+"""FedGEMS (Cheng et al. 2021): a large model on the server learns of labelled public samples what it lacks from those
+clients who know better, and teaches them.
+
+No code of the authors is known: this follows the paper's description, and values that it leaves open have the defaults
+below (epsilon is also a third party's).
+A round: clients learn the server's logits of the public samples, epsilon CE + (1 - epsilon) KL, train on their own
+samples, and say their logits. The server's model is trained on the public samples with the same loss, where the teacher
+is chosen for each sample (selective knowledge fusion): where the model is right itself, its own logits as they were
+before; where it is wrong, the mean logits of the clients that are right, each weighed by one over the entropy of its
+answer. Where nobody is right there is no KL, and of the loss epsilon CE is left.
+
+Where this departs from the paper: clients learn at the beginning of the next round (so a client meets the server once),
+and all clients say their logits of all samples, also where the server is right; its own logits are those of this round,
+as the logits of rounds in which a sample was right are no longer what it is taught when it is wrong. A third party's
+class teaches samples that the server has right by CE alone, and those that nobody has right by all clients' mean.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedscale_ext.method import Count, Positive, Share
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.distillation.consensus import entropy_weights, right, weighted
+from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
+from fedscale_ext.methods.distillation.fitting import Fit, logits_of
+from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
+from fedscale_ext.methods.distillation.public_models import SERVER
+
+
+@dataclass(frozen=True)
+class FedGEMSParams(DeviceTypesParams):
+    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
+    ``groups`` or ``ranges`` deal them, as in ``moss``. The job's ``model`` is the server's, the largest of all.
+
+    ``epsilon`` weighs labels against teachers, at clients and the server. Clients learn from the server for ``epochs``,
+    the server's model learns for ``server_epochs`` by SGD with ``lr`` and ``momentum``, both in batches of
+    ``batch_size``.
+    """
+
+    epsilon: Share = 0.75
+    epochs: Count = 1
+    server_epochs: Count = 5
+    batch_size: Count = 32
+    lr: Positive = 0.01
+    momentum: Share = 0.9
+
+    method: ClassVar[str] = "fedgems"
+
+
+def fuse(own: Tensor, clients: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The teacher's logits [n, classes] for each public sample, and whether it has one, bool [n].
+
+    ``own`` [n, classes] of the server's model, ``clients`` [clients, n, classes], ``labels`` [n].
+    """
+    knows, others = right(own, labels), right(clients, labels)
+    fused = weighted(clients, entropy_weights(clients, others))
+    return torch.where(knows[:, None], own, fused), knows | others.any(0)
+
+
+class FedGEMSAggregator(LogitsExchangeAggregator):
+    """A large server model and clients of any architecture teach each other on labelled public samples (FedGEMS)."""
+
+    Params: ClassVar[type] = FedGEMSParams
+    needs_labels: ClassVar[bool] = True
+    has_server_model: ClassVar[bool] = True
+
+    def phases(self, first: bool) -> list[Phase]:
+        """Knowledge from the server."""
+        p = self.params
+        how = {"epochs": p.epochs, "batch_size": p.batch_size, "told": True}
+        return [{"loss": "labels+teacher", "epsilon": p.epsilon, **how}]
+
+    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+        """The server's logits, after it has learnt from the clients'."""
+        p, x, labels = self.params, self.public.x[rows], self.public.labels
+        assert labels is not None  # needs_labels
+        labels = labels[rows]
+        server = self.pool[SERVER]
+        own = logits_of(server.spec, server.state, x)
+        teacher, taught = fuse(own, logits, labels)
+        self.record("server_right", float(right(own, labels).double().mean()))
+        self.record("taught", float(taught.double().mean()))
+
+        def loss(output: Tensor, at: Tensor) -> Tensor:
+            pulled = torch.where(taught[at], divergence(output, teacher[at]), 0.0)
+            return p.epsilon * hard_cross_entropy(output, labels[at]) + (1.0 - p.epsilon) * pulled
+
+        how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, epochs=p.server_epochs)
+        made = self.train_server(round, server.state, x, loss, how)
+        return logits_of(server.spec, made, x)

@@ -1,0 +1,73 @@
+"""FedMD (Li and Wang 2019, Algorithm 1): clients with models of any architecture agree on logits of public samples.
+
+A client begins with transfer learning: it trains on the public samples, then on its own. Then, round after round: all
+say their logits of ``samples`` public samples, their mean is the consensus, and each digests it (towards the mean
+absolute error of logits, as in the public code) and revisits its own samples.
+
+Where this departs from paper and public code: digest and revisit come at the beginning of the next round (so a client
+meets the server once), the consensus of the last round is digested by nobody; transfer learning lasts a number of
+epochs (the code stops early by test samples); without labels of public samples there is none; clients who do not take
+part neither say nor digest anything; both losses step with the job's optimiser (the code's: Adam 1e-3).
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from fedscale_ext.method import Count, CountOrNone, Population, Task
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.distillation.consensus import mean_logits
+from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
+
+
+@dataclass(frozen=True)
+class FedMDParams(DeviceTypesParams):
+    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
+    ``groups`` or ``ranges`` deal them, as in ``moss``.
+
+    ``samples`` of the public data are agreed on in a round (all, where these are fewer). A client digests the consensus
+    for ``digest_epochs`` (0: never) in batches of ``digest_batch``; how long it revisits its own samples is
+    ``local_epochs``. In its first round, it trains ``pretrain_epochs`` on the public samples' labels, and
+    ``private_epochs`` on its own (0: as in any round).
+    """
+
+    samples: Count = 5000
+    digest_epochs: CountOrNone = 1
+    digest_batch: Count = 256
+    pretrain_epochs: CountOrNone = 20
+    private_epochs: CountOrNone = 25
+
+    method: ClassVar[str] = "fedmd"
+
+
+class FedMDAggregator(LogitsExchangeAggregator):
+    """Clients keep models of any architecture and agree on logits of public samples (FedMD)."""
+
+    Params: ClassVar[type] = FedMDParams
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Models and public data."""
+        super().init_state(population, task)
+        if self.public.labels is None and self.params.pretrain_epochs:
+            self.notice("clients do not train on the public samples, whose classes are others")
+
+    def phases(self, first: bool) -> list[Phase]:
+        """Transfer learning, then the digest."""
+        p = self.params
+        pretrain = {"loss": "labels", "epochs": p.pretrain_epochs, "batch_size": self.args.batch_size, "told": False}
+        digest = {"loss": "mae", "epochs": p.digest_epochs, "batch_size": p.digest_batch, "told": True}
+        phases = [pretrain, digest] if first and self.public.labels is not None else [digest]
+        return [phase for phase in phases if phase["epochs"]]
+
+    def objective(self, first: bool) -> dict[str, Any]:
+        """More epochs at first."""
+        return {"local_epochs": self.params.private_epochs} if first and self.params.private_epochs else {}
+
+    def asked(self, round: int) -> Tensor:
+        """Another subset in each round."""
+        return self.drawn(round, self.params.samples)
+
+    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+        """The consensus."""
+        return mean_logits(logits)

@@ -1,0 +1,1 @@
+"""Clients that keep a model of their own."""

@@ -1,0 +1,72 @@
+"""Local training, the baseline without federation: each client trains a model of its own and hands nothing in.
+
+All clients begin from the same initial weights. A client that takes part trains as many steps as one of FedAvg, from
+the weights with which its last participation ended; its traffic is zero. A client is tested on its own model. One that
+no round has selected yet is tested on the initial weights: ``num_participants`` of all clients gives each of them
+``rounds`` times the local steps.
+
+The server's state is the initial weights, which never change. Momentum begins anew with each participation, and
+BatchNorm's statistics are the client's own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedscale_ext.method import (
+    ClientTensors,
+    EvaluationPlan,
+    OwnTensors,
+    Population,
+    State,
+    Task,
+    Update,
+    WorkItem,
+    own_version,
+)
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, kept
+
+KEY = "global"
+
+
+@dataclass(frozen=True)
+class LocalParams:
+    """Local training has no hyperparameters of its own."""
+
+
+class LocalAggregator(FedAvgAggregator):
+    """Every client trains a model of its own; nothing is exchanged (local training)."""
+
+    Params: ClassVar[type] = LocalParams
+    Executor: ClassVar[type] = PersonalModelExecutor
+    own_start: ClassVar[str] = "trains models that its clients keep"
+    unshielded: ClassVar[str] = "serves clients models that they trained alone"
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """w_0, from which every client begins."""
+        super().init_state(population, task)
+        eligible = int(self.eligible.sum())
+        if self.args.num_participants < eligible:
+            self.notice(
+                f"clients that no round selects keep the initial weights: num_participants {eligible} trains every "
+                f"client in every round, and it is {self.args.num_participants}"
+            )
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """The clients' models."""
+        own = OwnTensors(self.log_dir, self.task.num_clients, {KEY: kept(self.pool[KEY].state)})
+        return [*super().client_tensors(), own]
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Each participant trains its own model, of which nothing travels."""
+        return [WorkItem(int(client), KEY, bytes=0) for client in participants]
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Nothing is averaged: the clients' models have been kept for them already."""
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Every client is tested on its own model; there is no global one."""
+        return EvaluationPlan([own_version(KEY)] * self.task.num_clients)

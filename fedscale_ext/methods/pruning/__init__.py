@@ -1,0 +1,1 @@
+"""Clients prune or mask one model, each its own way."""

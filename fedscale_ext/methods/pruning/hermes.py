@@ -1,0 +1,79 @@
+"""Hermes (Li et al., MobiCom 2021): each client finds a structured subnetwork of its own, and parameters are averaged
+where subnetworks overlap.
+
+No public code is known: what is built follows the paper as specs of the baselines sum it up, and decides what that
+leaves open. A client judges the subnetwork that it is handed on a validation part of its training samples; where it is
+right on ``threshold`` and keeps more than its type asks, ``step`` of each group's channels go, the smallest by the L1
+norm of the weights that make them. It trains what is left, the sum of ``lasso`` times the norms of all filters added to
+the loss (group lasso).
+
+Everybody begins with the whole model, as in Hermes's own paper. Moss's text (section 5) has it that a device "only
+trains the small model": with ``start`` type, a client begins with the leading channels that its type asks for, and so
+never prunes.
+
+A parameter is overlapped where two clients' subnetworks hold it or more, whether they take part or not: it travels, and
+becomes the mean over the participants that hold it. What one client holds alone never travels; the server's copy of it
+stands for the device's. A channel belongs to all layers that share it (residual sums); biases, BatchNorm and its
+statistics go with it. Traffic counts overlapped entries and a bit for each channel, in both directions, as of the mask
+that the client was handed; MACs are those of the smaller network. What both sides compute and exchange here is dense.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.method import NotNegative, Share, Within, WorkItem
+from fedscale_ext.methods.pruning import channels
+from fedscale_ext.methods.pruning.hermes_client import HermesExecutor
+from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
+
+
+@dataclass(frozen=True)
+class HermesParams(PrunedTypesParams):
+    """``param_ratio`` or ``match_params``: how much of the model the types keep in the end; ``groups`` or ``ranges``
+    who has which, as Moss's. ``start``: a client begins with the whole model, or at its type's size. ``threshold``:
+    accuracy on the validation part, ``validation`` of a client's samples, from which it prunes ``step`` of its
+    channels; ``lasso`` weighs the group lasso. ``weighted`` weighs clients by samples.
+    """
+
+    start: Literal["whole", "type"] = "whole"
+    threshold: Share = 0.5
+    step: Within = 0.2
+    validation: Within = 0.1
+    lasso: NotNegative = 1e-4
+
+    method: ClassVar[str] = "hermes"
+
+
+class HermesAggregator(PrunedTypesAggregator):
+    """Clients prune channels of one model, each its own, and share what their subnetworks have in common (Hermes)."""
+
+    Params: ClassVar[type] = HermesParams
+    Executor: ClassVar[type] = HermesExecutor
+    own_start: ClassVar[str] = "starts clients from their own part of the model"
+
+    @property
+    def starts_at_target(self) -> bool:  # type: ignore[override]
+        """As the hyperparameter ``start`` says."""
+        return bool(self.params.start == "type")
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Everybody trains its subnetwork."""
+        self._held = channels.held_bytes(self.layout, self.kept, self.pool[KEY].state)
+        return super().assign(round, participants)
+
+    def results(self) -> dict[str, Any]:
+        """By type, with what travels as subnetworks are now."""
+        self._held = channels.held_bytes(self.layout, self.kept, self.pool[KEY].state)
+        return super().results()
+
+    def item_of(self, client: int) -> WorkItem:
+        """Its subnetwork; what others hold too travels."""
+        p = self.params
+        asked = {"threshold": p.threshold, "step": p.step, "target": self.target(client)}
+        objective = {"hermes": asked, "group_lasso": p.lasso, HELD_OUT: p.validation}
+        every, alone = (int(sizes[client - 1]) for sizes in self._held)
+        carried = every - alone + self.bit_bytes
+        return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=carried)

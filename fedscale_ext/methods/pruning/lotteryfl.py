@@ -1,0 +1,210 @@
+"""LotteryFL (Li et al. 2020, Algorithm 1): each client finds its own subnetwork, a lottery ticket, and trains that.
+
+Where it departs from the public code, or the paper leaves it open:
+
+* Clients judge the masked global model on a validation part of their own training samples, on which they do not train.
+  The public code makes such a part, a tenth, but looks at test samples instead.
+* Weights of convolutions and linear layers are pruned, a whole number of each layer's survivors; the public code
+  compares with a percentile, and prunes what has "weight" in its name (BatchNorm's too). All parameters rewind.
+* What is pruned is told by the mask; the public code also freezes weights that are nearly zero.
+* The public code adds up the clients' masks in the memory of the first one.
+* Everybody begins with the whole model. Moss's text (section 5) has it that a device "only trains the small model":
+  with ``param_ratio``, devices come in types, and a client's first mask is the leading channels of its type's size.
+
+Unstructured masks save bytes, not MACs: dense kernels compute zeros too. A client's traffic counts its surviving
+weights, what is never pruned, and its mask in bits, in both directions as of the mask that it was handed. What both
+sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.core.types import Entries
+from fedscale_ext.method import (
+    ClientTensors,
+    CountMean,
+    Decay,
+    EvaluationPlan,
+    OwnTensors,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    Within,
+    WorkItem,
+    models,
+    narrowed,
+    own_version,
+)
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.methods.by_type import ByTypeAggregator
+from fedscale_ext.methods.pruning import channels, masks
+from fedscale_ext.methods.pruning.lotteryfl_client import LotteryExecutor
+from fedscale_ext.methods.pruning.pruned_types import share_list
+from fedscale_ext.methods.submodel.levels import ranked_levels
+from fedscale_ext.models import parameter_names
+from fedscale_ext.submodels import rate_of, widths_at
+from fedscale_ext.tasks.client_tensors import OwnTensorsFrom
+from fedscale_ext.util.ranges import check_ranges
+
+KEY = "global"
+
+
+@dataclass(frozen=True)
+class LotteryFLParams:
+    """A client whose masked global model is right on more than ``threshold`` (the paper's 0.5; the public code's
+    examples take 0.2) of its validation part and that keeps more than ``target`` of its weights prunes ``step`` of
+    each layer's survivors, the smallest in magnitude, and rewinds the rest to the initial values. ``validation``: share
+    of its training samples that a client holds out for this. ``weighted`` weighs clients by their samples (the public
+    code does not). ``param_ratio``: of each type, the share of the model's parameters with which its clients begin,
+    and of which ``target`` is then a part; ``groups`` says how many have each, the smallest type first dealt.
+    """
+
+    threshold: Decay = 0.5
+    target: Decay = 0.5
+    step: Within = 0.1
+    validation: Within = 0.1
+    weighted: bool = False
+    param_ratio: tuple[float, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "lotteryfl")
+        if bool(self.param_ratio) != bool(self.groups):
+            raise UserError("lotteryfl.param_ratio and lotteryfl.groups go together; give both, or remove one")
+        if self.param_ratio:
+            share_list("lotteryfl.param_ratio", self.param_ratio)
+            if len(self.groups) != len(self.param_ratio):
+                raise UserError(
+                    f"lotteryfl.groups has {len(self.groups)} entries for {len(self.param_ratio)} types of param_ratio"
+                )
+
+
+class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
+    """Clients prune one model to subnetworks of their own, which overlap in the server's mean (LotteryFL)."""
+
+    Params: ClassVar[type] = LotteryFLParams
+    Executor: ClassVar[type] = LotteryExecutor
+    reduces: ClassVar[bool] = False
+    own_start: ClassVar[str] = "starts clients from masked or initial weights"
+    measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
+
+    _mean: CountMean | None = None  # of this round's clients
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """theta_0; every mask is all ones."""
+        super().init_state(population, task)
+        self._all = sum(weight.numel() for weight in self._weights().values())
+        self.own = np.zeros(task.num_clients, dtype=np.int64)
+        self.starts = [masks.unpack({}, self._weights())]
+        self.efforts = [1.0]
+        if self.params.param_ratio:
+            self._deal_types()
+        survivors = torch.tensor([masks.survivors(start) for start in self.starts])
+        self.shares = (survivors / self._all).tolist()  # of all weights, with which types begin
+        self.left = survivors[torch.from_numpy(self.own)]  # surviving weights of each client
+
+    def _deal_types(self) -> None:
+        """Who begins with which part of the model."""
+        p, model = self.params, self.pool[KEY]
+        if sum(p.groups) != self.task.num_clients:
+            raise UserError(
+                f"lotteryfl.groups is {list(p.groups)}, which adds up to {sum(p.groups)}; it must add up to the "
+                f"{self.task.num_clients} clients with training data"
+            )
+        layout, whole = models.layout(model.spec), channels.whole(model.spec)
+        rates = [rate_of(model.spec, ratio * model.cost.parameters) for ratio in p.param_ratio]
+        self.starts = []
+        for widths in (widths_at(model.spec, rate) for rate in rates):
+            kept = {group: torch.arange(len(one)) < widths[group] for group, one in whole.items()}
+            self.starts.append(channels.masks(layout, kept, self._weights()))
+        forward = [models.cost(narrowed(model.spec, rate)).forward_macs for rate in rates]
+        self.efforts = [macs / model.cost.forward_macs for macs in forward]
+        largest_first = np.argsort(-np.array(forward), kind="stable")
+        sizes = [p.groups[place] for place in largest_first[::-1]]
+        self.own = largest_first[ranked_levels(self.dealing_order(), sizes)]
+
+    def type_names(self) -> Sequence[str]:
+        """All clients prune the one model, from different parts of it where they have types."""
+        return [f"x{ratio:g}" for ratio in self.params.param_ratio] or [KEY]
+
+    def one_way(self, up: np.ndarray) -> np.ndarray:
+        """The whole model, as of other systems that prune."""
+        return np.full(len(up), self.pool[KEY].cost.bytes, dtype=np.float64)
+
+    def kept_share(self) -> np.ndarray:
+        """Surviving weights, and what is never pruned."""
+        every = self.pool[KEY].cost.parameters
+        kept: np.ndarray = 1 - (self._all - self.left.numpy()) / every
+        return kept
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """The mask m_c, in bits."""
+        ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
+        given = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
+        own = OwnTensorsFrom(*given, self._first_mask) if self.params.param_ratio else OwnTensors(*given)
+        return [*super().client_tensors(), own]
+
+    def _first_mask(self, client: int) -> State:
+        return masks.pack(self.starts[self.own[client - 1]])
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Everybody trains its part of the global model."""
+        return [self.item_of(client) for client in participants.tolist()]
+
+    def item_of(self, client: int) -> WorkItem:
+        """Its part of the model, as it is now."""
+        p, place = self.params, self.own[client - 1]
+        ticket = {"threshold": p.threshold, "target": p.target * self.shares[place], "step": p.step}
+        objective = {"ticket": ticket, HELD_OUT: p.validation}
+        return WorkItem(client, KEY, objective, effort=self.efforts[place], bytes=self._bytes(client))
+
+    def _bytes(self, client: int) -> int:
+        """Surviving values, what is never pruned, and the mask."""
+        gone, bits = self._all - int(self.left[client - 1]), -(-self._all // 8)
+        itemsize = next(iter(self._weights().values())).itemsize
+        return self.pool[KEY].cost.bytes - gone * itemsize + bits
+
+    def weight(self, item: WorkItem) -> float:
+        """All clients alike, or by their samples."""
+        return super().weight(item) if self.params.weighted else 1.0
+
+    def collect(self, round: int, update: Update, state: State) -> None:
+        """Add w_c * m_c where m_c covers."""
+        if self._mean is None:
+            self._mean = CountMean(self.pool[KEY].state)
+        packed = self.handed[OwnTensors.kind].files.newest(KEY, update.client)
+        assert packed is not None  # it came with the state
+        mask = masks.unpack(packed, self._weights())
+        covered: dict[str, Entries] = {**dict.fromkeys(state), **mask}
+        self._mean.add(state, covered, self.weight(update.item))
+        self.left[update.client - 1] = masks.survivors(mask)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Each entry's mean over the masks that cover it; what no mask covers stays as it is."""
+        assert self._mean is not None  # somebody was collected
+        self.pool.update(KEY, self._mean.result())
+        self._mean = None
+        self.record("left", {update.client: int(self.left[update.client - 1]) / self._all for update in updates})
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Every client is served its own part of the global model, which is tested beside."""
+        return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {KEY: KEY})
+
+    def state(self) -> tuple[State, dict[str, Any]]:
+        """How much each client has left; the masks have files of their own."""
+        return {"left": self.left}, {}
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+        self.left = tensors["left"]
+
+    def _weights(self) -> State:
+        model = self.pool[KEY]
+        return masks.prunable({name: model.state[name] for name in parameter_names(model.spec)})

@@ -1,0 +1,86 @@
+"""Clients that train a part of the model that is their own, told by a mask of its parameters (LotteryFL, Hermes)."""
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.executor.workbench import Workbench
+from fedscale_ext.method import ClientSamples, MultiModelClient, State
+from fedscale_ext.methods.pruning import masks
+from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.tasks.bn_statistics import in_batches
+from fedscale_ext.training.resident import Cohort
+
+
+class MaskedClient(MultiModelClient):
+    """Trains the entries that its mask keeps; gradients of the others are zero, so momentum cannot move them either.
+
+    ``conf.own`` tells what the client keeps (nothing yet: everything). Subclasses give :meth:`mask` and :meth:`enter`.
+    """
+
+    def __init__(self, conf: Namespace, bench: Workbench) -> None:
+        super().__init__(conf)
+        self.bench = bench
+
+    def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
+        """bool by name: the mask of those parameters that may be pruned."""
+        raise NotImplementedError
+
+    def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
+        """Make the global ``model`` the client's start, in place, ``conf.mask`` what of it trains, and ``conf.keeps``
+        what the client keeps then. Where ``conf.own`` is None (only to measure how such clients train), nothing."""
+        raise NotImplementedError
+
+    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+        """Its personal model w * m_c."""
+        parameters = trainable(model)
+        masks.apply(self.mask(parameters, conf), parameters)
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """From the start that the mask leaves; the result brings what the client keeps."""
+        self.enter(client_data, model, conf)
+        return _with_own(super().train(client_data, model, conf), conf)
+
+    def train_cohort(
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+    ) -> list[dict[str, Any] | Exception]:
+        """The same side by side, each client from its own start."""
+        for row, (own, conf) in enumerate(zip(data, confs, strict=True)):
+            if conf.own is not None:
+                model = self.bench.module(conf.model_key)
+                self.enter(own, model, conf)
+                cohort.place(row, model.state_dict())
+        results = super().train_cohort(data, cohort, confs)
+        return [
+            one if isinstance(one, Exception) else _with_own(one, conf)
+            for one, conf in zip(results, confs, strict=True)
+        ]
+
+    @torch.no_grad()
+    def accuracy(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> float:
+        """Of the model on the client's validation part; without one, below every threshold. BatchNorm's statistics are
+        those of the other part: the server's are means over other networks."""
+        training, validation = hold_out(len(data), conf.held_out, conf.seed, conf.client_id)
+        if not len(validation):
+            return -1.0
+        before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        seen = static_statistics.sums(model, (data.x[part] for part in in_batches(training, conf.test_bsz)))
+        model.load_state_dict(static_statistics.with_statistics(model.state_dict(), seen))
+        model.eval()
+        rows = torch.from_numpy(validation).to(data.y.device)
+        correct = [(model(data.x[part]).argmax(-1) == data.y[part]).sum() for part in rows.split(conf.test_bsz)]
+        model.load_state_dict(before, strict=False)  # training goes on from what was handed out
+        return int(torch.stack(correct).sum()) / len(rows)
+
+
+def trainable(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters that train, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def _with_own(result: dict[str, Any], conf: Namespace) -> dict[str, Any]:
+    return result if conf.mask is None else {**result, "own": conf.keeps}

@@ -1,0 +1,56 @@
+"""Which weights of a model a client keeps: bool tensors by name, packed into bits where they are stored or sent."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscale_ext.method import State
+
+
+def prunable(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of convolutions and linear layers: what has two axes or more. Biases and norms stay whole."""
+    return {name: tensor for name, tensor in parameters.items() if tensor.dim() > 1}
+
+
+def pack(mask: State) -> State:
+    """Eight entries to a byte: uint8 [ceil(entries / 8)] by name, on the CPU."""
+    return {name: torch.from_numpy(np.packbits(one.cpu().numpy().reshape(-1))) for name, one in mask.items()}
+
+
+def unpack(packed: State, weights: Mapping[str, Tensor]) -> State:
+    """Masks in the shapes of ``weights`` and on their device; all ones for what ``packed`` lacks."""
+    masks = {}
+    for name, weight in weights.items():
+        masks[name] = torch.ones(weight.shape, dtype=torch.bool, device=weight.device)
+        if name in packed:
+            bits = np.unpackbits(packed[name].cpu().numpy(), count=weight.numel())
+            masks[name].copy_(torch.from_numpy(bits).view(weight.shape))
+    return masks
+
+
+def survivors(mask: State) -> int:
+    """How many entries are left."""
+    return sum(int(one.sum()) for one in mask.values())
+
+
+def pruned(mask: State, weights: Mapping[str, Tensor], share: float) -> State:
+    """The mask without the ``share`` of each layer's surviving weights that is smallest in magnitude, rounded down.
+
+    Of equal ones the first go. The mask itself is left as it is.
+    """
+    result = {}
+    for name, one in mask.items():
+        alive = one.flatten().nonzero().flatten()
+        order = weights[name].detach().flatten()[alive].abs().argsort(stable=True)
+        gone = alive[order[: int(share * len(alive) + 1e-9)]]  # 0.29 * 100 is below 29
+        result[name] = one.flatten().index_fill(0, gone, False).view(one.shape)
+    return result
+
+
+@torch.no_grad()
+def apply(mask: State, parameters: Mapping[str, Tensor]) -> None:
+    """Set what a mask does not keep to zero, in place."""
+    for name, one in mask.items():
+        parameters[name].masked_fill_(~one, 0.0)

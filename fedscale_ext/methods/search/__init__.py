@@ -1,0 +1,1 @@
+"""Architecture search by gradients."""

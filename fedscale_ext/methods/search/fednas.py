@@ -1,0 +1,177 @@
+"""FedNAS (He, Annavaram and Avestimehr, 2020): a search by gradients, of weights and of alphas, averaged by the server.
+
+Search (Algorithm 1): all clients train the same mixture of all candidate operators; each step moves the alphas by the
+gradient of the losses on a training and on a validation batch (Equation 5), then the weights on the training
+batch. The server's weights and alphas are the clients' means by samples. Then the operator of the largest alpha in
+each layer makes a network that FedAvg trains.
+
+Where it departs from the public code, or the paper leaves it open:
+
+* Alphas are tensors of the model like any other, so that the server's mean takes them in. The public code averages
+  them into a variable that is bound anew in each pass, and hands out the alphas of its first client.
+* The space is the configuration's supernet, so that FedNAS and FedorAS search the same one; the paper's is DARTS's
+  cells.
+* Clients validate with a part of their own training samples; the public code takes their test samples.
+* Weights step by the job's optimiser (the paper's: SGD, learning rate 0.025, momentum 0.9, weight decay 3e-4,
+  clipping at 5), Adam's moments of the alphas start anew with each round. The learning rate falls as a cosine (DARTS's)
+  over the rounds of the search, and again over those of the network that it derives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import cos, pi
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+
+from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.method import (
+    Count,
+    Decay,
+    EvaluationPlan,
+    ModelSpec,
+    NotNegative,
+    Population,
+    Positive,
+    State,
+    Task,
+    Update,
+    UserError,
+    Within,
+    WorkItem,
+    models,
+)
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.methods.search.fednas_client import ALPHAS, FedNASExecutor
+from fedscale_ext.methods.search.mixtures import mixture_of
+from fedscale_ext.models.memory import training_memory
+from fedscale_ext.models.supernet.family import mixed, path_of
+from fedscale_ext.util.ranges import check_ranges
+
+SEARCHED, DERIVED = "supernet", "derived"
+
+
+@dataclass(frozen=True)
+class FedNASParams:
+    """``search_rounds``: rounds of search, after which the derived network trains in those that are left.
+    ``schedule``: of the weights' learning rate, a cosine down to ``lr_min``, or the job's own decay; either begins anew
+    with the derived network. ``init``: it starts from new weights (random; the paper's) or from those of the search
+    (inherited).
+
+    ``lambda_train`` and ``lambda_val`` weigh the losses whose gradient moves the alphas; ``val_ratio`` of its
+    training samples is what a client validates with. ``alpha_lr``, ``alpha_beta1``, ``alpha_beta2`` and
+    ``alpha_weight_decay`` are of Adam on the alphas (DARTS's).
+    """
+
+    search_rounds: Count = 50
+    init: Literal["random", "inherited"] = "random"
+    schedule: Literal["cosine", "job"] = "cosine"
+    lr_min: NotNegative = 1e-3
+    lambda_train: NotNegative = 1.0
+    lambda_val: NotNegative = 1.0
+    val_ratio: Within = 0.5
+    alpha_lr: Positive = 3e-4
+    alpha_beta1: Decay = 0.5
+    alpha_beta2: Decay = 0.999
+    alpha_weight_decay: NotNegative = 1e-3
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "fednas")
+        if self.lambda_train + self.lambda_val <= 0:
+            raise UserError("fednas.lambda_train and lambda_val must not both be zero")
+
+
+class FedNASAggregator(FedAvgAggregator):
+    """Searches a network by gradients, with weights and alphas averaged, then trains it (FedNAS)."""
+
+    Params: ClassVar[type] = FedNASParams
+    Executor: ClassVar[type] = FedNASExecutor
+    chooses_paths: ClassVar[bool] = True
+    own_start: ClassVar[str] = "steps its alphas by Adam on other losses"
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """w_0 and alpha_0 of the mixture."""
+        spec = mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
+        self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
+
+    @property
+    def model(self) -> str:
+        """Key of what clients train and are served now."""
+        return DERIVED if DERIVED in self.pool else SEARCHED
+
+    def learning_rate(self, number: int) -> float:
+        """A cosine over the search, and over what follows it."""
+        p, first = self.params, float(self.args.learning_rate)
+        searching = number <= p.search_rounds
+        step, steps = (number, p.search_rounds) if searching else (
+            number - p.search_rounds, self.args.rounds - p.search_rounds)  # fmt: skip
+        if p.schedule == "job":
+            return super().learning_rate(step)
+        least, done = min(p.lr_min, first), min(1.0, (step - 1) / max(1, steps - 1))
+        return least + (first - least) * (1 + cos(pi * done)) / 2
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """S_t searches, or trains what was found."""
+        if self.model == DERIVED:
+            return [WorkItem(client, DERIVED) for client in participants.tolist()]
+        p = self.params
+        adam = {"lr": p.alpha_lr, "beta1": p.alpha_beta1, "beta2": p.alpha_beta2, "weight_decay": p.alpha_weight_decay}
+        search = {"train": p.lambda_train, "val": p.lambda_val, "adam": adam}
+        objective = {"search": search, HELD_OUT: p.val_ratio}
+        effort = 1.0 + (p.lambda_train > 0) + (p.lambda_val > 0)  # passes of each step
+        return [WorkItem(client, SEARCHED, objective, effort=effort) for client in participants.tolist()]
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """w and alpha become the clients' means by samples (Algorithm 1, server)."""
+        self.pool.update(self.model, means[self.model])
+        if self.model == SEARCHED:
+            alphas = [self._alphas(layer).softmax(0).tolist() for layer in range(len(self._spec["ops"]))]
+            self.record("alphas", alphas)
+
+    def evolve(self, round: int) -> None:
+        """After the search, derive the network."""
+        if self.model == SEARCHED and round >= self.params.search_rounds:
+            spec = path_of(mixed(self._spec, None), self.genotype())
+            state = models.initial_state(spec, self.seed)
+            if self.params.init == "inherited":
+                state = {name: self.pool[SEARCHED].state[name] for name in state}
+            self.pool.add(DERIVED, spec, state)
+            cost = self.pool[DERIVED].cost
+            self.notice(
+                f"round {round}: the search ends, the network that it found has {cost.forward_macs / 1e6:.4g} MMACs "
+                f"and {cost.parameters:,} parameters: {' '.join(self.genotype())}"
+            )
+
+    def genotype(self) -> tuple[str, ...]:
+        """The operator of the largest alpha in each layer; of equal ones the first."""
+        return tuple(held[int(self._alphas(layer).argmax())] for layer, held in enumerate(self._spec["ops"]))
+
+    @property
+    def _spec(self) -> ModelSpec:
+        return self.pool[SEARCHED].spec
+
+    def _alphas(self, layer: int) -> torch.Tensor:
+        return self.pool[SEARCHED].state[f"{ALPHAS}{layer}"]
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Every client is served the mixture, later the derived network."""
+        return EvaluationPlan([self.model] * self.task.num_clients, {"global": self.model})
+
+    def lineage(self) -> dict[str, Any]:
+        """The derived network comes from the search."""
+        found: dict[str, Any] = {SEARCHED: {"parent": None, "birth": 0, "steps": ["all operators"]}}
+        if DERIVED in self.pool:
+            path = " ".join(name for (name,) in self.pool[DERIVED].spec["ops"])
+            found[DERIVED] = {"parent": SEARCHED, "birth": self.params.search_rounds, "steps": [path]}
+        return found
+
+    def results(self) -> dict[str, Any]:
+        """Memory of a client's step, in the search and after it; Adam's moments of the alphas are left out."""
+        batch, moments = self.args.batch_size, int(self.config.job.client_momentum > 0)
+        return {
+            "memory": [
+                {"network": model.key, **training_memory(model.spec, batch, moments=moments).megabytes()}
+                for model in self.pool
+            ]
+        }

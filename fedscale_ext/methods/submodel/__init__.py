@@ -1,0 +1,1 @@
+"""Clients train parts of one model: fewer channels, fewer layers."""

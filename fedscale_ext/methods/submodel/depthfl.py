@@ -1,0 +1,125 @@
+"""DepthFL (Kim et al., ICLR 2023): levels that differ in depth alone, whose exits teach each other."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedscale_ext.method import (
+    ClientTensors,
+    JobConfig,
+    ModelSpec,
+    NotNegative,
+    Population,
+    Positive,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+)
+from fedscale_ext.methods.submodel.depthfl_client import DepthFLExecutor
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams
+from fedscale_ext.methods.submodel.levels import Level
+from fedscale_ext.models.multi_exit.family import num_exits, prefix
+from fedscale_ext.server.dynamic_gradients import DynamicGradients
+
+
+@dataclass(frozen=True)
+class DepthFLParams(ExitLevelsParams):
+    """``levels`` capacity gives each client the deepest prefix whose MACs it affords; groups makes them as large as
+    ``groups`` says (clients of the first exit, of the second, ...), the weakest clients first; fix draws them once from
+    ``shares`` (first exit first; default: equal ones) among those that a client affords.
+
+    ``kd``: the exits of a client's model learn from each other, ever more over ``ramp_up`` rounds. ``alpha`` of FedDyn;
+    0 leaves it out. ``inclusive`` trains and serves the deepest exit of each prefix alone, as InclusiveFL (Liu et al.,
+    KDD 2022) without its distillation; alpha is then 0 unless it is given. ``weighted`` weighs clients by their samples
+    (the public code does not).
+    """
+
+    kd: bool = True
+    ramp_up: Positive = 300.0
+    alpha: NotNegative = 0.1
+    inclusive: bool = False
+    weighted: bool = False
+
+    method: ClassVar[str] = "depthfl"
+
+    @classmethod
+    def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
+        """Defaults that follow from what is given."""
+        inclusive = config.method_params().get("inclusive") is True
+        return {**super().job_defaults(config), **({"alpha": 0.0} if inclusive else {})}
+
+
+class DepthFLAggregator(ExitLevelsAggregator):
+    """Clients train prefixes of one network; each layer becomes the mean over those who hold it (DepthFL).
+
+    Predictions are the mean of the exits' probabilities (the public code averages logits). FedDyn's h is the mean over
+    all clients, whatever they hold, and corrects what somebody trained in a round, as in the public code. Its
+    parameters are corrected, BatchNorm's statistics are averaged.
+    """
+
+    Params: ClassVar[type] = DepthFLParams
+    Executor: ClassVar[type] = DepthFLExecutor
+    measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
+
+    def full_spec(self) -> ModelSpec:
+        """The network, which predicts by all its exits together."""
+        return super().full_spec().replace(predict="last" if self.params.inclusive else "mean")
+
+    def levels_of(self, spec: ModelSpec) -> list[Level]:
+        """The prefixes, deepest first; ``inclusive``: with their last exit alone."""
+        heads = "last" if self.params.inclusive else "all"
+        return [
+            Level(f"exit{depth}", prefix(spec, depth).replace(heads=heads), {}, f"up to exit {depth}")
+            for depth in range(num_exits(spec), 0, -1)
+        ]
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """The network and its prefixes; UserError where FedDyn cannot be had beside what else is asked for."""
+        job = self.config.job
+        if self.params.alpha and job.control_variates:
+            raise UserError("control_variates and depthfl.alpha both correct clients' gradients; set one of them to 0")
+        if self.params.alpha and job.dp_noise_multiplier is not None:
+            raise UserError(
+                "depthfl.alpha tells of clients' data what dp_noise_multiplier does not shield; set it to 0, or remove "
+                "dp_noise_multiplier"
+            )
+        super().init_state(population, task)
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """FedDyn's gradients, where it is on; never beside control variates."""
+        if not self.params.alpha:
+            return super().client_tensors()
+        return [DynamicGradients(self.log_dir, self.pool, self.weight, self.eligible)]
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Each participant trains its prefix."""
+        phase = 1.0 - min((round - 1) / self.params.ramp_up, 1.0)
+        self._consistency = math.exp(-5.0 * phase * phase)
+        return super().assign(round, participants)
+
+    def objective(self, level: int) -> dict[str, Any]:
+        """w(t) where there are exits that learn from each other, and FedDyn's alpha."""
+        p, spec = self.params, self.parts[level].spec
+        learns = p.kd and spec["heads"] == "all" and spec["exits"] > 1
+        dynamic = {"feddyn": p.alpha, "prox_mu": p.alpha + self.config.job.prox_mu} if p.alpha else {}
+        return {**({"consistency": self._consistency} if learns else {}), **dynamic}
+
+    def weight(self, item: WorkItem) -> float:
+        """All clients alike, as the code has it, or by their samples."""
+        return super().weight(item) if self.params.weighted else 1.0
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """The mean of each layer, less h / alpha where somebody trained it."""
+        new = dict(means[self.whole])
+        kept = self.handed.get(DynamicGradients.kind)
+        if isinstance(kept, DynamicGradients):
+            trained = {name for update in updates for name in self.pool[update.item.model].state}
+            for name, h in kept.mean(self.whole).items():
+                if name in trained:
+                    new[name] = new[name] - h / self.params.alpha
+        self.pool.update(self.whole, new)

@@ -1,0 +1,85 @@
+"""What methods share whose levels are parts of a network with several exits: who trains which."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fedscale_ext.method import JobConfig, ModelSpec, Population, Task, UserError
+from fedscale_ext.methods.submodel.levels import LevelsAggregator, check_drawn, check_ranks, check_shares
+from fedscale_ext.models.multi_exit.family import num_exits, prefix
+from fedscale_ext.util.ranges import check_ranges
+
+
+@dataclass(frozen=True)
+class ExitLevelsParams:
+    """``levels`` capacity gives each client the largest level whose MACs it affords; groups makes levels as large as
+    ``groups`` says (clients of the smallest level, of the next one, ...), the weakest clients first; fix draws levels
+    once from ``shares`` (smallest level first; default: equal ones) among those that a client affords.
+    """
+
+    levels: Literal["capacity", "groups", "fix"] = "capacity"
+    groups: tuple[int, ...] = ()
+    shares: tuple[float, ...] | None = None
+
+    method: ClassVar[str]
+
+    @classmethod
+    def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
+        """Sizes of groups that are given are meant."""
+        return {"levels": "groups"} if "groups" in config.method_params() else {}
+
+    def __post_init__(self) -> None:
+        check_ranges(self, self.method)
+        key = f"{self.method}.groups"
+        if self.levels == "groups" and not self.groups:
+            raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")
+        if self.groups and self.levels != "groups":
+            given = f"{key} is given and {self.method}.levels is {self.levels}"
+            raise UserError(f"{given}; give one of them (--set '{key}=[]' takes groups away)")
+        check_drawn(self.method, self.levels, self.shares)
+
+
+class ExitLevelsAggregator(LevelsAggregator):
+    """Base of these methods; their ``Params`` are :class:`ExitLevelsParams` and more."""
+
+    def full_spec(self) -> ModelSpec:
+        """The network with all its exits, whose state holds that of every level."""
+        spec = self.initial_spec()
+        if spec.family != "multi_exit":
+            raise UserError(
+                f"method {self.config.job.method} needs a network with several exits, and model {self.args.model} has "
+                "one; choose a model whose name begins with multi_exit"
+            )
+        return prefix(spec, num_exits(spec)).replace(heads="all")
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """The network and its levels; who is on which, and a notice for levels that nobody trains."""
+        p, number = self.params, len(self.levels_of(self.full_spec()))
+        if p.levels == "groups":
+            check_ranks(f"{p.method}.groups", p.groups, number, task.num_clients)
+            self.levels_by, self.ranks = "ranks", p.groups
+        else:
+            self.levels_by = p.levels
+        if p.shares is not None:
+            check_shares(f"{p.method}.shares", p.shares, number, "levels, smallest level first")
+            self.shares = tuple(reversed(p.shares))
+        super().init_state(population, task)
+        self._check_clients(np.bincount(self.own, minlength=number).tolist())
+
+    def _check_clients(self, counts: Sequence[int]) -> None:
+        """UserError where nobody affords the whole network, unless sizes or shares ask for that; a notice for other
+        levels without clients."""
+        p = self.params
+        asked = p.levels == "groups" or (p.shares is not None and not p.shares[-1])
+        if not (self.affordable[:, 0].any() or asked):
+            needs = self.pool[self.whole].cost.forward_macs
+            raise UserError(
+                f"no client is on level {self.keys[0]}, so that the whole network would not be trained: it takes "
+                f"{needs:,} MACs, the strongest client affords {self.capacity.max():,.0f}; give a smaller model, or "
+                f"sizes of levels with {p.method}.groups"
+            )
+        for level, clients in zip(self.parts, counts, strict=True):
+            if not clients:
+                self.notice(f"no client is on level {level.key}: what no other level trains keeps its initial values")

@@ -1,0 +1,49 @@
+"""FedRolex (Alam et al., NeurIPS 2022): HeteroFL whose submodels are windows that roll."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fedscale_ext.method import EvaluationPlan, WorkItem, window
+from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator, HeteroFLParams
+
+
+@dataclass(frozen=True)
+class FedRolexParams(HeteroFLParams):
+    """As HeteroFL's, without the mask: every entry is a plain mean over the clients that held it (the public code
+    weighs BatchNorm, biases and the classifier by how often they were updated before). ``rates`` below 1
+    train a model that no client holds. ``serve``: submodel tests each client on the leading channels of its level,
+    which it affords; server, as the paper has it, on the whole model.
+    """
+
+    mask: bool = False
+    serve: Literal["submodel", "server"] = "submodel"
+
+    method: ClassVar[str] = "fedrolex"
+
+
+class FedRolexAggregator(HeteroFLAggregator):
+    """HeteroFL whose submodels are windows that roll over the channels, so that all are trained (FedRolex)."""
+
+    Params: ClassVar[type] = FedRolexParams
+    moves = True
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Rolling windows: they start at channel j mod C of each group and wrap; j = 0 in the first round."""
+        self._roll(round - 1)
+        return super().assign(round, participants)
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Each client on what it affords: no window is trained more than another, the leading one stands still."""
+        self._roll(0)
+        plan = super().evaluation_plan()
+        if self.params.serve == "server":
+            return EvaluationPlan([self.whole] * self.task.num_clients, plan.named)
+        return plan
+
+    def _roll(self, start: int) -> None:
+        spec = self.pool[self.whole].spec
+        for key, rate in zip(self.keys, self.rates, strict=True):
+            if key != self.whole:
+                self.pool.place_part(key, self.whole, window(spec, rate, start))

@@ -1,0 +1,224 @@
+"""FLuID (Wang et al., NeurIPS 2023, Algorithm 1): slow clients train what is left when invariant neurons are dropped.
+
+Invariant Dropout and the framework around it, after the authors' code:
+
+* From round 2 on, the other clients show which neurons are invariant (:mod:`invariant_dropout`): of which no weight
+  changed by more than th_l |w|, for ``vote`` of these clients. The threshold of each layer (channel group) starts as
+  the least change of a neuron and grows while too few are invariant.
+* A straggler trains a share p of each group's channels. Dropped are neurons that were invariant in consecutive rounds,
+  then those that are now, then random ones. Stragglers of one p train the same submodel in a round.
+* The server's mean is over those who trained an entry, by samples.
+
+Who is a straggler: ``rates: capacity``: who affords less than the full model, in every round, with the largest p that
+fits. ``rates: time``: FLuID's own rule for one straggler, for several (:func:`invariant_dropout.timed_rates`), from
+round 2 on, whatever clients afford; times are the virtual clock's for the full model, which need no estimate.
+Where a round has no update of a client with the full model, what was invariant before still counts; until there was a
+first, stragglers drop at random. FLuID's networks have no BatchNorm; here its statistics are measured anew for testing,
+for those of the whole do not fit a part.
+
+What the code does beside and is not done here: it votes per weight instead of per neuron, has one threshold for all
+layers (FEMNIST), never forgets a neuron of the first layer, and divides zero by zero where a weight stays at zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+
+from fedscale_ext.method import (
+    Count,
+    CountMean,
+    EvaluationPlan,
+    JobConfig,
+    NotNegative,
+    Part,
+    Population,
+    Range,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    models,
+    narrowed,
+    stream,
+)
+from fedscale_ext.methods.submodel import invariant_dropout
+from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
+from fedscale_ext.population.clock import completion_times
+from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.submodels import widths_at
+from fedscale_ext.util.ranges import check_ranges
+
+_FULL = "global"
+
+
+@dataclass(frozen=True)
+class FluidParams:
+    """``p``: sizes of submodels, as shares of each layer's neurons; ``vote``: share of clients for whom a neuron must
+    be invariant; ``increment`` of a threshold ``every`` so many rounds; ``rates``: a client's p by its capacity or
+    by the time it takes, there for the slowest ``share`` and with ``hysteresis`` in becoming one of them.
+    ``inference``: stragglers are served the submodel of their rate (default where capacities count, for FedTrans's
+    protocol tests a client on what it affords) or, like everybody, the global model (FLuID's own; default by time)."""
+
+    p: tuple[float, ...] = (0.95, 0.85, 0.75, 0.65, 0.5)
+    vote: Part = 0.75
+    increment: NotNegative = 0.2
+    every: Count = 2
+    rates: Literal["capacity", "time"] = "capacity"
+    share: Part = 0.2
+    hysteresis: Annotated[float, Range(1)] = 1.15
+    inference: Literal["submodel", "global"] = "submodel"
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "fluid")
+        if not self.p or len(set(self.p)) < len(self.p) or not all(0 < p < 1 for p in self.p):
+            raise UserError(f"fluid.p is {self.p}; it must name one size or more, all different, above 0 and below 1")
+
+    @staticmethod
+    def job_defaults(config: JobConfig) -> dict[str, Any]:
+        """By time, capacities count for nothing: everybody is served the global model."""
+        return {"inference": "global"} if config.method_params().get("rates") == "time" else {}
+
+
+def _part(rate: float) -> str:
+    return f"p{rate:g}"
+
+
+class FluidAggregator(ShrinkingAggregator):
+    """One model, of which slow clients train the part that others still change (FLuID).
+
+    Server state: the global model, its parts by rate, and per channel group the threshold and which neurons were
+    invariant in the last two rounds that showed it; ``rate`` [clients] as each client last trained.
+    """
+
+    Params: ClassVar[type] = FluidParams
+    reduces: ClassVar[bool] = False  # each client's state is looked at on its own
+    needs_whole_updates: ClassVar[str] = "takes neurons that did not move for invariant ones"
+
+    @property
+    def narrowest(self) -> float:
+        """The smallest submodel's rate."""
+        p: tuple[float, ...] = self.params.p
+        return min(p)
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """w_0, and a part for each rate that a client may get."""
+        spec, p = self.full_spec(), self.params
+        full = self.pool.add(_FULL, spec, self.initial_state(spec))
+        self.widths = {rate: widths_at(spec, rate) for rate in p.p}
+        specs = {rate: narrowed(spec, rate) for rate in p.p}
+        self.rate = np.ones(task.num_clients)
+        if p.rates == "capacity":
+            macs = {rate: float(models.cost(small).forward_macs) for rate, small in specs.items()}
+            self.rate = invariant_dropout.affordable_rates(self.capacity, full.cost.forward_macs, macs)
+            self.report_weak(min(macs.values()), "they train it all the same")
+            choices = {1.0: ModelChoice("the whole model", full.cost)}
+            choices |= {rate: ModelChoice(f"rate {rate:g}", models.cost(small)) for rate, small in specs.items()}
+            indices = np.array([list(choices).index(rate) for rate in self.rate.tolist()])
+            self.report_assignment(list(choices.values()), indices)
+            self.report_unaffordable(choices[1.0].name, full.cost.forward_macs)
+        self.thresholds: dict[str, float] = {}
+        self.before: dict[str, np.ndarray] = {}
+        self.now: dict[str, np.ndarray] = {}
+        self.observed = 0
+        for rate in sorted(set(p.p) if p.rates == "time" else set(self.rate.tolist()) - {1.0}):
+            self.pool.add_part(_part(rate), _FULL, specs[rate], self._kept(rate, 0))
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """The full model for most, this round's submodel of its rate for a straggler."""
+        rows = participants - 1
+        if self.params.rates == "time" and round > 1:
+            p, before = self.params, self.rate[rows] < 1
+            self.rate[rows] = invariant_dropout.timed_rates(self._seconds(rows), before, p.p, p.share, p.hysteresis)
+        for rate in self._used():
+            self.pool.place_part(_part(rate), _FULL, self._kept(rate, round))
+        self._mean = CountMean(self.pool[_FULL].state)
+        self._changes: dict[str, list[np.ndarray]] = {}
+        return [WorkItem(client, self._trained(client)) for client in participants.tolist()]
+
+    def collect(self, round: int, update: Update, state: State) -> None:
+        """Add a client's state to the mean; note how far each neuron moved for it, if it had all of them."""
+        full, model = self.pool[_FULL], self.pool[update.item.model]
+        self._mean.add(state, model.part.covered if model.part else None, self.weight(update.item))
+        if model.part is None and round > 1:
+            for group, change in invariant_dropout.neuron_changes(full.spec, full.state, state).items():
+                self._changes.setdefault(group, []).append(change)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Each entry's mean over the clients that trained it; then what is invariant now."""
+        self.pool.update(_FULL, self._mean.result())
+        if self._changes:
+            self._observe()
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """A straggler is served what it trains where ``inference`` says so, everybody else the global model."""
+        whole, clients = self.params.inference == "global", range(1, self.task.num_clients + 1)
+        return EvaluationPlan([_FULL if whole else self._trained(client) for client in clients], {_FULL: _FULL})
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Rates and invariant neurons as tensors, thresholds as JSON."""
+        tensors = {"rate": torch.from_numpy(self.rate)}
+        for kind in ("before", "now"):
+            tensors.update({f"{kind}/{group}": torch.from_numpy(one) for group, one in getattr(self, kind).items()})
+        return tensors, {"thresholds": self.thresholds, "observed": self.observed}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        self.thresholds, self.observed = data["thresholds"], data["observed"]
+        self.rate = tensors["rate"].numpy().copy()
+        for kind in ("before", "now"):
+            found = {name.partition("/")[2]: tensors[name].numpy() for name in tensors if name.startswith(f"{kind}/")}
+            setattr(self, kind, found)
+
+    def _observe(self) -> None:
+        """Thresholds, and the neurons within them."""
+        p, self.observed = self.params, self.observed + 1
+        full = models.group_widths(self.pool[_FULL].spec)
+        smallest = self.widths.get(min(self._used(), default=1.0), full)
+        for group, rows in self._changes.items():
+            changes = np.stack(rows)
+            last = self.now.get(group, np.zeros(full[group], dtype=bool))
+            self.thresholds[group] = invariant_dropout.next_threshold(
+                self.thresholds.get(group, 0.0),
+                self.observed,
+                invariant_dropout.least_change(changes),
+                int(last.sum()) < full[group] - smallest[group],
+                p.increment,
+                p.every,
+            )
+            self.before[group] = last
+            self.now[group] = invariant_dropout.invariant(changes, self.thresholds[group], p.vote)
+        self.record("thresholds", dict(self.thresholds))
+        self.record("invariant", {group: np.flatnonzero(now).tolist() for group, now in self.now.items()})
+
+    def _kept(self, rate: float, round: int) -> dict[str, torch.Tensor]:
+        channels = models.group_widths(self.pool[_FULL].spec)
+        generator = stream(self.seed, round, _part(rate), "dropout")
+        return invariant_dropout.kept(self.widths[rate], channels, self.before, self.now, generator)
+
+    def _used(self) -> list[float]:
+        """Rates of submodels that some client has."""
+        return sorted(set(self.rate.tolist()) - {1.0})
+
+    def _trained(self, client: int) -> str:
+        rate = float(self.rate[client - 1])
+        return _FULL if rate == 1.0 else _part(rate)
+
+    def _seconds(self, rows: np.ndarray) -> np.ndarray:
+        """Virtual seconds of the clients in these rows on the full model."""
+        cost, task = self.pool[_FULL].cost, self.task
+        return np.add(
+            *completion_times(
+                self.population.computation_ms[rows],
+                self.population.communication_kbps[rows],
+                macs=float(cost.forward_macs),
+                down_bytes=float(cost.bytes),
+                up_bytes=float(cost.bytes),
+                local_steps=1,
+                batch_size=task.samples_seen(rows),
+                reference_macs=self.config.job.reference_macs,
+            )
+        )

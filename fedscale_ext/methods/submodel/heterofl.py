@@ -1,0 +1,119 @@
+"""HeteroFL (Diao et al., ICLR 2021): clients train the leading channels of one model.
+
+Departures from the text and its public code (repository diaoenmao/HeteroFL-…-Heterogeneous-Clients):
+
+* Devices afford levels by their capacity; the text draws a client's level, which ``levels`` fix and dynamic do.
+* The public code tests a client with the logits of classes that it lacks set to zero, as in training, and the global
+  model without. Here ``mask_test`` is off unless asked for: the text masks the loss alone, and FedTrans, whose baseline
+  this is, tests all methods alike. With it, both accuracies are reported.
+* The scaler divides in testing too (``scaler``), and levels, not the whole model alone, are tested.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fedscale_ext.method import JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
+from fedscale_ext.methods.submodel.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
+from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.util.ranges import check_ranges
+
+
+@dataclass(frozen=True)
+class HeteroFLParams:
+    """``rates`` of channels of levels a, b, …, falling (the paper's r^(p-1) with r = 1/2). ``levels``: capacity puts
+    each client on the widest level whose MACs it affords; groups makes levels as large as ``groups`` says (narrowest
+    first), the weakest clients first, and takes participants from all of them in proportion; fix draws a client's level
+    once from ``shares`` (default: equal ones) among those that it affords, dynamic in each round. (The paper draws
+    among all levels: so does a job whose ``capacity_model`` is its ``model``, which every client then affords.)
+    ``scaler`` divides activations by the rate (without effect under BatchNorm, thus only in families without), in
+    testing too: a level that is served is the function that was trained (the public code tests the whole model alone,
+    and divides in training only). ``mask`` is the masked cross-entropy with the rows of a class averaged over those who
+    have it; ``mask_test`` tests clients with the same mask (default: the job's key of that name, off);
+    ``clip_norm`` of gradients, the job's where that is given. ``weighted`` weighs clients by their samples
+    (the public code does not); ``dense`` makes grouped convolutions dense, as FedTrans's appendix A has it for its
+    baselines.
+    """
+
+    rates: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
+    levels: Literal["capacity", "groups", "fix", "dynamic"] = "capacity"
+    groups: tuple[int, ...] = ()
+    shares: tuple[float, ...] | None = None
+    scaler: bool = True
+    mask: bool = True
+    mask_test: bool = False
+    clip_norm: Positive | None = 1.0
+    weighted: bool = False
+    dense: bool = False
+
+    method: ClassVar[str] = "heterofl"
+
+    def __post_init__(self) -> None:
+        check_ranges(self, self.method)
+        check_rates(f"{self.method}.rates", self.rates)
+        if list(self.rates) != sorted(self.rates, reverse=True):
+            raise UserError(f"{self.method}.rates is {list(self.rates)}; the rates must fall")
+        check_shares(f"{self.method}.shares", self.shares, len(self.rates))
+        if (self.levels == "groups") != bool(self.groups):
+            raise UserError(
+                f"{self.method}.levels is {self.levels} and {self.method}.groups is {list(self.groups)}; give sizes "
+                "with levels groups, and only with it"
+            )
+        check_drawn(self.method, self.levels, self.shares)
+
+    @classmethod
+    def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
+        """The job's own clipping norm goes before the paper's, and its mask in tests is this method's unless that is
+        given; sizes of groups that are given are meant."""
+        clip = {} if config.job.clip_norm is None else {"clip_norm": config.job.clip_norm}
+        mask = {"mask_test": config.job.mask_test}
+        return {**mask, **clip, **({"levels": "groups"} if "groups" in config.method_params() else {})}
+
+
+class HeteroFLAggregator(RatesAggregator):
+    """Clients train the leading channels of one model, each as many as its device affords (HeteroFL)."""
+
+    Params: ClassVar[type] = HeteroFLParams
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Rates of the levels, widest first."""
+        rates: tuple[float, ...] = self.params.rates
+        return rates
+
+    def level_spec(self, spec: ModelSpec, rate: float) -> ModelSpec:
+        """A level with its scaler (the paper's Scaler)."""
+        level = super().level_spec(spec, rate)
+        return (models.scaled(level, rate) or level) if self.params.scaler else level
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """W_g and its levels W_l^p (the paper's notation)."""
+        p = self.params
+        self.levels_by, self.shares = p.levels, p.shares
+        if p.levels == "groups":
+            check_ranks(f"{p.method}.groups", p.groups, len(p.rates), task.num_clients)
+            self.levels_by, self.ranks = "ranks", p.groups
+        super().init_state(population, task)
+        whole = self.pool[self.whole]
+        if p.scaler and models.scaled(whole.spec, 1.0) is None and not static_statistics.layers(whole.state):
+            self.notice(f"the family {whole.spec.family!r} has no scaler; its levels train without")
+
+    def strata(self) -> np.ndarray | None:
+        """Groups: participants come from all of them."""
+        return self.own if self.params.levels == "groups" else None
+
+    def objective(self, level: int) -> dict[str, Any]:
+        """Masked cross-entropy (the paper's Masking Trick) and clipped gradients (as its code)."""
+        mask = {"own_classes": True} if self.params.mask else {}
+        clip = {} if self.params.clip_norm is None else {"clip_norm": self.params.clip_norm}
+        return {**mask, **clip}
+
+    @property
+    def masks_tests(self) -> bool:
+        """As ``mask_test`` says."""
+        return bool(self.params.mask_test)
+
+    def weight(self, item: WorkItem) -> float:
+        """All clients alike, as the code has it, or by their samples."""
+        return super().weight(item) if self.params.weighted else 1.0

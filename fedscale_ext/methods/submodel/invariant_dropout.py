@@ -1,0 +1,122 @@
+"""The mathematics of FLuID (Wang et al., NeurIPS 2023): which neurons stay, how far is invariant, who is slow.
+
+A neuron is a channel of a group of the layout: one row of every tensor that produces the group (weights into it, bias,
+BatchNorm's scale and shift) and one column of every tensor that reads it. Groups whose channels are added up in
+residual connections are one group, so that their layers keep the same channels.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscale_ext.method import ModelSpec, State, models
+from fedscale_ext.models.widths import FIXED
+
+_ROUNDING = 1e-9  # share times count may come out a little above the whole number that is meant
+
+
+def relative_change(before: Tensor, after: Tensor) -> Tensor:
+    """|w' - w| / |w| of each weight: 0 for one that did not move, infinite for one that left zero."""
+    change = (after - before).abs_() / before.abs()
+    return change.nan_to_num_(nan=0.0, posinf=float("inf"))  # 0 / 0 is a weight that stayed at zero
+
+
+def neuron_changes(spec: ModelSpec, before: State, after: State) -> dict[str, np.ndarray]:
+    """Per group, float64 [channels]: the largest relative change among each neuron's weights.
+
+    The paper's test "all of a neuron's weights changed by at most th |w|" is ``changes <= th``.
+    """
+    layout = models.layout(spec)
+    found = {
+        group: torch.zeros(width, dtype=torch.float64)
+        for group, width in models.group_widths(spec).items()
+        if group not in FIXED
+    }
+    for name in models.parameter_names(spec):
+        change = relative_change(before[name], after[name])
+        for dim, axis in enumerate(layout[name]):
+            if axis is not None and axis.group in found:
+                own, others = found[axis.group], [other for other in range(change.dim()) if other != dim]
+                largest = change.amax(others) if others else change
+                torch.maximum(own, largest.view(len(own), -1).amax(1).double(), out=own)
+    return {group: change.numpy() for group, change in found.items()}
+
+
+def least_change(changes: np.ndarray) -> float | None:
+    """The smallest neuron's change of all ``changes`` [clients, channels], a neuron's being its largest over clients;
+    None where every neuron has a weight that left zero."""
+    largest = changes.max(axis=0)
+    largest = largest[np.isfinite(largest)]
+    return float(largest.min()) if len(largest) else None
+
+
+def invariant(changes: np.ndarray, threshold: float, vote: float) -> np.ndarray:
+    """bool [channels]: neurons whose ``changes`` [clients, channels] are at most ``threshold`` for a share ``vote`` of
+    clients at least."""
+    return (changes <= threshold).sum(axis=0) >= vote * len(changes) - _ROUNDING
+
+
+def next_threshold(threshold: float, observed: int, least: float | None, few: bool, step: float, every: int) -> float:
+    """th_l after the ``observed``-th round that was looked at: the least change at first, then its mean with the next
+    one, later ``step`` more every ``every`` rounds while there are too ``few`` invariant neurons."""
+    if observed <= 2:
+        if least is None:
+            return threshold
+        return least if observed == 1 else (threshold + least) / 2
+    return threshold + step if few and observed % every == 0 else threshold
+
+
+def kept(
+    widths: Mapping[str, int],
+    channels: Mapping[str, int],
+    before: Mapping[str, np.ndarray],
+    now: Mapping[str, np.ndarray],
+    generator: np.random.Generator,
+) -> dict[str, Tensor]:
+    """Per group, the numbers of the ``widths`` channels of ``channels`` that stay, ascending.
+
+    Dropped are first the neurons that were invariant both ``before`` and ``now``, then those that are now, then
+    others; at random among their likes. Groups without figures so far are dropped at random.
+    """
+    result = {}
+    for group, width in widths.items():
+        order = generator.permutation(channels[group])
+        if group in now:
+            due = now[group].astype(np.int64) + (now[group] & before[group])
+            order = order[np.argsort(-due[order], kind="stable")]
+        result[group] = torch.from_numpy(np.sort(order[channels[group] - width :]))
+    return result
+
+
+def affordable_rates(capacity: np.ndarray, full: float, macs: Mapping[float, float]) -> np.ndarray:
+    """float64 [clients]: 1 for those who afford the ``full`` model, else the largest rate whose submodel (``macs`` by
+    rate) fits; the smallest where none does."""
+    found = np.full(len(capacity), min(macs))
+    for rate, needed in sorted(macs.items()):
+        found[capacity >= needed] = rate
+    found[capacity >= full] = 1.0
+    return found
+
+
+def timed_rates(
+    seconds: np.ndarray, slow_before: np.ndarray, rates: Sequence[float], share: float, hysteresis: float
+) -> np.ndarray:
+    """float64 [participants]: the rate nearest to T_next / T of each straggler, 1 for the others.
+
+    Stragglers are those of the slowest ``share`` (at least one participant, never all) that take longer than the
+    slowest of the others, T_next: any longer if they were stragglers before, else ``hysteresis`` times as long.
+    ``seconds`` [participants]: time of each on the full model.
+    """
+    found = np.ones(len(seconds))
+    if len(seconds) < 2:
+        return found
+    order = np.argsort(seconds, kind="stable")
+    slow = order[len(order) - min(max(1, int(share * len(order) + _ROUNDING)), len(order) - 1) :]
+    target = seconds[order[len(order) - len(slow) - 1]]
+    choices = np.array(sorted(rates, reverse=True))
+    for place in slow:
+        if seconds[place] > target * (1.0 if slow_before[place] else hysteresis):
+            found[place] = choices[np.abs(choices - target / seconds[place]).argmin()]
+    return found

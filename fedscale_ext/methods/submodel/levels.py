@@ -1,0 +1,264 @@
+"""What methods share whose clients train smaller versions of one model: levels, notices, pool.
+
+Level 0 is the largest. Every level smaller than the whole model is a part of it in
+the pool: its state is cut out of the whole's, and ``means`` is the count-mean over the clients of all levels.
+"""
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.method import (
+    EvaluationPlan,
+    IndexMap,
+    ModelSpec,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    narrowed,
+    stream,
+    window,
+)
+from fedscale_ext.methods.by_type import ByTypeAggregator
+from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
+from fedscale_ext.server.model_choices import ModelChoice
+
+
+def check_rates(key: str, rates: Sequence[float]) -> None:
+    """UserError unless ``rates`` are different ones in (0, 1], as many as there are letters at most."""
+    if not (0 < len(rates) <= len(string.ascii_lowercase) and len(set(rates)) == len(rates)):
+        raise UserError(f"{key} is {list(rates)}; it must hold 1 to 26 different rates")
+    if not all(0 < rate <= 1 for rate in rates):
+        raise UserError(f"{key} is {list(rates)}; every rate must be above 0 and at most 1")
+
+
+def check_shares(key: str, shares: Sequence[float] | None, levels: int, what: str = "rates") -> None:
+    """UserError unless ``shares`` are as many as the levels, not negative, and add up to 1."""
+    if shares is None:
+        return
+    if not (len(shares) == levels and min(shares) >= 0):
+        raise UserError(f"{key} is {list(shares)}; it must hold a share, not negative, for each of {levels} {what}")
+    if not np.isclose(sum(shares), 1.0, atol=0.01):
+        raise UserError(f"{key} is {list(shares)}; shares must add up to 1, and these add up to {sum(shares):g}")
+
+
+def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> None:
+    """UserError where ``shares`` are given and ``levels`` draws nothing from them."""
+    if shares is not None and levels not in ("fix", "dynamic"):
+        raise UserError(
+            f"{method}.shares is given and {method}.levels is {levels}, which draws nothing; set {method}.levels to "
+            f"fix, or remove {method}.shares"
+        )
+
+
+def check_ranks(key: str, ranks: Sequence[int], levels: int, clients: int) -> None:
+    """UserError unless ``ranks`` name so many levels and add up to the clients."""
+    given = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
+    if len(ranks) != levels:
+        raise UserError(f"{given}, and it holds {len(ranks)} numbers")
+    if min(ranks, default=0) < 0:
+        raise UserError(f"{given}, none of them negative")
+    if sum(ranks) != clients:
+        added = f"the {clients} clients with training data (they add up to {sum(ranks)})"
+        raise UserError(f"{given}, that add up to {added}")
+
+
+def ranked_levels(order: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
+    """int64 [clients]: levels (0 the largest) of ``ranks`` clients each, smallest level first, by rising ``order``
+    [clients] (capacities), of equal ones the first."""
+    levels = np.repeat(np.arange(len(ranks))[::-1], ranks)
+    own = np.empty(len(order), dtype=np.int64)
+    own[np.argsort(order, kind="stable")] = levels
+    return own
+
+
+def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray) -> np.ndarray:
+    """int64 [clients]: levels drawn by ``u`` in [0, 1) from ``shares`` [levels] among ``affordable`` bool
+    [clients, levels]; the widest affordable one where those have no share. Each client affords one at least."""
+    weights = affordable * np.asarray(shares, dtype=np.float64)
+    widest = np.eye(len(shares))[affordable.argmax(axis=1)]
+    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, widest)
+    edges = weights.cumsum(axis=1)
+    return (u[:, None] >= edges / edges[:, -1:]).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a level trains: ``spec`` and, by channel group, the ``channels`` of the whole that it holds (groups that
+    are missing are whole); ``says`` tells people what it is."""
+
+    key: str
+    spec: ModelSpec
+    channels: IndexMap
+    says: str
+
+
+class LevelsAggregator(ShrinkingAggregator):
+    """Base of methods with levels. Subclasses give :meth:`levels_of` and, where they differ, the hooks below.
+
+    ``levels_by`` capacity: each client is on the largest level that it affords; fix: drawn from ``shares`` among
+    those, once; dynamic: drawn anew in each round, and the largest one is served; ranks: the weakest clients are on
+    the smallest level and so on, ``ranks`` of them on each, whatever they afford.
+    """
+
+    # ---- what subclasses may say ----
+
+    def levels_of(self, spec: ModelSpec) -> list[Level]:
+        """The levels of the whole model, largest first."""
+        raise NotImplementedError
+
+    levels_by: str = "capacity"
+    shares: Sequence[float] | None = None  # of each level; None: equal ones
+    ranks: Sequence[int] = ()  # clients on each level, smallest level first
+
+    def objective(self, level: int) -> dict[str, Any]:
+        """What the clients of a level minimise."""
+        return {}
+
+    # ---- the hooks of the base ----
+
+    def smallest_spec(self) -> ModelSpec:
+        """The smallest level, unless ``capacity_model`` names another model."""
+        if self.config.job.capacity_model is not None:
+            return super().smallest_spec()
+        return self.levels_of(self.full_spec())[-1].spec
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """The whole model and its levels; which of them each client affords."""
+        spec = self.full_spec()
+        self.parts = self.levels_of(spec)
+        self.keys = [level.key for level in self.parts]
+        self.whole = self.keys[0] if self.parts[0].spec == spec else "global"
+        self.pool.add(self.whole, spec, self.initial_state(spec))
+        for level in self.parts:
+            if level.key != self.whole:
+                self.pool.add_part(level.key, self.whole, level.spec, level.channels)
+        macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
+        self.affordable = self.capacity[:, None] >= macs
+        self.report_weak(macs[-1], f"they train level {self.keys[-1]} all the same")
+        self.affordable[:, -1] = True
+        self.widest = self.affordable.argmax(axis=1)
+        self.own = self._own()
+        choices = [ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.says) for level in self.parts]
+        self.report_assignment(choices, self.own, "serves" if self.levels_by == "dynamic" else "gives")
+        self.report_unaffordable(f"level {self.keys[0]}", macs[0])
+
+    def _own(self) -> np.ndarray:
+        if self.levels_by == "fix":
+            u = stream(self.seed, "levels").random(self.task.num_clients)
+            own = self._drawn(u)
+            if self.shares is not None:
+                self._report_lower(own, drawn_levels(np.ones_like(self.affordable), self.shares, u))
+            return own
+        if self.levels_by != "ranks":
+            return self.widest
+        own = ranked_levels(self.dealing_order(), self.ranks)
+        beyond = int((own < self.widest).sum())
+        if beyond:
+            self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")
+        return own
+
+    def _drawn(self, u: np.ndarray) -> np.ndarray:
+        return drawn_levels(self.affordable, self.shares or [1.0] * len(self.keys), u)
+
+    def _report_lower(self, own: np.ndarray, asked: np.ndarray) -> None:
+        lower = int((own > asked).sum())
+        if lower:
+            self.notice(
+                f"{lower} clients are on a smaller level than shares alone give them: they do not afford every level"
+            )
+
+    def levels(self, round: int) -> np.ndarray:
+        """int64 [clients]: the level that each client trains in a round."""
+        if self.levels_by != "dynamic":
+            return self.own
+        return self._drawn(stream(self.seed, round, "levels").random(self.task.num_clients))
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Each participant trains its level."""
+        levels = self.levels(round)[participants - 1].tolist()
+        objectives = {level: self.objective(level) for level in set(levels)}
+        return [
+            WorkItem(client, self.keys[level], objectives[level])
+            for client, level in zip(participants.tolist(), levels, strict=True)
+        ]
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Each entry becomes the mean over the clients whose level holds it; others keep their value."""
+        self.pool.update(self.whole, means[self.whole])
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Each client on its own level (FedTrans's protocol), the whole model beside it."""
+        return EvaluationPlan([self.keys[level] for level in self.own.tolist()], {"global": self.whole})
+
+    def lineage(self) -> dict[str, Any]:
+        """Whole and size of each level."""
+        return {
+            level.key: {"parent": None if level.key == self.whole else self.whole, "birth": 0, "steps": [level.says]}
+            for level in self.parts
+        }
+
+
+class RatesAggregator(ByTypeAggregator, LevelsAggregator):
+    """Levels that differ in width alone: a rate of channels for each, in every channel group."""
+
+    moves: bool = False  # whether a level holds other channels in each round
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Tell where nobody trains the widest channels: they stay in what is called the whole model."""
+        super().init_state(population, task)
+        trained = self.widest if self.levels_by == "dynamic" else self.own
+        empty = self.keys[: int(trained.min())]
+        if empty and not self.moves:
+            self.notice(
+                f"no client is on level {' or '.join(empty)}: channels that no smaller level has keep their initial "
+                "values; a smaller model would be trained whole"
+            )
+
+    def type_names(self) -> Sequence[str]:
+        """The levels."""
+        return self.keys
+
+    def item_of(self, client: int) -> WorkItem:
+        """A round on the client's own level."""
+        level = int(self.own[client - 1])
+        return WorkItem(client, self.keys[level], self.objective(level))
+
+    def results(self) -> dict[str, Any]:
+        """By level, where clients stay on theirs."""
+        return {} if self.levels_by == "dynamic" else super().results()
+
+    def kept_share(self) -> np.ndarray:
+        """The level's."""
+        sizes = np.array([self.pool[key].cost.parameters for key in self.keys], dtype=np.float64)
+        shares: np.ndarray = sizes[self.own] / self.pool[self.whole].cost.parameters
+        return shares
+
+    @property
+    def rates(self) -> Sequence[float]:
+        """Rates of the levels, widest first."""
+        raise NotImplementedError
+
+    @property
+    def narrowest(self) -> float:
+        """The lowest rate."""
+        return min(self.rates)
+
+    def level_spec(self, spec: ModelSpec, rate: float) -> ModelSpec:
+        """The spec that a level of this rate trains."""
+        return narrowed(spec, rate)
+
+    def levels_of(self, spec: ModelSpec) -> list[Level]:
+        """Leading channels at each rate; a level of rate 1 is the whole."""
+        letters = string.ascii_lowercase
+        specs = {rate: spec if rate == 1 else self.level_spec(spec, rate) for rate in self.rates}
+        return [
+            Level(key, specs[rate], window(spec, rate), f"rate {rate:g}")
+            for key, rate in zip(letters, self.rates, strict=False)
+        ]

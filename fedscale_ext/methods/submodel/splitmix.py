@@ -1,0 +1,167 @@
+"""Split-Mix (Hong et al., ICLR 2022): narrow base nets that are trained apart and mixed for those who afford several.
+
+The paper's split and mix, as the authors' code has them:
+
+* A model is split into B = 1 / r base nets of width r with weights of their own.
+* A client that affords k bases trains k each round: the first from a sampler that all clients share and that deals out
+  every base once before any comes again, the others at random without replacement. All see the same batches of all
+  its data, as in the code, where one loop over batches steps every base.
+* The server averages each base by its clients' samples; k bases are served as the mean of their logits. Which k: the
+  first of b0, b1, …, as in the code (which can also sort them by validation accuracy), so that budgets are nested.
+* ``rescale_init``: weights and biases of layers that read channels which were split away start as those of the full
+  model would, from a uniform distribution whose bound has the full model's fan-in: sqrt(r) times the usual values.
+* ``rescale_layer``: while training, the code divides layers' outputs by r in front of BatchNorm. BatchNorm with a
+  batch's own statistics divides that factor out again, but for its eps, which then counts r^2 times as much; nor does
+  a gradient change. So nothing is left to do here; layers without BatchNorm behind them have no rescaling.
+* BatchNorm keeps no running statistics in training; those of testing are measured (``bn_statistics``).
+
+The code gives clients one of four budgets in equal shares; here the budget is what a client affords.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from fedscale_ext.method import (
+    Cost,
+    EvaluationPlan,
+    ModelSpec,
+    Part,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    models,
+    narrowed,
+    stream,
+)
+from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
+from fedscale_ext.server.model_choices import ModelChoice
+
+_MOST_BASES = 128  # each is a model of its own
+
+
+@dataclass(frozen=True)
+class SplitMixParams:
+    """``r``: width of a base net as a share of the model's, one over a whole number (B = 1 / r bases);
+    ``rescale_init``: base nets start with weights of the full model's scale; ``dense`` makes grouped convolutions
+    dense, as FedTrans's appendix A has it for its baselines."""
+
+    r: Part = 0.125
+    rescale_init: bool = True
+    dense: bool = False
+
+    def __post_init__(self) -> None:
+        if not (0 < self.r <= 1 and abs(1 / self.r - round(1 / self.r)) < 1e-6):
+            raise UserError(f"splitmix.r is {self.r}; it must be one over a whole number, such as 0.125")
+        if self.bases > _MOST_BASES:
+            raise UserError(f"splitmix.r is {self.r}, which makes {self.bases} base nets; {_MOST_BASES} is the most")
+
+    @property
+    def bases(self) -> int:
+        """B."""
+        return round(1 / self.r)
+
+
+def rescaled(state: State, base: ModelSpec, full: ModelSpec) -> State:
+    """A base net's fresh state with the scale that the full model's fan-in gives (``rescale_init``)."""
+    narrow, wide = models.group_widths(base), models.group_widths(full)
+    result = dict(state)
+    for name, axes in models.layout(base).items():
+        source = axes[1] if len(axes) > 1 else None
+        if source is None or not name.endswith(".weight"):
+            continue
+        factor = (narrow[source.group] / wide[source.group]) ** 0.5
+        for tensor in (name, name.removesuffix("weight") + "bias"):
+            if tensor in state:
+                result[tensor] = state[tensor] * factor
+    return result
+
+
+def affordable(capacity: np.ndarray, macs: float, bases: int) -> np.ndarray:
+    """int64 [clients]: as many bases of ``macs`` as fit into each capacity, one at least."""
+    return np.clip(capacity // macs, 1, bases).astype(np.int64)
+
+
+def base_nets(cost: Cost, number: int) -> ModelChoice:
+    """So many base nets of a ``cost`` each, as what a client serves."""
+    every = Cost(*(number * getattr(cost, field.name) for field in fields(Cost)))
+    return ModelChoice(f"{number} base net{'s' if number > 1 else ''}", every)
+
+
+def shared_sampler(drawn: int, bases: int, seed: int) -> int:
+    """Draw number ``drawn`` (from 0) of the sampler that all clients share: shuffled rounds of all bases."""
+    turn, place = divmod(drawn, bases)
+    return int(stream(seed, turn, "first bases").permutation(bases)[place])
+
+
+def other_bases(first: int, count: int, bases: int, *key: int | str) -> list[int]:
+    """``count`` bases but ``first``, without replacement."""
+    others = [base for base in range(bases) if base != first]
+    return stream(*key, "other bases").choice(others, count, replace=False).tolist() if count else []
+
+
+class SplitMixAggregator(ShrinkingAggregator):
+    """Narrow base nets, of which clients train and serve as many as they afford (Split-Mix).
+
+    Server state: the bases b0, b1, … in the pool, and how often the shared sampler was asked.
+    """
+
+    Params: ClassVar[type] = SplitMixParams
+
+    @property
+    def narrowest(self) -> float:
+        """A base net's width."""
+        r: float = self.params.r
+        return r
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """B base nets with weights of their own."""
+        full, p = self.full_spec(), self.params
+        spec = narrowed(full, p.r)
+        seeds = [self.seed, *stream(self.seed, "bases").integers(2**62, size=p.bases - 1).tolist()]
+        for number, seed in enumerate(seeds):
+            state = models.initial_state(spec, seed)
+            self.pool.add(f"b{number}", spec, rescaled(state, spec, full) if p.rescale_init else state)
+        macs = models.cost(spec).forward_macs
+        self.budget = affordable(self.capacity, macs, p.bases)
+        self.drawn = 0
+        self.report_weak(macs, "they train one base net all the same")
+        choices = [base_nets(models.cost(spec), number) for number in range(1, p.bases + 1)]
+        self.report_assignment(choices, self.budget - 1)
+        self.report_unaffordable(choices[-1].name, choices[-1].cost.forward_macs)
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Each participant's bases; one work item each."""
+        items = []
+        for client in participants.tolist():
+            first = shared_sampler(self.drawn, self.params.bases, self.seed)
+            self.drawn += 1
+            count = int(self.budget[client - 1]) - 1
+            others = other_bases(first, count, self.params.bases, self.seed, round, client)
+            items += [WorkItem(client, f"b{base}") for base in [first, *others]]
+        return items
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Each base's mean over the clients that trained it, by samples."""
+        for key, mean in means.items():
+            self.pool.update(key, mean)
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Each client is served the first bases that it affords; "global" is all of them."""
+        keys = [model.key for model in self.pool]
+        mixed = ["+".join(keys[: number + 1]) for number in range(len(keys))]
+        return EvaluationPlan([mixed[count - 1] for count in self.budget.tolist()], {"global": mixed[-1]})
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """The place of the shared sampler."""
+        return {}, {"drawn": self.drawn}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Take it back."""
+        self.drawn = data["drawn"]

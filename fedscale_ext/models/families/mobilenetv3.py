@@ -1,0 +1,235 @@
+"""MobileNetV3 (Howard et al., ICCV 2019): inverted residual blocks that can be widened and deepened.
+
+Stem -> blocks -> head (:mod:`~fedscale_ext.models.families.mobilenetv3_modules`). A block is a cell: FedTrans
+widens its expanded channels, the depthwise convolution and the squeeze-excite among them, and inserts
+blocks behind it whose last BatchNorm is zero. Unlike the published network it has no dropout before the
+last layer, so that its clients can train side by side, and BatchNorm has torch's momentum (0.1), for
+running statistics must follow a few local steps.
+
+Fields of the spec: ``input_shape`` (C, H, W), ``num_classes``, ``stem`` (width), ``stride`` (of the
+stem), ``blocks`` (tuples of :class:`Block`'s fields), ``last`` (width of the last convolution),
+``hidden`` (of the layer before the classes) and ``dense``: whether the depthwise convolutions read all
+channels, as methods want them that slice channels (:func:`fedscale_ext.models.dense.dense`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from torch import nn
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Layout, ModelSpec
+from fedscale_ext.models.axes import conv, conv_bn, depthwise_bn, linear
+from fedscale_ext.models.families.mobilenetv3_modules import ACTIVATIONS, Block, Network
+from fedscale_ext.models.inputs import check_depth, early_halvings
+from fedscale_ext.models.parts import ConvBN, initialise
+
+# Table 2 of the paper: kernel, expanded, out, squeeze-excite, activation, stride
+_SMALL = (
+    (3, 16, 16, True, "relu", 2),
+    (3, 72, 24, False, "relu", 2),
+    (3, 88, 24, False, "relu", 1),
+    (5, 96, 40, True, "hardswish", 2),
+    (5, 240, 40, True, "hardswish", 1),
+    (5, 240, 40, True, "hardswish", 1),
+    (5, 120, 48, True, "hardswish", 1),
+    (5, 144, 48, True, "hardswish", 1),
+    (5, 288, 96, True, "hardswish", 2),
+    (5, 576, 96, True, "hardswish", 1),
+    (5, 576, 96, True, "hardswish", 1),
+)
+
+
+class Groups(NamedTuple):
+    """The channel groups that a block reads, makes inside and writes."""
+
+    source: str
+    hidden: str
+    target: str
+
+
+def blocks(spec: ModelSpec) -> Iterator[tuple[Block, Groups]]:
+    """Each block with its channel groups; UserError where they do not fit together."""
+    seen: set[str] = set()
+    group, width = "stem", spec["stem"]
+    for block in (Block(*fields) for fields in spec["blocks"]):
+        name = f"cells.{block.cell_id}"
+        if block.cell_id in seen or not block.cell_id.isidentifier():
+            raise UserError(f"{spec.family} spec: cell id {block.cell_id!r} is used twice or not a plain name")
+        if block.activation not in ACTIVATIONS or block.expand not in ("conv", "none", "adapter"):
+            raise UserError(
+                f"{spec.family} spec: block {block.cell_id!r} has activation {block.activation!r} and expand "
+                f"{block.expand!r}; use {' or '.join(ACTIVATIONS)}, and conv, none or adapter"
+            )
+        if block.residual and (block.width != width or block.stride != 1):
+            raise UserError(f"{spec.family} spec: block {block.cell_id!r} cannot add its input to its output")
+        if block.expand == "none" and block.hidden != width:
+            raise UserError(
+                f"{spec.family} spec: block {block.cell_id!r} expands {width} channels without a convolution"
+            )
+        seen.add(block.cell_id)
+        hidden = group if block.expand == "none" else f"{name}.hidden"
+        yield block, Groups(group, hidden, group if block.residual else name)
+        group, width = group if block.residual else name, block.width
+
+
+def _check(spec: ModelSpec) -> None:
+    strides = [spec["stride"], *(block.stride for block, _ in blocks(spec))]
+    check_depth("mobilenetv3 of this depth", spec["input_shape"], sum(stride == 2 for stride in strides))
+
+
+def small(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+    """MobileNetV3-small: 1,528,106 parameters at 3x32x32 with 10 classes.
+
+    Small inputs get stride 1 first in the first block (below 97 pixels), then in the stem too (below 49).
+    """
+    kept = early_halvings(input_shape, 2, 3)
+    found, in_width = [], 16
+    for number, (kernel, hidden, width, excite, activation, stride) in enumerate(_SMALL):
+        stride = 1 if number == 0 and kept < 2 else stride
+        expand = "none" if hidden == in_width else "conv"
+        residual = stride == 1 and width == in_width
+        squeeze = _eighths(hidden / 4) if excite else 0
+        found.append(Block(f"c{number}", kernel, hidden, width, squeeze, activation, stride, expand, residual))
+        in_width = width
+    return make(input_shape, num_classes, 16, 2 if kept else 1, found, 576, 1024)
+
+
+def _eighths(width: float) -> int:
+    """The multiple of 8 that is nearest, at least 8 and not more than a tenth below."""
+    rounded = max(8, int(width + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * width else rounded
+
+
+def make(
+    input_shape: Sequence[int],
+    num_classes: int,
+    stem: int,
+    stride: int,
+    blocks: Sequence[Block],
+    last: int,
+    hidden: int,
+    dense: bool = False,
+) -> ModelSpec:
+    """Spec of a network; UserError where its parts, or its depth and the input's size, do not fit together."""
+    spec = ModelSpec.make(
+        "mobilenetv3",
+        input_shape=tuple(input_shape),
+        num_classes=num_classes,
+        stem=stem,
+        stride=stride,
+        blocks=tuple(tuple(block) for block in blocks),
+        last=last,
+        hidden=hidden,
+        dense=dense,
+    )
+    _check(spec)
+    return spec
+
+
+FIELDS = ("input_shape", "num_classes", "stem", "stride", "blocks", "last", "hidden", "dense")
+NAMED = {"mobilenetv3_small": small}
+
+
+def build(spec: ModelSpec) -> nn.Module:
+    """The network of a spec; convolutions initialised as by He et al."""
+    _check(spec)
+    parts = [block for block, _ in blocks(spec)]
+    network = Network(ConvBN(spec["input_shape"][0], spec["stem"], 3, spec["stride"]), parts, spec["dense"])
+    network.finish(spec["last"], spec["hidden"], spec["num_classes"])
+    return initialise(network)
+
+
+def layout(spec: ModelSpec) -> Layout:
+    """Axes of every tensor; a depthwise convolution has its channels along the first axis only."""
+    axes, group = conv_bn("stem", "input", "stem"), "stem"
+    spatial = _conv_inside if spec["dense"] else depthwise_bn
+    for block, (source, hidden, group) in blocks(spec):
+        name = f"cells.{block.cell_id}"
+        if block.expand == "conv":
+            axes |= conv_bn(f"{name}.expand", source, hidden)
+        elif block.expand == "adapter":
+            axes |= conv(f"{name}.adapter", source, hidden)
+        axes |= spatial(f"{name}.depthwise", hidden)
+        if block.squeeze:
+            axes |= linear(f"{name}.excite.down", hidden, f"{name}.squeeze")
+            axes |= linear(f"{name}.excite.up", f"{name}.squeeze", hidden)
+        axes |= conv_bn(f"{name}.project", hidden, group)
+    axes |= conv_bn("head.last", group, "last")
+    return axes | linear("head.hidden", "last", "hidden") | linear("head.linear", "hidden", "classes")
+
+
+def _conv_inside(name: str, group: str) -> Layout:
+    return conv_bn(name, group, group)
+
+
+def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
+    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    new = [
+        block._replace(
+            hidden=widths.get(groups.hidden, block.hidden),
+            width=widths.get(groups.target, block.width),
+            squeeze=widths.get(f"cells.{block.cell_id}.squeeze", block.squeeze),
+        )
+        for block, groups in blocks(spec)
+    ]
+    rest = {name: widths.get(name, spec[name]) for name in ("stem", "last", "hidden")}
+    return spec.replace(blocks=new, **rest)
+
+
+def dense(spec: ModelSpec) -> ModelSpec:
+    """The spec whose depthwise convolutions read all channels."""
+    return spec.replace(dense=True)
+
+
+def taps(spec: ModelSpec) -> tuple[str, ...]:
+    """The stem and the last block before each stride, and at the end."""
+    return stage_ends([block for block, _ in blocks(spec)])
+
+
+def stage_ends(found: Sequence[Block]) -> tuple[str, ...]:
+    """Names of the stem and of the blocks behind which a map of another size follows, or none."""
+    last = [block for block, behind in pairwise(found) if behind.stride != 1]
+    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, found[-1])))
+
+
+# --- What FedTrans's transformer asks of a family with cells ---------------------------------------
+
+
+def cell_ids(spec: ModelSpec) -> tuple[str, ...]:
+    """Ids of the blocks in the order of the forward pass."""
+    return tuple(block.cell_id for block, _ in blocks(spec))
+
+
+def cell_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
+    """The block's expanded channels, and how many there are."""
+    return next((groups.hidden, block.hidden) for block, groups in blocks(spec) if block.cell_id == cell_id)
+
+
+def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
+    """The spec with ``width`` expanded channels of the block; one that did not expand gets an adapter."""
+    new = [
+        block._replace(hidden=width, expand="adapter" if block.expand == "none" else block.expand)
+        if block.cell_id == cell_id
+        else block
+        for block, _ in blocks(spec)
+    ]
+    return spec.replace(blocks=new)
+
+
+def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
+    """The spec with blocks ``new_ids`` inserted behind the block: like it, with stride 1 and residual."""
+    found: list[Block] = []
+    for block, _ in blocks(spec):
+        found.append(block)
+        if block.cell_id == cell_id:
+            like = block._replace(stride=1, expand="conv", residual=True)
+            found += [like._replace(cell_id=new) for new in new_ids]
+    return spec.replace(blocks=found)
+
+
+def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:
+    """Tensors that make an inserted block an exact identity, in training and evaluation, when zero:
+    its last BatchNorm's scale and shift."""
+    return [f"cells.{cell_id}.project.bn.{part}" for part in ("weight", "bias")]

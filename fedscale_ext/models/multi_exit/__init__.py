@@ -1,0 +1,1 @@
+"""Networks with several exits."""

@@ -1,0 +1,1 @@
+"""Networks of several clients side by side in one module."""

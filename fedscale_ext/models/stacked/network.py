@@ -1,0 +1,270 @@
+"""K networks of one spec as one network, so that a cohort of clients trains in one pass per layer.
+
+The family's own module is traced (torch.fx) and each of its layers replaced by its stacked form;
+a family needs no second definition. A network that does something without a stacked form runs under
+torch.func.vmap instead (:func:`stacked` chooses).
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.func import functional_call
+from torch.fx.passes.shape_prop import ShapeProp
+from torch.nn import functional
+
+from fedscale_ext.models import tokens
+from fedscale_ext.models.dropout import Dropout
+from fedscale_ext.models.multi_exit.modules import ExitStack
+from fedscale_ext.models.parts import ChannelScale
+from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.stacked import layers
+from fedscale_ext.models.stacked import tokens as stacked_tokens
+
+_OWN_MODULES = (SpatialMean, ChannelScale, tokens.Patches, tokens.Attention, tokens.TokenMean, Dropout, ExitStack)
+
+_ELEMENTWISE_MODULES = (
+    nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
+    nn.Softplus, nn.Identity,
+)  # fmt: skip
+_POOLING_MODULES = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.ZeroPad2d)
+_ELEMENTWISE = {
+    functional.relu, functional.relu6, functional.sigmoid, functional.silu, functional.gelu, functional.hardswish,
+    functional.hardsigmoid, functional.leaky_relu, functional.elu, torch.relu, torch.sigmoid, torch.tanh, torch.add,
+    torch.mul, torch.sub, operator.add, operator.mul, operator.sub, operator.iadd, operator.imul,
+    "relu", "sigmoid", "tanh", "add", "mul", "sub",
+}  # fmt: skip
+_POOLING = {functional.max_pool2d, functional.avg_pool2d, functional.adaptive_avg_pool2d, functional.interpolate}
+_SPATIAL = ([2, 3], [-2, -1])
+
+
+class NoStackedForm(Exception):
+    """The network does something for which there is no stacked layer; the message says what."""
+
+
+class Stacked(nn.Module):
+    """Networks of K clients: [B, K, C, H, W] -> [K, B, classes], in training mode."""
+
+    def __init__(self, graph: fx.GraphModule) -> None:
+        super().__init__()
+        self.graph = graph
+        self._layers = [layer for layer in graph.modules() if isinstance(layer, layers.Layer)]
+
+    def bind(
+        self,
+        tensors: Mapping[str, Tensor],
+        clients: int,
+        mask: Tensor | None = None,
+        shared: Mapping[str, layers.SharedWeight] = layers.NOTHING_SHARED,
+    ) -> None:
+        """Train with ``tensors``: by state name, [K, *shape]. ``mask`` bool [B, K]: which rows are samples.
+        ``shared``: by state name, weights of linear layers that are not among the tensors."""
+        for layer in self._layers:
+            layer.bind(tensors, clients, mask, shared)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it has layers that draw random numbers."""
+        return any(isinstance(layer, layers.Dropout) for layer in self._layers)
+
+    @contextmanager
+    def drawing(self, generators: Sequence[torch.Generator]) -> Iterator[None]:
+        """Let each client draw from its own of ``generators``, as :func:`dropout.drawing` lets one alone."""
+        drawn = [layer for layer in self._layers if isinstance(layer, layers.Dropout)]
+        for layer in drawn:
+            layer.generators = generators
+        try:
+            yield
+        finally:
+            for layer in drawn:
+                layer.generators = ()
+
+    def sharable(self) -> list[str]:
+        """State names of linear weights that ``bind`` takes as shared: of layers that are called once, with a bias."""
+        names = [layer.state_name for layer in self._layers if isinstance(layer, layers.Linear) and layer.biased]
+        return [f"{name}.weight" if name else "weight" for name in names if names.count(name) == 1]
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.graph(x.flatten(1, 2))
+
+
+class Mapped(nn.Module):
+    """The same by torch.func.vmap, for networks without a stacked form; full batches only."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._module = [module.train()]  # in a list: its tensors are not this module's
+
+    def bind(
+        self,
+        tensors: Mapping[str, Tensor],
+        clients: int,
+        mask: Tensor | None = None,
+        shared: Mapping[str, layers.SharedWeight] = layers.NOTHING_SHARED,
+    ) -> None:
+        """As in :meth:`Stacked.bind`; ValueError for a mask or shared weights."""
+        if mask is not None:
+            raise ValueError("clients with batches of different sizes cannot be mapped in one cohort")
+        if shared:
+            raise ValueError("a mapped network's clients each need weights of their own")
+        self._tensors = dict(tensors)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        def one(tensors: dict[str, Tensor], samples: Tensor) -> Tensor:
+            output: Tensor = functional_call(self._module[0], tensors, (samples,))
+            return output
+
+        mapped: Tensor = torch.vmap(one)(self._tensors, x.transpose(0, 1))
+        return mapped
+
+
+def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped | None:
+    """The cohort form of a module for samples of ``input_shape`` (C, H, W); it holds no tensors of its own.
+
+    None for a module that cannot train in cohorts at all: one that draws random numbers other than by
+    ``models/dropout.py``, which each client must draw from its own stream, one whose layers share a tensor, or one
+    that vmap refuses.
+    """
+    if len(list(module.parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
+        return None
+    if any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 for part in module.modules()):
+        return None
+    try:
+        return Stacked(_stacked_graph(module, input_shape))
+    except NoStackedForm:
+        mapped = Mapped(module)
+    state = {name: tensor.detach() for name, tensor in module.state_dict(keep_vars=True).items()}
+    pair = {name: torch.stack([tensor, tensor]) for name, tensor in state.items() if tensor.is_floating_point()}
+    mapped.bind(pair, 2)
+    try:
+        mapped(next(iter(pair.values())).new_zeros(2, 2, *input_shape))
+    except RuntimeError:  # random numbers, or control flow that depends on values
+        return None
+    return mapped
+
+
+class _Tracer(fx.Tracer):
+    """torch's layers and this package's stay whole."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, _OWN_MODULES) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _stacked_graph(module: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
+    try:
+        tracer = _Tracer()
+        traced = fx.GraphModule(module, tracer.trace(module))
+    except Exception as error:  # fx raises whatever the module's Python does with a proxy
+        raise NoStackedForm(f"it cannot be traced: {error}") from None
+    example = next(iter(module.parameters()))
+    ShapeProp(traced).propagate(torch.zeros(2, *input_shape, device=example.device, dtype=example.dtype))
+    root, graph = nn.Module(), fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in traced.graph.nodes:
+        layer = _replacement(node, traced)
+        if layer is None:
+            if node.op == "call_module":
+                root.add_module(_plain(node.name), traced.get_submodule(str(node.target)))
+            copies[node] = graph.node_copy(node, lambda old: copies[old])
+            if node.op == "call_module":
+                copies[node].target = _plain(node.name)
+        else:
+            root.add_module(_plain(node.name), layer)
+            inputs = node.args[0] if isinstance(layer, layers.Concatenate) else node.all_input_nodes
+            copies[node] = graph.call_module(_plain(node.name), tuple(copies[old] for old in inputs))
+    return fx.GraphModule(root, graph)
+
+
+def _plain(name: str) -> str:
+    return f"layer_{name}"
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
+    return tuple(getattr(meta, "shape", ()))
+
+
+def _dimensions(node: Any) -> int:
+    return len(_shape(node))
+
+
+def _replacement(node: fx.Node, traced: fx.GraphModule) -> layers.Layer | None:
+    """The stacked layer for a node; None where the node itself is right as it stands."""
+    if node.op in ("placeholder", "output"):
+        return None
+    if node.op == "call_module":
+        return _replaced_module(str(node.target), traced.get_submodule(str(node.target)), node)
+    if node.op in ("call_function", "call_method"):
+        return _replaced_function(node)
+    raise NoStackedForm(f"{node.op} {node.target}")
+
+
+def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Layer | None:
+    dimensions = _dimensions(node.args[0])
+    torchs = getattr(nn, type(module).__name__, None) is type(module)
+    if not torchs and type(module) not in _OWN_MODULES:
+        raise NoStackedForm(f"{type(module).__name__} is not torch's own")  # a subclass may compute anything
+    match module:
+        case nn.Conv2d(padding_mode="zeros"):
+            return layers.Convolution(name, module)
+        case nn.BatchNorm2d() if module.momentum is not None:
+            return layers.BatchNorm(name, module)
+        case nn.GroupNorm() if dimensions == 4:
+            return layers.GroupNorm(name, module)
+        case nn.Linear() if dimensions == 2:
+            return layers.Linear(name, module)
+        case nn.Linear() if dimensions == 3:
+            return stacked_tokens.Linear(name)
+        case nn.LayerNorm(normalized_shape=(_,)) if dimensions == 3 and module.bias is not None:
+            return stacked_tokens.LayerNorm(name, module)
+        case SpatialMean():
+            return layers.SpatialMean()
+        case ChannelScale():
+            return layers.ChannelScale()
+        case tokens.Patches():
+            return stacked_tokens.Patches(name, module)
+        case tokens.Attention():
+            return stacked_tokens.Attention(module)
+        case tokens.TokenMean():
+            return stacked_tokens.TokenMean()
+        case Dropout() if dimensions == 2:
+            return layers.Dropout(module.p)
+        case ExitStack() if dimensions == 2:
+            return layers.ExitStack()
+        case nn.Flatten(start_dim=1, end_dim=-1) if dimensions == 4:
+            return layers.Flatten()
+    if isinstance(module, _ELEMENTWISE_MODULES) or (isinstance(module, _POOLING_MODULES) and dimensions == 4):
+        return None
+    if isinstance(module, nn.Dropout | nn.Dropout2d):
+        return None
+    raise NoStackedForm(f"{type(module).__name__} on {dimensions} dimensions")
+
+
+def _replaced_function(node: fx.Node) -> layers.Layer | None:
+    target: Callable[..., Any] | str = node.target
+    inputs = [_dimensions(old) for old in node.args if isinstance(old, fx.Node)]
+    # one channel that serves many would serve one client's only
+    channels = {_shape(old)[1] for old in node.args if isinstance(old, fx.Node) and _dimensions(old) > 1}
+    if target in _ELEMENTWISE and len(set(inputs)) == len(channels) == 1 and inputs[0] in (2, 3, 4):
+        return None
+    if target in _POOLING and inputs == [4]:
+        return None
+    flattens = target in (torch.flatten, "flatten") and _argument(node, 1, "start_dim") == 1
+    if flattens and len(node.args) < 3 and inputs == [4]:
+        return layers.Flatten()
+    if target in (torch.mean, "mean") and inputs == [4] and not _argument(node, 2, "keepdim"):
+        axes = _argument(node, 1, "dim")
+        if isinstance(axes, list | tuple) and sorted(axes) in _SPATIAL:
+            return layers.SpatialMean()
+    if target is torch.cat and _argument(node, 1, "dim") == 1:
+        parts = node.args[0]
+        if isinstance(parts, list | tuple) and all(_dimensions(part) == 4 for part in parts):
+            return layers.Concatenate()
+    raise NoStackedForm(f"{target} on inputs of {inputs} dimensions")
+
+
+def _argument(node: fx.Node, place: int, name: str) -> Any:
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name)

@@ -1,0 +1,1 @@
+"""Supernets: networks with a choice of operators in each layer."""

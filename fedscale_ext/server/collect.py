@@ -1,0 +1,129 @@
+"""A round's results as they come in: checked, counted once, and summed without being kept."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedscale_ext.core.failures import count, is_divergence
+from fedscale_ext.core.types import State, Task, Update, WorkItem
+from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.tasks.client_tensors import ClientTensors, section_name
+from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
+from fedscale_ext.tasks.update_checks import (
+    Rejected,
+    checked_class_weights,
+    checked_figures,
+    checked_state,
+    checked_sum,
+    checked_within,
+)
+from fedscale_ext.training.label_mask import class_rows
+from fedscale_ext.transport.wire import Section
+
+
+class Collector:
+    """Takes in the units' results in the units' order.
+
+    ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
+    client's state, which is handed to it and let go; otherwise they carry one sum per unit. ``max_norm`` bounds
+    the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
+    one of clients within it. ``longest`` is the norm that changes are clipped to; ``within`` counts those that
+    were no longer. ``handed``: what keeps the tensors that clients hand back beside their states, before ``keep`` is
+    called. ``norms``: clients tell the norm of their change.
+    """
+
+    def __init__(
+        self,
+        round: int,
+        items: Sequence[WorkItem],
+        pool: ModelPool,
+        task: Task,
+        weight: Callable[[WorkItem], float],
+        keep: Callable[[Update, State], None] | None,
+        max_norm: float | None = None,
+        longest: float | None = None,
+        handed: Sequence[ClientTensors] = (),
+        norms: bool = False,
+    ) -> None:
+        self._max_norm, self._handed = max_norm, handed
+        self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
+        self._longest, self._norms = longest, norms
+        self._open = {(item.client, item.model): item for item in items}
+        self._means: dict[str, ModelMean] = {}
+        self._updates: list[Update] = []
+        self.within = 0
+        self.failed: Counter[str] = Counter()
+        self.diverged: set[int] = set()  # clients among those that failed
+
+    def take(self, unit: Sequence[WorkItem], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
+        """Take in the result of a unit."""
+        mine = {item.client: item.model for item in unit}
+        good: list[Update] = []
+        brought: list[tuple[WorkItem, list[State]]] = []
+        results = header.get("results")
+        for place, result in enumerate(results if isinstance(results, list) else ()):
+            client = result.get("client") if isinstance(result, dict) else None
+            item = self._open.pop((client, mine[client]), None) if isinstance(client, int) and client in mine else None
+            if item is None:
+                count(self.failed, "not asked for")
+                continue
+            try:
+                update = checked_figures(self._round, item, result, self._task, self._norms)
+                new = [each.checked(item, sections.get(section_name(each.kind, place))) for each in self._handed]
+                if self._keep is not None:
+                    start = self._pool[item.model].state
+                    state = checked_state(sections.get(str(place)), start, self._max_norm)
+                    self._take(item, new)
+                    self._keep(update, state)
+                else:
+                    brought.append((item, new))
+                good.append(update)
+            except Rejected as reason:
+                self._fail([item], reason)
+        if self._keep is None and good:
+            try:
+                self._add(good, header, sections)
+            except Rejected as reason:
+                self._fail([update.item for update in good], reason)
+                return
+        for item, new in brought:
+            self._take(item, new)
+        self._updates += good
+
+    def _take(self, item: WorkItem, new: Sequence[State]) -> None:
+        for each, own in zip(self._handed, new, strict=True):
+            each.take(self._round, item, own)
+
+    def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
+        """Add a unit's sum to its model's mean: Rejected unless it is that of the clients who count."""
+        (model,) = {update.item.model for update in good}
+        weight = sum(self._weight(update.item) for update in good)
+        if header.get("weight") != weight:
+            raise Rejected("its sum weighs something else than its clients", f"{weight:g}")
+        trained = self._pool[model]
+        start = trained.state
+        bound = self._max_norm if self._longest is None else self._longest
+        change = checked_sum(sections.get(SUM), start, template(start), weight, bound)
+        if self._longest is not None:
+            self.within += checked_within(header.get("within"), len(good))
+        rows = {}
+        if CLASSES in sections:
+            rows = class_rows(trained.spec, checked_class_weights(sections[CLASSES], self._task.num_classes, weight))
+        if trained.whole not in self._means:
+            self._means[trained.whole] = ModelMean(self._pool[trained.whole].state)
+        self._means[trained.whole].add(change, weight, trained.part.covered if trained.part else None, rows)
+
+    def _fail(self, items: Sequence[WorkItem], reason: Rejected) -> None:
+        for item in items:
+            count(self.failed, reason.reason)
+            if is_divergence(reason.reason):
+                self.diverged.add(item.client)
+            client = self._task.name_of(item.client)
+            logging.warning(f"round {self._round}: update of client {client} dropped: {reason}")
+
+    def close(self) -> tuple[list[Update], dict[str, ModelMean]]:
+        """The updates, sorted by client, and the mean of each whole model that had one."""
+        count(self.failed, "missing from its unit", len(self._open))
+        self.failed += Counter()  # drops the zero
+        return sorted(self._updates, key=lambda update: update.client), dict(sorted(self._means.items()))

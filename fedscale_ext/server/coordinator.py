@@ -1,0 +1,290 @@
+"""The aggregator's side of the wire: FedScale's service, its executors and their work units."""
+
+import itertools
+import logging
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
+from dataclasses import replace
+from typing import Any
+
+import grpc
+from fedscale.cloud import commons
+from fedscale.cloud.aggregation.aggregator import Aggregator
+from fedscale.cloud.channels import job_api_pb2, job_api_pb2_grpc
+from overrides import overrides
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core import events
+from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.failures import LONGEST
+from fedscale_ext.metrics.wandb_run import open_run, without_token
+from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.transport import endpoint, wire
+from fedscale_ext.transport.board import Board, BoardTimeout
+from fedscale_ext.transport.executor_link import ALIVE
+from fedscale_ext.transport.leases import Displaced, Leases, Taken, Unknown, Worker
+from fedscale_ext.transport.no_pickle import NoPickle
+from fedscale_ext.transport.registration import ExecutorInfo, read_registration
+from fedscale_ext.transport.signed_grpc import SignatureCheck
+from fedscale_ext.transport.signing import Gate
+from fedscale_ext.transport.unit_ledger import Handout, Ledger, Unit
+from fedscale_ext.util.refusals import Refusals
+
+_PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
+_ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open
+_FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
+_ADVICE = "the executors' log says why; raise unit_timeout_s if they are only slow"
+
+
+class _Sent:
+    """The states that a process surely has: those of units that it has done. A reply may have been lost."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.offered: dict[str, int] = {}  # with the unit that it holds: model key -> version
+        self._versions: dict[str, int] = {}
+
+    def holds(self, worker: Worker, key: str, version: int) -> bool:
+        return worker == self.worker and self._versions.get(key) == version
+
+    def confirm(self, worker: Worker) -> None:
+        if worker == self.worker:
+            self._versions.update(self.offered)
+
+
+class Coordinator(NoPickle, Aggregator):
+    """FedScale's aggregator service on a board of work units, with a wire that executes nothing.
+
+    gRPC threads only decode, file and encode; everything that decides runs in the main thread.
+    """
+
+    global_virtual_clock: float
+    round: int
+
+    def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
+        super().__init__(without_token(config.fedscale))
+        self.wandb = open_run(config)
+        self.config = config
+        self.emit = emit
+        self.pool = ModelPool()
+        job = config.job
+        self.board = Board(Leases(job.lease_s), Ledger(job.unit_tries), job.replacement_s)
+        #: names this start of the job: what was computed for an earlier one does not count
+        self.incarnation = secrets.token_hex(8)
+        self.infos: dict[str, ExecutorInfo] = {}
+        self._agreed: ExecutorInfo | None = None
+        self._sent: dict[str, _Sent] = {}
+        self._farewells: set[str] = set()
+        self._changed = threading.Condition()
+        self._unit_ids = itertools.count(1)
+        self.refusals = Refusals()
+        self.farewell_s = _FAREWELL_S
+
+    @overrides
+    def init_client_manager(self, args: Any) -> None:
+        """None: population/ selects clients (FedScale's manager unpickles its trace without checks)."""
+
+    @overrides
+    def init_control_communication(self) -> None:
+        """Open the port; every executor may wait in a ping at once."""
+        self.executors = list(range(self.args.num_executors))
+        endpoint.check_reach(self.config)
+        gate = Gate(endpoint.signer(self.config), range(1, len(self.executors) + 1), self.config.job.message_window_s)
+        self.grpc_server = grpc.server(
+            # each waits in a ping and in a call that shows life; calls of broken connections end at once
+            futures.ThreadPoolExecutor(max_workers=4 * len(self.executors) + 4),
+            interceptors=[SignatureCheck(gate, self.refusals)],
+            options=[*endpoint.limits(self.config), ("grpc.so_reuseport", 0)],
+        )
+        job_api_pb2_grpc.add_JobServiceServicer_to_server(self, self.grpc_server)
+        endpoint.listen(self.grpc_server, self.config)
+        self.grpc_server.start()
+        logging.info(f"listening on {endpoint.address(self.config)}")
+
+    def wait_for_executors(self) -> ExecutorInfo:
+        """The registration that all executors agree on; UserError when one is missing or differs."""
+        wanted = len(self.executors)
+        deadline = time.monotonic() + self.config.job.register_timeout_s
+        with self._changed:
+            while len(self.infos) < wanted and not self.board.closed:
+                self.emit({"event": "waiting", "for": f"executors ({len(self.infos)} of {wanted} are here)"})
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    raise UserError(
+                        f"only {len(self.infos)} of {wanted} executors registered within "
+                        f"{self.config.job.register_timeout_s:g} s; their log says why"
+                    )
+            if self.board.closed:
+                raise UserError("an executor ended before the job began; its log says why")
+            infos = [self.infos[executor] for executor in sorted(self.infos)]
+        for info in infos[1:]:
+            if not info.same_data(infos[0]):
+                raise UserError("the executors read different data: make data_dir hold the same files for all of them")
+        self._agreed = infos[0]
+        return infos[0]
+
+    def give_up(self) -> None:
+        """End the job from another thread: whoever waits here is woken and raises UserError."""
+        self.board.close()
+        with self._changed:
+            self._changed.notify_all()
+
+    def run_units(self, units: Sequence[Unit], *, lenient: bool = False) -> Iterator[Any]:
+        """Have the executors do the units; their (header, sections) in the units' order, as they come, and a
+        ledger.Dropped for one that was given up (``lenient``: also where none comes any more)."""
+        try:
+            yield from self.board.run(units, self.config.job.unit_timeout_s, lenient=lenient)
+        except BoardTimeout as error:
+            raise UserError(f"round {self.round}: {error}; {_ADVICE}") from None
+
+    def make_unit(
+        self,
+        event: str,
+        models: Sequence[str],
+        more: Callable[[], Mapping[str, bytes]] | None = None,
+        **header: Any,
+    ) -> Unit:
+        """A work unit of this round that needs the states of ``models``; ``more`` as in :class:`Unit`."""
+        number = next(self._unit_ids)
+        own = {"job": self.incarnation, "unit": number, "round": self.round}
+        return Unit(number, event, {**own, **header}, tuple(models), more)
+
+    @overrides
+    def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:
+        """File what an executor knows of the data. One that registers again has started anew."""
+        try:
+            info = read_registration(request.executor_info)
+        except wire.WireError as error:
+            return self._reject(context, "not a registration", str(error))
+        if request.executor_id not in {str(rank) for rank in range(1, len(self.executors) + 1)}:
+            return self._reject(context, "unknown executor")
+        if self._agreed is not None and not info.same_data(self._agreed):
+            return self._reject(context, "other data", "make data_dir hold the same files")
+        worker = Worker(request.executor_id, request.client_id)
+        try:
+            self.board.register(worker)
+        except Taken as error:
+            return self._reject(context, "executor number taken", str(error))
+        with self._changed:
+            if worker.executor not in self._sent or self._sent[worker.executor].worker != worker:
+                self._sent[worker.executor] = _Sent(worker)
+            first = next(iter(self.infos.values()), info)
+            if info.same_data(first):  # so that names are held once
+                info = replace(info, client_names=first.client_names)
+            self.infos[worker.executor] = info
+            self._changed.notify_all()
+        return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
+
+    @overrides
+    def CLIENT_PING(self, request: Any, context: Any) -> Any:
+        """The next unit for an executor, with the states that it has not seen yet."""
+        worker = Worker(request.executor_id, request.client_id)
+        context.add_callback(self.board.wake)
+        try:
+            handout = self.board.take(worker, _PING_WAIT_S, context.is_active)
+        except Unknown as error:
+            return self._send_away(context, error)
+        if handout is not None:
+            return job_api_pb2.ServerResponse(event=handout.unit.event, data=self._encode(worker, handout))
+        if not self.board.closed:
+            return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
+        with self._changed:
+            self._farewells.add(worker.executor)
+            self._changed.notify_all()
+        return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
+
+    @overrides
+    def CLIENT_EXECUTE_COMPLETION(self, request: Any, context: Any) -> Any:
+        """File a unit's result; the reply carries the executor's next unit. With event ALIVE: a sign of life."""
+        worker = Worker(request.executor_id, request.client_id)
+        if request.event == ALIVE:
+            return self._see_alive(worker, context)
+        try:
+            self.board.renew(worker)
+            header, sections = wire.unpack(request.data_result)
+            job, unit, attempt = (header.get(name) for name in ("job", "unit", "attempt"))
+            if type(job) is not str or type(unit) is not int or type(attempt) is not int:
+                raise wire.WireError("it names no unit")
+        except Unknown as error:
+            return self._send_away(context, error)
+        except wire.WireError as error:
+            return self._reject(context, "not a result", str(error))
+        fault = self._file(worker, job, unit, attempt, header, sections)
+        if fault is not None:
+            logging.warning(f"executor {worker.executor}, unit {unit}: {fault}")
+        return self.CLIENT_PING(request, context)
+
+    def _file(self, worker: Worker, job: str, unit: int, attempt: int, header: Any, sections: Any) -> str | None:
+        """Put a result on the board; why it was dropped and counted instead, else None. One that cannot be read counts
+        as a failure of its executor: the unit is tried again."""
+        if job != self.incarnation:
+            self.board.count(stale := "results of an earlier start dropped")
+            return stale
+        held = self.board.held(worker, unit)
+        failed = one_line(str(header["failed"]), LONGEST) if "failed" in header else None
+        if failed is None and held is not None:
+            try:
+                check_result(held, header, sections, self.infos[worker.executor].test_sizes)
+            except wire.WireError as error:
+                self.refusals.note("not the result of its unit", str(error))
+                failed = f"its executor's result was refused: {error}"
+        if failed is not None:
+            logging.warning(f"executor {worker.executor} could not do unit {unit}: {failed}")
+            return self.board.fail(worker, unit, attempt, failed)
+        fault = self.board.complete(worker, unit, attempt, (header, sections))
+        if fault is None:
+            self._sent[worker.executor].confirm(worker)
+        return fault
+
+    def _see_alive(self, worker: Worker, context: Any) -> Any:
+        """Answered late on purpose: when this call ends before that, so has the executor's connection."""
+        context.add_callback(self.board.wake)
+        try:
+            self.board.stay(worker, _ALIVE_SHARE * self.config.job.lease_s, context.is_active)
+        except Unknown as error:
+            return self._send_away(context, error)
+        return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN if self.board.closed else commons.DUMMY_EVENT)
+
+    def _encode(self, worker: Worker, handout: Handout) -> bytes:
+        sent, unit = self._sent[worker.executor], handout.unit
+        models = {}
+        sections = dict(unit.more()) if unit.more else {}
+        for key in unit.models:
+            model = self.pool[key]
+            models[key] = {"version": model.version, "spec": model.spec.to_json()}
+            host = self.pool.host(key)
+            if host is not model.spec:
+                models[key]["host"] = host.to_json()
+            if model.transient:
+                models[key]["transient"] = True
+            if not sent.holds(worker, key, model.version):
+                sections[key] = self.pool.encoded(key)
+        lasting = (self.pool[key] for key in unit.models if not self.pool[key].transient)
+        sent.offered = {model.key: model.version for model in lasting}
+        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models}, sections)
+
+    def _send_away(self, context: Any, error: Unknown) -> None:
+        """The caller must register first, or end because another process has its number."""
+        code = grpc.StatusCode.ABORTED if isinstance(error, Displaced) else grpc.StatusCode.FAILED_PRECONDITION
+        context.abort(code, str(error))
+
+    def _reject(self, context: Any, reason: str, detail: str = "") -> Any:
+        self.refusals.note(reason, detail)
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{reason}: {detail}" if detail else reason)
+
+    @overrides
+    def stop(self) -> None:
+        """Let the executors go and close the port; waits for them, but not for ever."""
+        self.board.close()
+        with self._changed:
+            self._changed.wait_for(lambda: self._farewells >= self.board.here, self.farewell_s)
+        if self.grpc_server is not None:
+            self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
+        self.log_writer.close()
+        if self.wandb is not None:
+            self.wandb.finish(failed=sys.exc_info()[0] is not None)

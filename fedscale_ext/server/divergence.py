@@ -1,0 +1,46 @@
+"""Training that diverged: the sentences that tell whoever watches the job."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.types import Evaluation
+
+
+def failure_sentence(diverged: int, clients: int, config: JobConfig) -> str:
+    """Says that so many of a round's ``clients`` diverged, and what to do."""
+    return (
+        f"training diverged: the loss or weights of {diverged} of {clients} clients are not finite; {_advice(config)}"
+    )
+
+
+class DivergenceNotices:
+    """Tells once per job that clients diverged, and once that the test loss is not finite; counts are in records."""
+
+    def __init__(self, config: JobConfig, notice: Callable[[str], None]) -> None:
+        self._config, self._notice = config, notice
+        self._training_reported = self._test_reported = False
+
+    def training(self, round: int, diverged: int, clients: int) -> None:
+        """Report the ``diverged`` among the round's ``clients``, if there are any."""
+        if diverged and not self._training_reported:
+            self._training_reported = True
+            self._notice(f"round {round}: {failure_sentence(diverged, clients, self._config)}")
+
+    def test(self, evaluation: Evaluation) -> None:
+        """Report clients whose test loss is not finite, if there are any."""
+        tested = evaluation.count > 0
+        diverged = int((tested & ~np.isfinite(evaluation.loss)).sum())
+        if diverged and not self._test_reported:
+            self._test_reported = True
+            self._notice(
+                f"round {evaluation.round}: training diverged: the test loss of {diverged} of {int(tested.sum())} "
+                f"clients is not finite; {_advice(self._config)}"
+            )
+
+
+def _advice(config: JobConfig) -> str:
+    clip = config.job.clip_norm
+    also = "set clip_norm" if clip is None else f"clip_norm ({clip:g})"
+    return f"lower learning_rate ({config.fedscale.learning_rate:g}), or {also}"

@@ -1,0 +1,28 @@
+"""FedDyn's gradients (Acar et al., ICLR 2021, Algorithm 1), kept as control variates are.
+
+A client minimises L_i(w) - <h_i, w> + alpha / 2 |w - w_global|^2, and h_i becomes h_i - alpha (w_i - w_global), the
+gradient of L_i where it ended. The server's h is the mean of h_i over all clients, which moves by
+- alpha / m sum_i (w_i - w_global); its model is the mean of the w_i, less h / alpha.
+
+A client's steps thus have the offset -h_i beside FedProx's term: what SCAFFOLD's have with c = 0.
+"""
+
+import torch
+
+from fedscale_ext.core.types import State
+from fedscale_ext.server.scaffold import ControlVariates, Whole
+
+
+class DynamicGradients(ControlVariates):
+    """Each client's h_i. Its clients have the objectives ``feddyn`` and ``prox_mu``, both alpha."""
+
+    def shared(self, whole: Whole, shapes: State) -> State:
+        """Nothing: h is the server's."""
+        return {name: torch.zeros_like(tensor) for name, tensor in shapes.items()}
+
+    def mean(self, key: str) -> State:
+        """h of a whole model: the mean over all clients, those of this round with what they handed in. Clients who
+        do not hold an entry count with zero."""
+        whole = self._wholes[key]
+        dtypes = {name: tensor.dtype for name, tensor in self._shapes(self._pool[key]).items()}
+        return {name: (total / whole.everybody).to(dtypes[name]) for name, total in whole.total.items()}

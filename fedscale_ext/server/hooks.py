@@ -1,0 +1,351 @@
+"""What a method is asked for in a job, and what it may use: the hooks, in the order in which they are called."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fedscale.cloud.logger.aggregator_logging as aggregator_logging
+import numpy as np
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.method_params import make_params
+from fedscale_ext.core import events
+from fedscale_ext.core.errors import UserError, listed
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
+from fedscale_ext.data.job_data import main_classes, public_data
+from fedscale_ext.data.public import PublicData
+from fedscale_ext.metrics.tensorboard import drop_events
+from fedscale_ext.population.population import Population
+from fedscale_ext.server import resume
+from fedscale_ext.server.combinations import check_groups, check_local_training, check_prox
+from fedscale_ext.server.coordinator import Coordinator
+from fedscale_ext.server.guided_selection import Guided
+from fedscale_ext.server.initial_weights import saved_weights
+from fedscale_ext.server.model_choices import ModelChoice, assignment_sentence
+from fedscale_ext.server.privacy import JobPrivacy, check_options
+from fedscale_ext.server.scaffold import ControlVariates
+from fedscale_ext.server.schedule import dropped_bytes
+from fedscale_ext.tasks.client_tensors import ClientTensors
+from fedscale_ext.util.code_digest import code_digest
+from fedscale_ext.util.stopwatch import Stopwatch
+
+_KEPT_NOTICES = 100  # different ones, in the summary; the log has all
+_NAMED = 20  # clients that a notice names; the log has all
+NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
+
+
+class MethodHooks(Coordinator):
+    """Hooks of a method (a `MultiModelAggregator`), called in the order in which they stand below.
+
+    Hooks may use ``params`` (an instance of ``Params``), ``config``, ``seed``, ``task``,
+    ``population``, ``capacity`` (float64 [clients], MACs per sample), ``pool``, ``history`` (the
+    records of finished rounds), :meth:`initial_spec` and :meth:`record`.
+    """
+
+    Params: ClassVar[type]
+    #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
+    #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
+    reduces: ClassVar[bool] = True
+    #: What :meth:`aggregate` learns of clients beside the means, where it uses that: told wherever epsilon is.
+    unprotected: ClassVar[str] = ""
+
+    #: What clients hand in that noise on a model's mean cannot shield, where that is so: as below.
+    unshielded: ClassVar[str] = ""
+
+    #: Whether BatchNorm's statistics are measured anew before models are tested, unless the configuration says.
+    measures_statistics: ClassVar[bool] = False
+
+    #: Why the clients of a method must step by SGD, where they must: the end of a sentence that begins with its name.
+    assumes_sgd: ClassVar[str] = ""
+
+    #: Why what clients hand in is not what they were handed and a change of their training, where it is not: as above.
+    own_start: ClassVar[str] = ""
+
+    #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
+    chooses_paths: ClassVar[bool] = False
+
+    #: Why no tensor of a client's update may be left out, where none may: as above.
+    needs_whole_updates: ClassVar[str] = ""
+
+    #: Why a job must not end where its accuracy has converged (``stop_gain``), where it must not: as above.
+    runs_all_rounds: ClassVar[str] = ""
+
+    #: The hyperparameter that is the weight of FedProx's term in place of the job's ``prox_mu``, where there is one.
+    own_prox: ClassVar[str] = ""
+
+    privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
+    weights_given = False  # whether the key ``initial_weights`` was heard
+    public_data_used = False  # whether the method has asked for public data
+    selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
+
+    def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
+        self.params, self._private = self.check_settings(config)
+        args = config.fedscale
+        # FedScale opens its TensorBoard writer at once; a resumed job shows its kept rounds anew
+        drop_events(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator"))
+        super().__init__(config, emit)
+        self.seed = config.job.seed
+        self.watch = Stopwatch()
+        self.log_dir = Path(aggregator_logging.logDir).parent
+        self.history: list[RoundRecord] = []
+        self.code = code_digest(type(self))
+        self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
+        self.handed: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
+        self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
+        self._internals: dict[str, Any] = {}
+        self._internal_states: dict[str, State] = {}
+        self._beside: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
+
+    @classmethod
+    def check_settings(cls, config: JobConfig) -> tuple[Any, bool]:
+        """The hyperparameters and whether the job asks for differential privacy, from the configuration alone.
+
+        UserError for settings that do not go together, whatever the data are.
+        """
+        params, private = make_params(cls.Params, config), check_options(config, cls)
+        check_local_training(config, cls)
+        check_groups(config)
+        check_prox(config, cls, params)
+        if config.job.test_around_training and cls.next_items is MethodHooks.next_items:
+            raise UserError(
+                f"test_around_training is for methods whose devices have types or levels, and {config.job.method} has "
+                "none; remove it"
+            )
+        return params, private
+
+    # ---- hooks ----
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Put the first model or models into the pool."""
+        raise NotImplementedError
+
+    def strata(self) -> np.ndarray | None:
+        """Number of the group of each client, int64 [clients], where participants are to come from all groups in
+        proportion; None: from all clients alike. Not asked under differential privacy."""
+        return None
+
+    def candidates(self, round: int) -> tuple[np.ndarray, int]:
+        """Who may be selected for a round, bool [clients], and how many count. Nobody: a round in which no client
+        trains; its models are tested."""
+        return self.eligible, self.args.num_participants
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """What each participant trains; called before the virtual clock decides who counts."""
+        raise NotImplementedError
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """What is kept of each client from round to round, a kind of tensors each: SCAFFOLD's control variates, where
+        the job asks for them. Asked once, after init_state; ``handed`` then has them by kind."""
+        asked = self.config.job.control_variates
+        return [ControlVariates(self.log_dir, self.pool, self.weight, self.eligible)] if asked else []
+
+    def weight(self, item: WorkItem) -> float:
+        """Weight of a client's state in the mean of its model; its number of samples by default (FedAvg).
+        Not asked under differential privacy, where all weigh the same."""
+        return float(self.task.train_sizes[item.client - 1])
+
+    def expected_shares(self) -> dict[str, float]:
+        """Share of a round's participants that is expected to train each model of the pool, before anybody is
+        selected; under differential privacy, a model's mean moves by the sum of changes over the expected number
+        of its clients. 1 by default: right for one model, cautious for several. 0: nobody can train it."""
+        return {model.key: 1.0 for model in self.pool}
+
+    def collect(self, round: int, update: Update, state: State) -> None:
+        """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
+        depends on the plan alone. The state is not kept for :meth:`aggregate`."""
+        raise NotImplementedError
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Turn the round's checked updates, sorted by client, into new server state.
+
+        ``means``: by model key, the weighted mean of the states of those who trained it, for each
+        model that somebody trained; empty where ``reduces`` is False.
+        """
+        raise NotImplementedError
+
+    def evolve(self, round: int) -> None:
+        """Transform, distil, generate; nothing by default."""
+
+    def next_items(self) -> list[WorkItem]:
+        """What each client would train in the next round, by client, for the key ``test_around_training``; a method
+        that does not override it refuses that key. It must leave all state as it is."""
+        raise NotImplementedError
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Which model each client is served, and which global models are tested beside."""
+        raise NotImplementedError
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """What a checkpoint holds beside the pool: tensors and JSON."""
+        return {}, {}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+
+    def finished(self, round: int) -> str | None:
+        """Why the job is done before its last round, or None."""
+        return None
+
+    def last_round(self) -> int:
+        """The last round that the job can come to, which people are told: ``rounds``, or where its stages end."""
+        return int(self.args.rounds)
+
+    def phase(self, round: int) -> str:
+        """What the method does in a round, in a few words, which its line of progress tells; empty where all rounds are
+        alike."""
+        return ""
+
+    def lineage(self) -> dict[str, Any]:
+        """Where each model of the pool comes from, for the summary; JSON by model key."""
+        return {}
+
+    def results(self) -> dict[str, Any]:
+        """Further figures for the summary; JSON. A list of objects becomes a table of summary.md."""
+        return {}
+
+    def server_bytes(self) -> int:
+        """Bytes that the method keeps on the server beside the models of the pool, for the summary: hypernetworks."""
+        return 0
+
+    # ---- what hooks may use ----
+
+    def initial_spec(self) -> ModelSpec:
+        """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
+        return self.trained_spec(self._model())
+
+    def trained_spec(self, model: str) -> ModelSpec:
+        """The spec of a named model or a spec file that clients train; UserError for one that this method cannot."""
+        spec = self._configured(model)
+        if models.searched(spec) and not self.chooses_paths:
+            raise UserError(
+                f"the model {model} is a supernet, and {self.config.job.method} does not choose among its "
+                "operators: name a path of it, such as cnn_l_smallest or a spec file with one operator per layer"
+            )
+        if dict(spec.fields).get("readout") == "all" and not self.chooses_paths:
+            raise UserError(
+                f"the model {model} learns what follows each symbol of a text, and {self.config.job.method} "
+                "trains on what follows the last one: name one with readout last, such as rnn_largest"
+            )
+        return spec
+
+    def initial_state(self, spec: ModelSpec) -> State:
+        """What the one model that a method starts from has for weights: those of the key ``initial_weights``, or by
+        default random ones of the job's seed. Where nobody asks for it, that key is refused."""
+        given = self.config.job.initial_weights
+        if given is None:
+            return models.initial_state(spec, self.seed)
+        self.weights_given = True
+        return saved_weights(given, spec)
+
+    def smallest_spec(self) -> ModelSpec:
+        """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
+        clients may train less than :meth:`initial_spec` overrides what it is where that key is not given."""
+        return self._configured(self.config.job.capacity_model or self._model())
+
+    def _model(self) -> str:
+        """The key ``model``; FedScale's own default is none of the models here."""
+        if "model" not in self.config.given:
+            raise UserError(
+                f"key 'model' is not given, and method {self.config.job.method} trains one: name it in job_conf, as in "
+                "`- model: resnet18`"
+            )
+        return self.args.model
+
+    def _configured(self, model: str) -> ModelSpec:
+        return models.configured_spec(model, self.task.input_shape, self.task.num_classes)
+
+    def public_data(self) -> PublicData:
+        """The samples that the server alone holds; UserError where the configuration asks for none."""
+        self.public_data_used = True
+        return public_data(self.config, self.data_info["digest"])
+
+    def dealing_order(self) -> np.ndarray:
+        """By which sizes of groups are dealt to clients, lowest first with the smallest type: float64 [clients]."""
+        if self.config.job.groups_by == "capacity":
+            return self.capacity
+        return main_classes(self.config, self.data_info["digest"]).astype(np.float64)
+
+    @property
+    def static_statistics(self) -> bool:
+        """Whether BatchNorm's statistics are measured anew before models are tested."""
+        asked = self.config.job.bn_statistics
+        return self.measures_statistics if asked == "auto" else asked == "federated"
+
+    @property
+    def masks_tests(self) -> bool:
+        """Whether a client is tested with the logits of classes that it has no training samples of set to zero."""
+        return self.config.job.mask_test
+
+    def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
+        """What clients did beside training in this round counts towards it: sums over them, and how many virtual
+        ``seconds`` it took."""
+        self._beside.update(
+            seconds=seconds, forward_macs=forward_macs, download_bytes=download_bytes, upload_bytes=upload_bytes
+        )
+
+    def keep_state(self) -> None:
+        """Write a checkpoint in the midst of a round that changes no model before :meth:`assign` returns: a resumed
+        job begins this round anew, with the method's state as it is now."""
+        resume.save_job(self, self.round - 1)
+
+    def record(self, name: str, value: Any) -> None:
+        """Keep a figure of this round for internals.jsonl, where ``record_internals`` asks for it."""
+        if self.config.job.record_internals:
+            self._internals[name] = value
+
+    def record_state(self, name: str, state: State) -> None:
+        """Keep weights of this round the same way; files of the last ``checkpoint_keep`` rounds stay."""
+        if self.config.job.record_internals:
+            self._internal_states[name] = state
+
+    def traffic(self, item: WorkItem) -> int:
+        """Bytes that a client is handed, and hands in: the model, and what counts beside it."""
+        model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
+        return model + self._handed_bytes(item)
+
+    def uploaded(self, item: WorkItem) -> int:
+        """Bytes that a client hands in: what it was handed, unless the item says less."""
+        whole = self.traffic(item) if item.upload is None else item.upload + self._handed_bytes(item)
+        return whole - dropped_bytes(item, self.pool)
+
+    def _handed_bytes(self, item: WorkItem) -> int:
+        return sum(kept.counted(item) for kept in self.handed.values())
+
+    def learning_rate(self, number: int) -> float:
+        """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
+        args = self.args
+        return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
+
+    def report_weak(self, macs: float, instead: str) -> None:
+        """Name the clients that afford less than ``macs`` per sample, the least that the method has for anybody."""
+        weak = [self.task.name_of(client) for client in (np.flatnonzero(self.capacity < macs) + 1).tolist()]
+        if not weak:
+            return
+        logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
+        self.notice(
+            f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
+            f"smallest model; {instead}: {listed(weak, _NAMED)}"
+        )
+
+    def report_assignment(self, choices: Sequence[ModelChoice], indices: np.ndarray, verb: str = "gives") -> None:
+        """Report how many clients have which model or level; ``indices`` int64 [clients] into ``choices``."""
+        self.notice(f"{self.config.job.method} {verb} {assignment_sentence(choices, indices)}")
+
+    def report_unaffordable(self, name: str, macs: float) -> None:
+        """Report that no client affords the largest model, if that is so; ``macs`` per sample."""
+        if (strongest := self.capacity.max()) < macs:
+            self.notice(
+                f"no client affords {name}, the largest: it takes {macs:,.0f} MACs per sample, and the strongest "
+                f"client affords {strongest:,.0f}"
+            )
+
+    def notice(self, message: str) -> None:
+        """Tell whoever watches the job, and the log."""
+        logging.info(message)
+        if len(self.notices) < _KEPT_NOTICES:
+            self.notices[message] = None
+        self.emit({"event": "notice", "message": message})

@@ -1,0 +1,145 @@
+"""SCAFFOLD's control variates on the aggregator's side (Karimireddy et al., ICML 2020, Algorithm 1).
+
+Each client has a variate for each whole model that it, or a part of it, has trained: a file in the job's folder, in
+the model's shapes, NaN where the client has never held an entry. The server's is their weighted mean over all clients
+(zero for those who have not trained yet), with the weights that the method's mean has: with equal ones the paper's
+c <- c + |S| / N mean of (c_i+ - c_i). Where clients hold parts, an entry's mean is over those who can hold it: the
+share of all weight that the clients seen so far tell.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedscale_ext.core.types import Model, State, WorkItem
+from fedscale_ext.models import parameter_names
+from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.submodels.coverage import grid
+from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientTensors
+
+FOLDER = "variates"
+
+
+class Whole:
+    """The variates of one whole model: ``total`` sum of weight times variate over clients, ``known`` the weight behind
+    each entry, ``seen`` that of all clients that have one, ``everybody`` that of all who may train.
+    """
+
+    def __init__(self, shapes: State, everybody: float) -> None:
+        self.total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in shapes.items()}
+        self.known = {name: torch.zeros_like(tensor) for name, tensor in self.total.items()}
+        self.seen, self.everybody = 0.0, everybody
+        self.server: State = {}  # what all clients of a round are handed
+
+    def mean(self, shapes: State) -> State:
+        """c: the mean over the clients who can hold an entry."""
+        found = {}
+        for name, total in self.total.items():
+            weight = self.known[name] * (self.everybody / self.seen) if self.seen else self.known[name]
+            found[name] = torch.where(weight > 0, total / weight, 0.0).to(shapes[name].dtype)
+        return found
+
+
+class ControlVariates(ClientTensors):
+    """All variates of a job; ``weight`` of a client's state in the mean of a model, ``eligible`` bool [clients].
+
+    Clients are handed the offsets c - c_i, on the tensors that each trains, and hand back their new variates.
+    """
+
+    kind: ClassVar[str] = CONTROL_VARIATES
+
+    def __init__(
+        self, folder: Path, pool: ModelPool, weight: Callable[[WorkItem], float], eligible: np.ndarray
+    ) -> None:
+        super().__init__(folder / FOLDER, len(eligible))
+        self._pool, self._weight, self._eligible = pool, weight, eligible
+        self._wholes: dict[str, Whole] = {}
+
+    # ---- a round ----
+
+    def begin(self, items: Sequence[WorkItem]) -> None:
+        """Settle what all clients of a round share, from what was handed in before it."""
+        for key in sorted({self._pool[item.model].whole for item in items}):
+            shapes = self._shapes(self._pool[key])
+            if key not in self._wholes:
+                clients = (np.flatnonzero(self._eligible) + 1).tolist()
+                everybody = sum(self._weight(WorkItem(client, key)) for client in clients)
+                self._wholes[key] = Whole(shapes, everybody)
+            self._wholes[key].server = self.shared(self._wholes[key], shapes)
+
+    def shared(self, whole: Whole, shapes: State) -> State:
+        """What all clients of a round correct their own variates by: c."""
+        return whole.mean(shapes)
+
+    def counted(self, item: WorkItem) -> int:
+        """A variate is as large as the model's parameters."""
+        return self.most(item.model)
+
+    def template(self, key: str) -> State:
+        """The parameters of a model."""
+        return self._shapes(self._pool[key])
+
+    def handed(self, item: WorkItem) -> State:
+        """The offset c - c_i of a client, on the tensors that it trains."""
+        model = self._pool[item.model]
+        server, own = self._wholes[model.whole].server, self.files.read(model.whole, item.client)
+        offset = {}
+        for name, entries in self._covered(model).items():
+            here = server[name] if own is None or name not in own else server[name] - torch.nan_to_num(own[name])
+            offset[name] = here if entries is None else here[entries]
+        return offset
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:
+        """Keep a client's new variate; the server's follows when the next round begins."""
+        model, weight = self._pool[item.model], self._weight(item)
+        whole, shapes = self._wholes[model.whole], self._shapes(self._pool[model.whole])
+        before = self.files.newest(model.whole, item.client)
+        own = before or {}
+        whole.seen += weight if before is None else 0.0
+        for name, entries in self._covered(model).items():
+            if name not in own:
+                own[name] = torch.full_like(shapes[name], float("nan"))
+            here = ... if entries is None else entries
+            old = own[name][here]
+            whole.total[name][here] += weight * (new[name].double() - torch.nan_to_num(old.double()))
+            whole.known[name][here] += weight * old.isnan()
+            own[name][here] = new[name]
+        self.files.write(round, model.whole, item.client, own)
+
+    # ---- models ----
+
+    def _shapes(self, model: Model) -> State:
+        return {name: model.state[name] for name in parameter_names(model.spec) if name in model.state}
+
+    def _covered(self, model: Model) -> dict[str, tuple[Tensor, ...] | None]:
+        """Where the entries of each of a model's parameters lie in its whole: None for all of a tensor."""
+        shapes = self._shapes(self._pool[model.whole])
+        found: dict[str, tuple[Tensor, ...] | None] = {}
+        for name in self._shapes(model):
+            entries = None if model.part is None else model.part.covered[name]
+            assert not isinstance(entries, Tensor)  # parts have no masks
+            found[name] = None if entries is None else grid(entries, shapes[name].shape)
+        return found
+
+    # ---- checkpoints ----
+
+    def state(self) -> tuple[State, dict[str, Any]]:
+        """What a checkpoint holds: tensors and JSON."""
+        tensors, _ = super().state()
+        for place, whole in enumerate(self._wholes.values()):
+            tensors |= {f"{place}/total/{name}": tensor for name, tensor in whole.total.items()}
+            tensors |= {f"{place}/known/{name}": tensor for name, tensor in whole.known.items()}
+        return tensors, {key: [whole.seen, whole.everybody] for key, whole in self._wholes.items()}
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave; UserError where a client's file is missing."""
+        super().load_state(tensors, data)
+        for place, (key, (seen, everybody)) in enumerate(data.items()):
+            whole = self._wholes[key] = Whole(self._shapes(self._pool[key]), everybody)
+            whole.seen = seen
+            for kind, kept in (("total", whole.total), ("known", whole.known)):
+                kept.update({name: tensors[f"{place}/{kind}/{name}"] for name in kept})

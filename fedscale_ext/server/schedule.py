@@ -1,0 +1,110 @@
+"""The virtual clock's view of a round: who finishes when, who is late, who has gone offline."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedscale_ext.core.types import Task, WorkItem
+from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.population import Population
+from fedscale_ext.server.model_pool import ModelPool
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The work items that count, by client, and the durations of these clients in virtual seconds [clients].
+
+    ``duration_s``: the round lasts until its last counted client is done; where all went offline,
+    until the last of them would have been. ``late``: ids of the clients that were too slow to count, and how long
+    they would have taken.
+    """
+
+    items: list[WorkItem]
+    durations_s: np.ndarray
+    duration_s: float
+    late: np.ndarray
+    late_s: np.ndarray
+    offline: int
+
+    @property
+    def stragglers(self) -> int:
+        """How many clients were too slow to count."""
+        return len(self.late)
+
+
+def schedule_round(
+    items: Sequence[WorkItem],
+    pool: ModelPool,
+    population: Population,
+    task: Task,
+    *,
+    clock_s: float,
+    collect: int,
+    reference_macs: float,
+    traffic: Callable[[WorkItem], int] | None = None,
+    upload: Callable[[WorkItem], int] | None = None,
+) -> Schedule:
+    """Keep the ``collect`` fastest clients that are still online when they finish (FedScale's rule).
+
+    Each client's time follows from the MACs and bytes of the models that it trains and from the samples that
+    its steps see: a client with less than a batch trains smaller steps. ``traffic``: bytes in each direction,
+    where they are not the model's; ``upload``: of what it hands in, where that differs.
+    """
+    items = sorted(items, key=lambda item: item.client)
+    clients, computation, communication = client_times(
+        items, pool, population, task, reference_macs=reference_macs, traffic=traffic, upload=upload
+    )
+    durations = computation + communication
+    there = np.ones(len(clients), dtype=bool)
+    if population.availability is not None:
+        there = population.availability.online_at(clients, clock_s + durations)
+    order = np.argsort(durations, kind="stable")
+    order = order[there[order]]
+    kept = np.sort(order[:collect])
+    chosen = set((clients[kept] + 1).tolist())
+    return Schedule(
+        items=[item for item in items if item.client in chosen],
+        durations_s=durations[kept],
+        duration_s=float((durations[kept] if len(kept) else durations).max(initial=0.0)),
+        late=clients[np.sort(order[collect:])] + 1,
+        late_s=durations[np.sort(order[collect:])],
+        offline=int((~there).sum()),
+    )
+
+
+def client_times(
+    items: Sequence[WorkItem],
+    pool: ModelPool,
+    population: Population,
+    task: Task,
+    *,
+    reference_macs: float,
+    traffic: Callable[[WorkItem], int] | None = None,
+    upload: Callable[[WorkItem], int] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of ``items`` in the order of clients: the clients (numbers - 1, ascending), and the seconds that each computes
+    and communicates for all of its items; float64 [clients]."""
+    if not items:
+        return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
+    place = np.array([item.client - 1 for item in items], dtype=np.int64)
+    clients, first = np.unique(place, return_index=True)
+    known = {key: pool[key].cost for key in {item.model for item in items}}
+    down = [known[item.model].bytes if traffic is None else traffic(item) for item in items]
+    up = down if upload is None else [upload(item) for item in items]
+    computation, communication = completion_times(
+        population.computation_ms[place],
+        population.communication_kbps[place],
+        macs=np.array([known[item.model].forward_macs * item.effort for item in items], dtype=np.float64),
+        down_bytes=np.array(down, dtype=np.float64),
+        up_bytes=np.array(up, dtype=np.float64),
+        local_steps=1,
+        batch_size=task.samples_of(items),  # the samples of all steps
+        reference_macs=reference_macs,
+    )
+    return clients, np.add.reduceat(computation, first), np.add.reduceat(communication, first)
+
+
+def dropped_bytes(item: WorkItem, pool: ModelPool) -> int:
+    """Bytes of the tensors that a client does not hand in."""
+    return sum(pool[item.model].state[name].nbytes for name in item.dropped)

@@ -1,0 +1,98 @@
+"""Tensors of each client in files of the job's folder, as they were after any round that a checkpoint goes on from.
+
+A file is named after the client and the round that wrote it. What a round writes counts from its end on: whoever reads
+meanwhile sees what was there before it.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import numpy as np
+import torch
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import State
+from fedscale_ext.metrics.files import read_tensors, write_tensors
+
+_NAME = re.compile(r"(\d+)-(\d+)\.safetensors")
+
+
+class ClientFiles:
+    """Files of ``clients`` clients in ``folder``, for each of several keys."""
+
+    def __init__(self, folder: Path, clients: int) -> None:
+        self._folder, self._clients = folder, clients
+        self._rounds: dict[str, torch.Tensor] = {}  # by key: when each client's was written, int64 [clients]; 0: never
+        self._written: dict[tuple[str, int], int] = {}  # in this round: its number
+        self._versions: dict[tuple[str, int], list[int]] = {}  # rounds of the files that there are
+
+    def read(self, key: str, client: int) -> State | None:
+        """What a client had when the round began; None where it never had any. Called by any thread."""
+        return self._read(key, client, int(self._rounds[key][client - 1])) if key in self._rounds else None
+
+    def newest(self, key: str, client: int) -> State | None:
+        """The same with what this round has written."""
+        written = self._written.get((key, client))
+        return self.read(key, client) if written is None else self._read(key, client, written)
+
+    def write(self, round: int, key: str, client: int, tensors: State) -> None:
+        """Keep a client's tensors; a second time in one round replaces the first."""
+        write_tensors(self._path(key, client, round), tensors, {"client": str(client), "round": str(round)})
+        self._written[key, client] = round
+        if round not in (versions := self._versions.setdefault((key, client), [])):
+            versions.append(round)
+
+    def settle(self) -> None:
+        """The round is over: what it wrote counts from now on."""
+        for (key, client), round in self._written.items():
+            if key not in self._rounds:
+                self._rounds[key] = torch.zeros(self._clients, dtype=torch.int64)
+            self._rounds[key][client - 1] = round
+        self._written.clear()
+
+    def _path(self, key: str, client: int, round: int) -> Path:
+        return self._folder / quote(key, safe=" ") / f"{client}-{round:06d}.safetensors"
+
+    def _read(self, key: str, client: int, round: int) -> State | None:
+        return read_tensors(self._path(key, client, round))[0] if round else None
+
+    # ---- checkpoints ----
+
+    def state(self) -> State:
+        """What a checkpoint holds: by key, the rounds that wrote the clients' files."""
+        return dict(self._rounds)
+
+    def load_state(self, rounds: State) -> None:
+        """Take back what :meth:`state` gave; UserError where a client's file is missing."""
+        self._rounds = dict(rounds)
+        for key, own in rounds.items():
+            for client in (own.nonzero().flatten() + 1).tolist():
+                path = self._path(key, client, int(own[client - 1]))
+                if not path.is_file():
+                    raise UserError(f"{path} is missing; the job cannot continue without it")
+
+    def drop_after(self, round: int) -> None:
+        """Forget the files of later rounds, which belong to a course of the job that was left."""
+        self._versions.clear()
+        for folder in self._folder.glob("*"):
+            for path in folder.iterdir():
+                found = _NAME.fullmatch(path.name)
+                if found and int(found[2]) <= round:
+                    self._versions.setdefault((unquote(folder.name), int(found[1])), []).append(int(found[2]))
+                else:
+                    path.unlink()
+        for versions in self._versions.values():
+            versions.sort()
+
+    def drop_unneeded(self, checkpoints: Iterable[int]) -> None:
+        """Remove files that none of the ``checkpoints`` (rounds, this one's among them) goes on from."""
+        ends = np.array(sorted(checkpoints))
+        for (key, client), versions in self._versions.items():
+            if len(versions) > 1:
+                # a checkpoint needs the newest file that was there by then
+                needed = {versions[place] for place in np.searchsorted(versions, ends, side="right") - 1 if place >= 0}
+                for round in set(versions) - needed:
+                    self._path(key, client, round).unlink(missing_ok=True)
+                self._versions[key, client] = sorted(needed)

@@ -1,0 +1,177 @@
+"""What clients are handed beside their models and hand back with their updates, kept on the aggregator's side between.
+
+A device would keep such tensors itself: control variates, masks, personal layers. Here whoever trains the client is
+handed them as sections of the unit's message, one per client, and its result brings the new ones.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fedscale_ext.core.types import State, WorkItem
+from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.tasks.update_checks import checked_tensors
+from fedscale_ext.transport import wire
+
+
+def section_name(kind: str, place: int) -> str:
+    """Name of the section of a unit's client, in either direction; ``kind`` is that of :class:`ClientTensors`."""
+    return f"{kind}/{place}"
+
+
+def read_handed(kinds: Iterable[str], sections: Mapping[str, wire.Section]) -> dict[str, dict[int, State]]:
+    """What came with a unit, by kind and place of the client; those without a section have none yet."""
+    handed: dict[str, dict[int, State]] = {}
+    for kind in kinds:
+        begin = section_name(kind, 0).removesuffix("0")
+        own = {name.removeprefix(begin): section for name, section in sections.items() if name.startswith(begin)}
+        handed[kind] = {int(place): wire.bytes_to_tensors(section) for place, section in own.items()}
+    return handed
+
+
+CONTROL_VARIATES = "variate"  # the kind of SCAFFOLD's and FedDyn's tensors of clients
+
+
+class ClientTensors:
+    """One kind of such tensors: base of SCAFFOLD's variates, and of what methods keep (hook ``client_tensors``)."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, folder: Path, clients: int) -> None:
+        self.files = ClientFiles(folder, clients)
+
+    def concerns(self, items: Sequence[WorkItem]) -> bool:
+        """Whether the clients of a round are handed it, or hand it back."""
+        return True
+
+    def begin(self, items: Sequence[WorkItem]) -> None:
+        """The items of a round are about to be handed out; nothing by default."""
+
+    def counted(self, item: WorkItem) -> int:
+        """Bytes in each direction that count as traffic beside the item's own; none by default."""
+        return 0
+
+    def template(self, key: str) -> State:
+        """Names, shapes and types of what clients of a model hand back."""
+        raise NotImplementedError
+
+    def handed(self, item: WorkItem) -> State | None:
+        """What a client is handed. Called by any thread."""
+        raise NotImplementedError
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:
+        """Keep what a client handed back; it counts when the round is over."""
+        raise NotImplementedError
+
+    def most(self, key: str) -> int:
+        """Bytes that a client of a model brings to a message, at most."""
+        return sum(tensor.nbytes for tensor in self.template(key).values())
+
+    @property
+    def in_each_message(self) -> int:
+        """Bytes that it adds to a message, however many clients that is for; none by default."""
+        return 0
+
+    def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
+        """What a unit's clients are handed. Called by any thread."""
+        handed = {section_name(self.kind, place): self.handed(item) for place, item in enumerate(items)}
+        return {name: wire.tensors_to_bytes(own) for name, own in handed.items() if own is not None}
+
+    def checked(self, item: WorkItem, section: wire.Section | None) -> State:
+        """What a client handed back as it came: raises Rejected unless it is like the template."""
+        return checked_tensors(section, self.template(item.model))
+
+    def settle(self) -> None:
+        """The round's updates are in: what was taken counts from now on."""
+        self.files.settle()
+
+    def state(self) -> tuple[State, dict[str, Any]]:
+        """What a checkpoint holds: tensors and JSON."""
+        return {f"rounds/{key}": rounds for key, rounds in self.files.state().items()}, {}
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave; UserError where a client's file is missing."""
+        begin = "rounds/"
+        self.files.load_state({name[len(begin) :]: own for name, own in tensors.items() if name.startswith(begin)})
+
+
+class Returned(ClientTensors):
+    """What clients hand back beside their states and nobody keeps for them: ``returned`` of a client's result.
+
+    A subclass says in :meth:`template` what that is, checks it where it can be wrong, and takes it.
+    """
+
+    kind: ClassVar[str] = "returned"
+
+    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+        return None
+
+
+class OwnTensors(ClientTensors):
+    """What each client keeps for itself (masks, personal layers): handed out as it was handed in.
+
+    ``folder``: the job's; ``templates``: names, shapes and types, by key of the model that clients train with it. A
+    client finds it in ``conf.own`` and gives the new one as ``own`` of its result; here ``files`` have it.
+    """
+
+    kind: ClassVar[str] = "own"
+
+    def __init__(self, folder: Path, clients: int, templates: Mapping[str, State]) -> None:
+        super().__init__(folder / self.kind, clients)
+        self._templates = templates
+
+    def template(self, key: str) -> State:  # noqa: D102
+        return self._templates[key]
+
+    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+        return self.files.read(item.model, item.client)
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        self.files.write(round, item.model, item.client, new)
+
+
+class OwnTensorsFrom(OwnTensors):
+    """The same, where clients begin with some: ``start`` gives those of a client that has handed in none yet."""
+
+    def __init__(
+        self, folder: Path, clients: int, templates: Mapping[str, State], start: Callable[[int], State]
+    ) -> None:
+        super().__init__(folder, clients, templates)
+        self._start = start
+
+    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+        found = super().handed(item)
+        return self._start(item.client) if found is None else found
+
+
+class Shared(ClientTensors):
+    """What all clients of a round are handed alike, such as public samples: once per message, nothing comes back.
+
+    A client finds it in ``conf.shared``. A method places it before the round's items are handed out.
+    """
+
+    kind: ClassVar[str] = "shared"
+
+    def __init__(self, folder: Path, clients: int) -> None:
+        super().__init__(folder / self.kind, clients)
+        self._section = b""
+
+    def place(self, tensors: State) -> None:
+        """What clients are handed from now on."""
+        self._section = wire.tensors_to_bytes(tensors)
+
+    def template(self, key: str) -> State:  # noqa: D102
+        return {}
+
+    def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:  # noqa: D102
+        return {section_name(self.kind, 0): self._section}
+
+    @property
+    def in_each_message(self) -> int:  # noqa: D102
+        return len(self._section)
+
+    def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
+        return {}
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        return None

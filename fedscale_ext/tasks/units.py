@@ -1,0 +1,59 @@
+"""Which clients an executor is handed at once; the number of executors plays no part."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from fedscale_ext.core.local_steps import OWN_STEPS
+from fedscale_ext.core.types import Models, Task, WorkItem
+
+T = TypeVar("T")
+
+SPREAD = {"cpu": 4, "cuda": 1}  # one, two or four executors on a CPU; on a GPU, the whole round at once
+_MOST = 64  # units of a round, about: each costs the aggregator a message and a sum
+
+
+def plan_units(
+    items: Sequence[WorkItem],
+    pool: Models,
+    task: Task,
+    cohort: Callable[[str], int],
+    unit_size: int,
+    spread: int = SPREAD["cpu"],
+) -> list[Sequence[WorkItem]]:
+    """Units of clients of one model and objective, the costliest first.
+
+    A unit holds about ``unit_size`` clients, a whole cohort at least, and more in a large round, so that the
+    number of units stays bounded. ``cohort``: clients that train side by side on the model of a key.
+    ``spread``: executors that shall all have work, and end together. Clients with fewer steps, or less than
+    a batch, come last among their likes, so that few cohorts are ragged.
+    """
+    groups: dict[tuple[str, str], list[WorkItem]] = {}
+    for item in items:
+        shared = {name: value for name, value in item.objective.items() if name != OWN_STEPS}
+        groups.setdefault((item.model, json.dumps(shared, sort_keys=True)), []).append(item)
+    units: list[Sequence[WorkItem]] = []
+    for (model, _), group in groups.items():
+        group.sort(key=lambda item: _place(item, task))
+        size = cohort(model)
+        most = min(max(size, unit_size), math.ceil(len(items) / spread))
+        parts = math.ceil(len(group) / (most * math.ceil(len(items) / (most * _MOST))))
+        if parts > spread // 2:
+            parts = min(len(group), spread * math.ceil(parts / spread))
+        units += in_parts(group, parts)
+    units.sort(key=lambda unit: -pool[unit[0].model].cost.forward_macs * len(unit))
+    return units
+
+
+def _place(item: WorkItem, task: Task) -> tuple[int, int, int]:
+    """By falling steps, as a cohort needs it, then by the samples that they see."""
+    sizes = task.step_sizes(item.client, item.objective)
+    return -len(sizes), -int(sizes.sum()), item.client
+
+
+def in_parts(group: Sequence[T], parts: int) -> list[Sequence[T]]:
+    """A group cut into ``parts`` that differ in length by one at most."""
+    bounds = [len(group) * part // parts for part in range(parts + 1)]
+    return [group[begin:end] for begin, end in pairwise(bounds)]

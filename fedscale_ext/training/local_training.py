@@ -1,0 +1,143 @@
+"""A client's local training: steps of SGD or Adam on the model that it was handed, with FedScale's results."""
+
+from argparse import Namespace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from fedscale.cloud.execution.torch_client import TorchClient
+from overrides import overrides
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedscale_ext.core.local_steps import drawn_rows, hold_out
+from fedscale_ext.core.streams import stream
+from fedscale_ext.models.dropout import drawing
+from fedscale_ext.training.cohort import drawn_by, train_together
+from fedscale_ext.training.fused_linear import FusedWeight, counted_calls, fused, split
+from fedscale_ext.training.label_mask import masked, present
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
+from fedscale_ext.training.resident import Cohort, autocast
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.training.scaffold import in_order
+from fedscale_ext.training.sgd import Steps, masks_of
+
+
+class MultiModelClient(TorchClient):
+    """FedScale's client for models of any spec, a configurable optimiser and a right-signed prox term.
+
+    A method whose clients differ overrides :meth:`losses` (which serves both ways of training) or
+    :meth:`train`; in the latter case it sets ``in_cohorts`` to False, so that its clients train one
+    after another. FedScale's ``get_optimizer`` is not asked: ``client_optimizer`` says who steps.
+    """
+
+    in_cohorts: ClassVar[bool] = True
+
+    #: What :meth:`losses` depends on beside the class: a GPU records cohorts' steps once for each; None: never.
+    loss_key: Hashable = ()
+
+    def losses(self, output: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each sample: output [..., classes], labels int64 [...] -> [...].
+
+        Also of a network with one exit, whose output is [..., 1, classes]; ValueError for one with several.
+        """
+        if output.dim() > labels.dim() + 1 and output.shape[-2] > 1:
+            raise ValueError(
+                f"the model has {output.shape[-2]} exits and this method's clients train one: use a single_exit_ model"
+            )
+        flat = functional.cross_entropy(output.flatten(0, -2), labels.flatten(), reduction="none")
+        return flat.view(labels.shape)
+
+    def output(self, model: Callable[[Tensor], Tensor], x: Tensor, own: ClientSamples, conf: Namespace) -> Tensor:
+        """What ``model`` makes of a batch x of the client's ``own`` samples, as the client's loss takes it."""
+        with autocast(x.device, conf.precision):
+            output = model(x).to(x.dtype)
+        return masked(output, present([own.y], output.shape[-1])[0]) if conf.own_classes else output
+
+    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model`` the client's own version of itself, in place, by the tensors ``conf.own`` that the client
+        keeps (empty: none yet); for methods with ``OwnTensors``."""
+        raise NotImplementedError
+
+    def begin(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model``, as it was sent, the one that the client's local training begins with, in place."""
+        if conf.own is not None:
+            self.own_model(model, conf)
+
+    def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
+        """Row numbers of each of the client's steps, from its own stream; none of what it holds out."""
+        rng = stream(conf.seed, conf.round, conf.client_id, "batches")
+        if not conf.held_out:
+            return drawn_rows(samples, conf, rng)
+        rows, _ = hold_out(samples, conf.held_out, conf.seed, conf.client_id)
+        return [rows[drawn] for drawn in drawn_rows(len(rows), conf, rng)]
+
+    def seen(self, data: ClientSamples, conf: Namespace) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples, as they are seen, and labels of each of the client's steps."""
+        device, drawn = data.y.device, self.batches(len(data), conf)
+        views = data.views(drawn, conf)
+        rows = torch.from_numpy(np.concatenate(drawn)).to(device)
+        changes = None if views is None else torch.from_numpy(views).to(device)
+        for step, picked in enumerate(rows.split(list(map(len, drawn)))):
+            x = data.x.index_select(0, picked)
+            if changes is not None and data.augmentation is not None:
+                x = data.augmentation.apply(x, changes[step, : len(picked)])
+            yield x, data.y.index_select(0, picked)
+
+    @overrides
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Train ``model`` in place for ``conf.local_steps`` steps.
+
+        Returns FedScale's result: client_id, moving_loss, trained_size, success, utility,
+        update_weight (the model's own tensors, overwritten by the next client), wall_duration.
+        Raises FloatingPointError when the loss is no longer finite; FedScale would report such a
+        client as a success.
+        """
+        model.train()
+        seen = self.seen(client_data, conf)
+        named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        parameters: list[Tensor] = [parameter for _, parameter in named]
+
+        def backward(x: Tensor, y: Tensor, unused: bool = False) -> tuple[Tensor, list[Tensor | None]]:
+            loss = self.losses(self.output(model, x, client_data, conf), y)
+            return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=unused))
+
+        generator = drawn_by(conf)
+        # the first step tells which parameters the network uses, and how often it calls its large layers
+        with drawing(model, generator), counted_calls(model) as calls:
+            loss, found = backward(*next(seen), unused=True)
+        used = [pair for pair, gradient in zip(named, found, strict=True) if gradient is not None]
+        parameters = [parameter for _, parameter in used]
+        names = [name for name, _ in used]
+        offset = [tensor[0] for tensor in in_order([conf], names)]
+        mask = [None if tensor is None else tensor[0] for tensor in masks_of([conf], names)]
+        steps = optimizer_of(conf).begin(parameters, offset, mask)
+        steps.step(parameters, [gradient for gradient in found if gradient is not None])
+        losses = [loss]
+        alone: dict[nn.Linear, FusedWeight] = {}
+        if isinstance(steps, Steps) and not (offset or mask or conf.group_lasso) and conf.precision == "float32":
+            parameters, steps, alone = split(parameters, steps, calls)
+        with drawing(model, generator), fused(alone):
+            for batch in seen:
+                loss, found = backward(*batch)
+                steps.step(parameters, [gradient for gradient in found if gradient is not None])
+                losses.append(loss)
+        return {**result(conf, len(client_data), losses), "update_weight": model.state_dict()}
+
+    def train_cohort(
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+    ) -> list[dict[str, Any] | Exception]:
+        """Train clients side by side, each as :meth:`train` would: their results in order, without the
+        trained states, which ``cohort.trained`` tells.
+
+        ``confs`` may differ in ``client_id``, ``local_steps``, ``offset``, ``own`` and ``mask`` only. A client whose
+        loss is not finite has a FloatingPointError in its place; it cannot disturb the others.
+        """
+        return train_together(self, data, cohort, confs)
+
+
+def seed_layers(conf: Namespace) -> None:
+    """Let layers that draw by themselves (torch's dropout) draw from the client's own stream."""
+    torch.manual_seed(int(stream(conf.seed, conf.round, conf.client_id, "layers").integers(2**62)))

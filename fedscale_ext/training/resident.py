@@ -1,0 +1,214 @@
+"""Models that stay in an executor: built once per spec, their tensors overwritten for each client.
+
+:class:`Resident` is one module for clients one after another, :class:`Cohort` the same network for K
+clients at once. Both start from a :data:`State` and know what the trained state is.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.core.types import State
+from fedscale_ext.models.stacked.network import Mapped, Stacked
+from fedscale_ext.training.cuda_graph import RecordedStep
+from fedscale_ext.training.factored import FactoredWeight, FactoredWeights
+from fedscale_ext.training.optimizers import Optimizer
+from fedscale_ext.training.sgd import Sgd
+
+CohortState = dict[str, Tensor | FactoredWeights]  # by state name, [clients, *shape]
+
+_STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts training steps
+
+
+@dataclass(frozen=True)
+class Start:
+    """A state as a resident takes it: ``flat`` holds all floating entries of ``state``, in its memory order; None for
+    a state of some of its tensors."""
+
+    flat: Tensor | None
+    state: State
+
+
+class Resident:
+    """A module whose floating parameters and buffers are views of one vector, so that a client starts by one copy.
+
+    ``channels_last``: convolution weights lie in memory as torch's channels_last format has them,
+    which lets the CPU's kernels run without reordering.
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device, *, channels_last: bool) -> None:
+        self.module = module.to(device)
+        tensors = module.state_dict(keep_vars=True)
+        self.floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+        self.integers = {name: tensor for name, tensor in tensors.items() if name not in self.floating}
+        first = next(iter(self.floating.values()))
+        self.flat = torch.empty(sum(map(torch.numel, self.floating.values())), dtype=first.dtype, device=device)
+        self._channels_last = channels_last
+        for tensor, place in zip(self.floating.values(), self._views(self.flat), strict=True):
+            place.copy_(tensor.detach())
+            tensor.data = place
+
+    def start(self, state: State) -> Start:
+        """``state`` (on any device), of all tensors or some, ready to be restored any number of times."""
+        if len(state) < len(self.floating) + len(self.integers):
+            return Start(None, {name: tensor.to(self.flat.device) for name, tensor in state.items()})
+        flat = torch.empty_like(self.flat)
+        floating = dict(zip(self.floating, self._views(flat), strict=True))
+        for name, place in floating.items():
+            place.copy_(state[name])
+        here = {name: floating[name] if name in floating else state[name].to(flat.device) for name in state}
+        return Start(flat, here)
+
+    def restore(self, start: Start) -> None:
+        """Overwrite the module with a start: the tensors that it has."""
+        if start.flat is None:
+            floating = [name for name in start.state if name in self.floating]
+            with torch.no_grad():
+                torch._foreach_copy_([self.floating[name] for name in floating], [start.state[n] for n in floating])
+        else:
+            self.flat.copy_(start.flat)
+        for name, tensor in self.integers.items():
+            if name in start.state:
+                tensor.copy_(start.state[name])
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        places, begin = [], 0
+        for tensor in self.floating.values():
+            places.append(_shaped(flat[begin : begin + tensor.numel()], tensor.shape, self._channels_last))
+            begin += tensor.numel()
+        return places
+
+
+class Cohort:
+    """Networks of up to ``clients`` clients side by side; tensors by state name, [clients, *shape].
+
+    ``factored``: state names of weights that the clients share (:mod:`factored`) instead.
+    """
+
+    def __init__(
+        self,
+        network: Stacked | Mapped,
+        module: nn.Module,
+        input_shape: Sequence[int],
+        clients: int,
+        device: torch.device,
+        *,
+        channels_last: bool,
+        factored: Sequence[str] = (),
+    ) -> None:
+        self.network = network
+        self.clients = clients
+        self.device = device
+        self.channels_last = channels_last
+        self.draws = isinstance(network, Stacked) and network.draws
+        # steps of static shape become CUDA graphs; what is drawn on the CPU cannot be part of one
+        self.records = device.type == "cuda" and not self.draws
+        self.recorded: dict[Any, RecordedStep] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.factored = {name: FactoredWeight() for name in factored}
+        state = module.state_dict()
+        for name, tensor in state.items():
+            if tensor.is_floating_point() and name not in self.factored:
+                memory = torch.empty(clients * tensor.numel(), dtype=tensor.dtype, device=device)
+                self.tensors[name] = _shaped(memory, (clients, *tensor.shape), channels_last)
+        named = module.named_parameters()
+        self.trainable = [name for name, tensor in named if tensor.requires_grad and name in self.tensors]
+        self.restore(state)
+        self.trainable = self._used(input_shape)
+
+    def _used(self, input_shape: Sequence[int]) -> list[str]:
+        """Names of the parameters that the network uses: training leaves the others as they are."""
+        self.begin(Sgd(0.0, 0.0, 0.0, 0.0, None), 1, 1, 2)
+        parameters = self.bind(1, None)
+        x = parameters[0].new_zeros(2, 1, *input_shape)
+        gradients = torch.autograd.grad(self.network(x).sum(), parameters, allow_unused=True)
+        return [name for name, gradient in zip(self.trainable, gradients, strict=True) if gradient is not None]
+
+    def client_bytes(self, rows: int) -> int:
+        """Memory for the state of one client whose steps see ``rows`` samples in all."""
+        own = sum(tensor.nbytes for tensor in self.tensors.values()) // self.clients
+        return own + sum(rows * sum(self._start[name].shape) * self._start[name].itemsize for name in self.factored)
+
+    def restore(self, start: State) -> None:
+        """Let every client start from ``start``."""
+        self._start = start
+        for name, tensor in self.tensors.items():
+            tensor.copy_(start[name].expand_as(tensor))
+
+    def place(self, row: int, state: State) -> None:
+        """Let one client start from ``state`` instead, but for what all clients share."""
+        for name, tensor in self.tensors.items():
+            tensor[row].copy_(state[name])
+
+    def takes(self, sizes: Sequence[np.ndarray]) -> bool:
+        """Whether clients can train in it together whose steps see so many samples, each int64 [steps], falling in
+        length: a network without stacked layers cannot leave rows out, so its clients' batches must agree."""
+        return isinstance(self.network, Stacked) or all(np.array_equal(own, sizes[0][: len(own)]) for own in sizes)
+
+    def restart(self) -> None:
+        """Back to the start that was restored last."""
+        self.restore(self._start)
+
+    def begin(self, optimizer: Optimizer, clients: int, steps: int, batch: int) -> None:
+        """Get ready for ``steps`` steps of ``batch`` samples at most, from the start that was restored last."""
+        for name, weight in self.factored.items():
+            if not isinstance(optimizer, Sgd):
+                raise ValueError("only under SGD weights stay in the span of their gradients")
+            weight.begin(self._start[name], optimizer, clients, steps, batch)
+
+    def advance(self) -> None:
+        """A step is taken: weights that are shared count it."""
+        for weight in self.factored.values():
+            weight.advance()
+
+    def bind(self, clients: int, mask: Tensor | None) -> list[Tensor]:
+        """Let the network serve the first ``clients`` clients; their parameters, ready for gradients.
+
+        ``mask`` bool [B, clients]: which rows of a batch are samples; None where all are.
+        """
+        active = {name: tensor[:clients] for name, tensor in self.tensors.items()}
+        for name in self.trainable:
+            active[name] = active[name].detach().requires_grad_()
+        self.network.bind(active, clients, mask, self.factored)
+        return [active[name] for name in self.trainable]
+
+    def trained(self, steps: Sequence[int]) -> CohortState:
+        """The first clients' states after their ``steps``, [len(steps), *shape]: overwritten by the next cohort."""
+        taken = torch.tensor(steps, device=self.device)
+        states: CohortState = {}
+        for name, value in self._start.items():
+            if name in self.factored:
+                states[name] = self.factored[name].trained(steps)
+            elif name in self.tensors:
+                states[name] = self.tensors[name][: len(steps)]
+            else:
+                states[name] = self._counted(name, value, taken)
+        return states
+
+    def _counted(self, name: str, start: Tensor, steps: Tensor) -> Tensor:
+        return start + steps if name.endswith(_STEPS) else start.expand(len(steps), *start.shape)
+
+
+def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor:
+    """A vector as a tensor of ``shape``; the last three axes (channels, height, width) in channels_last order."""
+    if not channels_last or len(shape) < 4:
+        return memory.view(*shape)
+    *outer, channels, height, width = shape
+    return memory.view(*outer, height, width, channels).movedim(-1, -3)
+
+
+def channels_last_helps(device: torch.device, precision: str) -> bool:
+    """CPU kernels and tensor cores want channels last; float32 kernels of a GPU do not."""
+    return device.type == "cpu" or precision == "bfloat16"
+
+
+def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[None]:
+    """bfloat16 for the forward pass where asked for; weights, losses and gradients stay as they are."""
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

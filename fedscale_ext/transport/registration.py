@@ -1,0 +1,152 @@
+"""What an executor says of itself and its data when it registers, checked before anything is done with it."""
+
+import platform
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedscale_ext.data.majority import majority_correct, most_frequent_correct
+from fedscale_ext.data.store import DataSet
+from fedscale_ext.transport import wire
+from fedscale_ext.util.text_columns import pack_texts, unpack_texts
+from fedscale_ext.util.validation import first_fault
+
+_MOST_CLIENTS = 100_000_000
+_MOST_SAMPLES = 2**40  # of one client
+_LONGEST_NAME = 65_536  # characters, as a row of train.csv
+_Name = Annotated[str, Field(max_length=1000)]
+_Side = Annotated[int, Field(ge=1, le=65536)]
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: _Name
+    generated: bool
+    input_shape: Annotated[list[_Side], Field(min_length=3, max_length=3)]  # channels, height, width
+    num_classes: int = Field(ge=1, le=1_000_000)
+    test_source: _Name
+    test_only_clients: int = Field(ge=0)
+    notes: Annotated[list[_Name], Field(max_length=100)]  # what was changed in the samples, a sentence each
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    digest: _Name
+    data: _Data
+    device: str = Field(pattern=r"^(cpu|cuda(:[0-9]{1,4})?)$")
+    device_name: _Name
+    versions: Annotated[dict[_Name, _Name], Field(max_length=100)]
+
+
+@dataclass(frozen=True)
+class ExecutorInfo:
+    """What an executor reported at registration, indexed by client - 1: sizes are samples per client, ``client_names``
+    the names that the data give them, ``majority_correct`` the test samples of a client's most frequent training label,
+    ``most_frequent_correct`` those of the most frequent training label of all clients.
+    """
+
+    digest: str
+    data: dict[str, Any]
+    device: str
+    device_name: str
+    versions: dict[str, str]
+    train_sizes: np.ndarray
+    test_sizes: np.ndarray
+    client_names: list[str]
+    majority_correct: np.ndarray
+    most_frequent_correct: np.ndarray
+
+    def same_data(self, other: "ExecutorInfo") -> bool:
+        """Whether two executors see the same samples of the same clients, by the digest and by the names listed."""
+        return self.digest == other.digest and self.client_names == other.client_names
+
+
+def registration(data: DataSet, device: torch.device) -> bytes:
+    """The message of an executor that has opened ``data`` and trains on ``device``."""
+    header = {
+        "device": str(device),
+        "device_name": _device_name(device),
+        "host": platform.node(),
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "digest": data.digest,
+        "data": {
+            "name": data.name,
+            "generated": data.generated,
+            "input_shape": list(data.input_shape),
+            "num_classes": data.num_classes,
+            "test_source": data.test_source,
+            "test_only_clients": data.test_only_clients,
+            "notes": list(data.notes),
+        },
+    }
+    columns = {
+        "train": data.train_sizes,
+        "test": data.test_sizes,
+        "majority": majority_correct(data),
+        "most_frequent": most_frequent_correct(data),
+    }
+    sizes = {name: torch.from_numpy(column) for name, column in columns.items()}
+    names = pack_texts(data.client_names)
+    return wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
+
+
+def _device_name(device: torch.device) -> str:
+    """What the speed of training depends on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def read_registration(message: bytes) -> ExecutorInfo:
+    """The registration in a message's bytes; WireError where it cannot be one."""
+    header, sections = wire.unpack(message)
+    if sections.keys() != {"sizes", "names"}:
+        raise wire.WireError("a registration has two sections, sizes and names")
+    train, test, majority, most_frequent = _sizes(sections["sizes"])
+    names = _names(sections["names"], len(train))
+    try:
+        report = _Report.model_validate(header)
+    except ValidationError as error:
+        key, _, requirement = first_fault(error)
+        raise wire.WireError(f"{key}: {requirement}") from None
+    if "torch" not in report.versions:
+        raise wire.WireError("versions lacks torch")
+    return ExecutorInfo(
+        **report.model_dump(), train_sizes=train, test_sizes=test, client_names=names, majority_correct=majority,
+        most_frequent_correct=most_frequent,
+    )  # fmt: skip
+
+
+def _names(section: wire.Section, clients: int) -> list[str]:
+    """The name of each client, none twice."""
+    tensors = wire.bytes_to_tensors(section)
+    if tensors.keys() != {"bytes", "offsets"} or tensors["offsets"].shape != (clients + 1,):
+        raise wire.WireError("names of clients are not as many as the clients")
+    try:
+        names = unpack_texts(tensors["bytes"], tensors["offsets"])
+    except ValueError as error:
+        raise wire.WireError(f"names of clients: {error}") from None
+    if len(set(names)) < clients or not all(0 < len(name) <= _LONGEST_NAME for name in names):
+        raise wire.WireError("a client's name is empty, too long, or another one's too")
+    return names
+
+
+def _sizes(section: wire.Section) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Training and test samples of each client, and how many of these have its most frequent label and that of all
+    clients, int64 [clients]."""
+    names = ("train", "test", "majority", "most_frequent")
+    train, test, majority, most_frequent = wire.columns(section, names, torch.int64)
+    if not 0 < len(train) <= _MOST_CLIENTS:
+        raise wire.WireError(f"a registration of {len(train)} clients")
+    for sizes in (train, test):
+        if (sizes < 0).any() or (sizes > _MOST_SAMPLES).any():
+            raise wire.WireError("a client's count of samples is out of range")
+    for correct in (majority, most_frequent):
+        if (correct < 0).any() or (correct > test).any():
+            raise wire.WireError("a client's count of most frequent labels is out of range")
+    return train, test, majority, most_frequent

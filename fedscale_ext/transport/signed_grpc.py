@@ -1,0 +1,131 @@
+"""Signatures on FedScale's gRPC service, whose messages and stubs stay as they are.
+
+The stamp travels in the call's metadata, the reply's MAC in its trailing metadata. Both sides hand gRPC the
+serialised bytes that they signed.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from fedscale_ext.transport.signing import Gate, Refused, Signer, Stamp, is_body
+from fedscale_ext.util.refusals import Refusals
+
+_STAMP, _ANSWER = "fsx-stamp-bin", "fsx-answer-bin"
+_REFUSAL = "refused"  # all that a stranger hears
+
+
+def _as_they_are(data: bytes) -> bytes:
+    return data
+
+
+def _refuse(request: Any, context: Any) -> None:
+    """Answers without having read the body."""
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
+
+
+class SignatureCheck(grpc.ServerInterceptor):
+    """Lets the service see signed messages only, each from the executor that it names, and signs the replies."""
+
+    def __init__(self, gate: Gate, refusals: Refusals) -> None:
+        self._gate, self._refusals = gate, refusals
+
+    def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
+        """The handler of a call, by its metadata alone."""
+        try:
+            stamp = self._gate.admit(details.method, _value(details.invocation_metadata, _STAMP))
+        except Refused as refused:
+            self._refusals.note(str(refused))
+            return grpc.stream_unary_rpc_method_handler(_refuse)
+        handler = continuation(details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+        return grpc.unary_unary_rpc_method_handler(
+            self._checked(handler, details.method, stamp), _as_they_are, _as_they_are
+        )
+
+    def _checked(self, handler: Any, method: str, stamp: Stamp) -> Callable[[bytes, Any], bytes]:
+        def call(body: bytes, context: Any) -> bytes:
+            try:
+                request = _request(handler, stamp, body)
+            except Refused as refused:
+                self._refusals.note(str(refused))
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
+            del body  # it may be large
+            reply = handler.response_serializer(handler.unary_unary(request, context))
+            context.set_trailing_metadata(((_ANSWER, self._gate.answer(method, stamp, reply)),))
+            return reply
+
+        return call
+
+
+def _request(handler: Any, stamp: Stamp, body: bytes) -> Any:
+    """The message in a body; Refused where it is not the one that was signed."""
+    if not is_body(stamp, body):
+        raise Refused("its body is not the signed one")
+    try:
+        request = handler.request_deserializer(body)
+    except Exception:  # protobuf's own, which depends on its implementation
+        raise Refused("not a message of the service") from None
+    if request.executor_id != str(stamp.executor):
+        raise Refused("signed by another executor than it names")
+    return request
+
+
+class SignedChannel:
+    """A channel for FedScale's stub that signs what it sends and checks what it gets."""
+
+    def __init__(self, channel: Any, signer: Signer, executor: int, most_mb: int) -> None:
+        self._channel, self._signer, self._executor, self._most_mb = channel, signer, executor, most_mb
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Callable[[Any], bytes],
+        response_deserializer: Callable[[bytes], Any],
+        **_: Any,
+    ) -> Callable[..., Any]:
+        """What a stub calls for each method of its service.
+
+        The result raises ConnectionError where the aggregator refuses this executor, or its reply is not
+        signed, or a message is too large; what the network does stays a ``grpc.RpcError``.
+        """
+        inner = self._channel.unary_unary(method, _as_they_are, _as_they_are)
+
+        def call(request: Any, **options: Any) -> Any:
+            body = request_serializer(request)
+            stamp, nonce = self._signer.stamp(method, self._executor, body, int(1000 * time.time()))
+            try:
+                reply, ended = inner.with_call(body, metadata=((_STAMP, stamp),), **options)
+            except grpc.RpcError as error:
+                self._explain(error)
+                raise
+            mac = _value(ended.trailing_metadata(), _ANSWER)
+            if mac is None or not self._signer.is_answer(mac, method, nonce, reply):
+                raise ConnectionError(
+                    "a reply was not signed with this job's token: what answers is not its aggregator"
+                )
+            return response_deserializer(reply)
+
+        return call
+
+    def _explain(self, error: Any) -> None:
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            raise ConnectionError(
+                "the aggregator does not accept this executor: its token, number, clock or version of fedscale_ext "
+                "differs; the aggregator's log says which"
+            ) from None
+        if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            logging.error(f"{error.details()}")
+            raise ConnectionError(
+                f"a message is larger than max_message_mb={self._most_mb}, or memory is short; raise max_message_mb"
+            ) from None
+
+
+def _value(metadata: Any, key: str) -> bytes | None:
+    """The one value of a key; None where there is none, or several."""
+    values = [value for name, value in metadata or () if name == key]
+    return values[0] if len(values) == 1 and isinstance(values[0], bytes) else None

@@ -1,0 +1,150 @@
+"""Messages between aggregator and executors: a JSON header and raw tensors, nothing executable.
+
+One message is ``magic, format version, header length (uint32, little endian), header (UTF-8 JSON), sections``.
+The header's ``sections`` lists the name and length of each section in order; a section is a
+safetensors file in memory, so that a state is serialised once and appended to any number of
+messages. FedScale's protobuf fields ``executor_info``, ``data`` and ``data_result`` carry it.
+
+Whatever a reader would build from a message is bounded before it is built: the header's bytes, nesting and
+number of values, the number of sections, each section's own header. The message as a whole is bounded by
+gRPC (``max_message_mb``). There is no digest in here: the stamp of the call has one (``signing.py``).
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from fedscale_ext.core.types import State
+
+_MAGIC = b"FSX"
+VERSION = b"1"  # of this format: one byte
+_LENGTH = struct.Struct("<I")
+_START = len(_MAGIC) + len(VERSION) + _LENGTH.size
+_MAX_HEADER = 16 * 1024 * 1024  # bytes; a round of 10,000 clients in one unit needs about 1 MB
+_MAX_VALUES = 1_000_000  # of a header: numbers, texts, lists, objects
+_MAX_DEPTH = 32
+_MAX_SECTIONS = 100_000
+_MAX_TENSOR_HEADER = 4 * 1024 * 1024  # bytes; a tensor's entry has about a hundred
+_SECTION_LENGTH = struct.Struct("<Q")  # of the header of a safetensors file
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+Section = bytes | memoryview  # one safetensors file in memory
+
+
+class WireError(Exception):
+    """A message that is not of the form above, or is larger than allowed; nothing of it was used."""
+
+
+def tensors_to_bytes(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """A section: names, dtypes, shapes and raw values of CPU tensors."""
+    return safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
+
+
+def bytes_to_tensors(section: Section) -> State:
+    """The tensors of a section, as copies that may be written to."""
+    if len(section) < _SECTION_LENGTH.size:
+        raise WireError("a section does not hold tensors: it is too short")
+    (length,) = _SECTION_LENGTH.unpack_from(section)
+    if length > _MAX_TENSOR_HEADER:
+        raise WireError(f"a section claims {length} bytes of names and shapes; {_MAX_TENSOR_HEADER} are allowed")
+    content = bytes(section)
+    del section  # it may have been the last to need a large message
+    try:
+        return safetensors.torch.load(content)
+    except (SafetensorError, ValueError, KeyError, RuntimeError, TypeError, OverflowError) as error:
+        raise WireError(f"a section does not hold tensors: {_short(error)}") from None
+
+
+def columns(section: Section, names: Sequence[str], dtype: torch.dtype) -> list[np.ndarray]:
+    """The one-dimensional tensors ``names`` of a section, all of one length and of ``dtype``; WireError otherwise."""
+    tensors = bytes_to_tensors(section)
+    if tensors.keys() != set(names):
+        raise WireError(f"a section must hold {', '.join(names)} and nothing else")
+    found = [tensors[name] for name in names]
+    if any(column.dtype != dtype or column.dim() != 1 or len(column) != len(found[0]) for column in found):
+        raise WireError(f"{', '.join(names)} must be columns of one length and of {dtype}")
+    return [column.numpy() for column in found]
+
+
+def pack(header: Mapping[str, Any], sections: Mapping[str, bytes] | None = None) -> bytes:
+    """The bytes of a message; ``header`` must be JSON, without NaN, and must not use the key ``sections``."""
+    parts = dict(sections or {})
+    table = [[name, len(part)] for name, part in parts.items()]
+    text = json.dumps({**header, "sections": table}, separators=(",", ":"), allow_nan=False).encode()
+    return b"".join([_MAGIC, VERSION, _LENGTH.pack(len(text)), text, *parts.values()])
+
+
+def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, Section]]:
+    """Header and sections of a message; raises WireError unless every length adds up exactly.
+
+    Sections are views of the message, which they keep alive. Numbers of the header may be infinite.
+    """
+    if len(message) < _START or message[: len(_MAGIC)] != _MAGIC:
+        raise WireError("not a message of this program")
+    version = message[len(_MAGIC) : len(_MAGIC) + len(VERSION)]
+    if version != VERSION:
+        raise WireError(
+            f"a message of format {version!r}, this program reads {VERSION!r}: install the same version of "
+            "fedscale_ext for aggregator and executors"
+        )
+    (length,) = _LENGTH.unpack_from(message, _START - _LENGTH.size)
+    if length > _MAX_HEADER or _START + length > len(message):
+        raise WireError(f"the header claims {length} bytes of a message of {len(message)}")
+    text = bytes(message[_START : _START + length])
+    _check_outline(text)
+    try:
+        header = json.loads(text.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the header is not JSON: {_short(error)}") from None
+    if not isinstance(header, dict):
+        raise WireError("the header is not an object")
+    return header, _sections(header.pop("sections", None), message, _START + length)
+
+
+def _check_outline(text: bytes) -> None:
+    """WireError where a header holds too many values or nests them too deep; costs a few passes over its bytes."""
+    if text.count(b'"') > 4 * _MAX_VALUES:
+        raise WireError("the header holds too many texts")
+    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = b"".join(plain.split(b'"')[::2])  # what is not text
+    brackets = outside.translate(None, _ALL_BUT_BRACKETS)
+    if outside.count(b",") + outside.count(b":") + len(brackets) > _MAX_VALUES:
+        raise WireError(f"the header holds more than {_MAX_VALUES} values")
+    for _ in range(_MAX_DEPTH):  # each pass takes the innermost away
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    if brackets:
+        raise WireError("the header nests its values too deep, or not at all")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _short(error: Exception) -> str:
+    return str(error)[:200]
+
+
+def _sections(table: Any, message: bytes, at: int) -> dict[str, Section]:
+    if not isinstance(table, list) or len(table) > _MAX_SECTIONS:
+        raise WireError("the header has no usable table of sections")
+    sections: dict[str, Section] = {}
+    whole = memoryview(message)
+    for entry in table:
+        match entry:
+            case [str(name), int(length)] if length >= 0 and name not in sections:
+                sections[name] = whole[at : at + length]
+                at += length
+            case _:
+                raise WireError("the table of sections holds something other than names and lengths")
+    if at != len(message):
+        raise WireError(f"the sections need {at} bytes of a message of {len(message)}")
+    return sections

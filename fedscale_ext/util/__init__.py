@@ -1,0 +1,1 @@
+"""Helpers that know nothing of federated learning: reading files, checking values, digests, threads."""

@@ -1,0 +1,193 @@
+"""``fedscale_ext.run``: what a script or a notebook gets, sees and is told."""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedscale_ext
+from fedscale_ext.cli import main
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
+from fedscale_ext.executor.unit_work import UnitWork
+from fedscale_ext.server import records
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "plot_job", lambda folder: folder / "plot.png")  # most of a tiny job's time
+
+
+def test_a_job_gives_its_result_and_shows_how_far_it_is(job_file: Path, capfd: pytest.CaptureFixture[str]):
+    result = fedscale_ext.run(job_file, rounds=1)
+    assert result.finished and result["rounds"] == 1
+    assert result.path == job_file.parent / "logs" / "tiny" / "logs"
+    written = json.loads((result.path / "summary.json").read_text())
+    assert dict(result) == {**written, "log_dir": str(result.path)}
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "round 1/1, 4 clients, 1 model" in err
+
+
+def test_progress_can_be_silent(job_file: Path, capfd: pytest.CaptureFixture[str]):
+    fedscale_ext.run(job_file, rounds=1, progress=False)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("conf", "keys", "sentence"),
+    [
+        ("quickstrat", {}, "did you mean 'quickstart'"),
+        (None, {"ronds": 3}, "unknown job_conf key 'ronds'; did you mean 'rounds'"),
+        (None, {"rounds": 0}, "key 'rounds' is 0; it must be above zero"),
+        (None, {"worker_ips": ["localhost:[0]"]}, "asks for no executor"),
+        (None, {"resume": True}, "has no checkpoint below"),
+        (None, {"data_dir": "nowhere"}, "nowhere"),
+        (None, {"log_path": "/dev/null"}, "log_path /dev/null is no folder; set it to"),
+        (None, {"processes": True, "data_dir": "nowhere"}, "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    job_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    conf: str | None,
+    keys: dict[str, Any],
+    sentence: str,
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    if "resume" in keys:
+        text = job_file.read_text().replace("  - time_stamp: logs\n", "")
+        job_file.write_text(text)
+    with pytest.raises(UserError) as error:
+        fedscale_ext.run(conf or job_file, progress=False, **keys)
+    assert sentence in str(error.value)
+
+
+def test_an_interrupt_ends_even_what_is_trained_and_the_job_can_go_on(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    text = job_file.read_text().replace("  - time_stamp: logs\n", "")
+    job_file.write_text(text)
+    whole = fedscale_ext.run(job_file, progress=False, time_stamp="whole", job_name="whole")
+    train = UnitWork.train
+
+    def stuck_in_round_two(self: UnitWork, header: dict[str, Any]) -> Any:
+        if header["round"] == 1:
+            return train(self, header)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        while True:  # a unit that takes for ever
+            pass
+
+    # what a shell starts in the background ignores the signal, and so does a test run there
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(UnitWork, "train", stuck_in_round_two)
+            fedscale_ext.run(job_file, checkpoint_interval=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "executor" not in {thread.name for thread in threading.enumerate()}
+    assert "job tiny was stopped; resume=True" in capfd.readouterr().err
+    result = fedscale_ext.run(job_file, checkpoint_interval=1, progress=False, resume=True)
+    assert result["accuracy"] == whole["accuracy"] and result["loss"] == whole["loss"]
+    assert result["resumed"]
+
+
+def test_a_run_is_resumed_with_the_settings_that_it_was_started_with(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    first = fedscale_ext.run(job_file, rounds=1, progress=False, time_stamp="first")
+    job_file.write_text(job_file.read_text().replace("  - time_stamp: logs\n", ""))
+    for keys in ({}, {"time_stamp": "first"}, {"processes": True}):
+        with pytest.raises(UserError, match=r"job tiny ran with other settings: learning_rate was 0\.05 and is 0\.3"):
+            fedscale_ext.run(job_file, rounds=2, progress=False, resume=True, learning_rate=0.3, **keys)
+    other = {"rounds": 2, "resume": True, "progress": False, "fedmd.groups": [3, 4]}  # not of this method
+    assert fedscale_ext.run(job_file, log_path=str(tmp_path / "elsewhere"), **other).path == first.path
+
+
+def test_an_interrupt_when_the_results_are_written_says_that_the_job_is_done(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    def interrupted(folder: Path) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedscale_ext.server.records.plot_job", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fedscale_ext.run(job_file, rounds=1)
+    (summary,) = job_file.parent.glob("logs/tiny/*/summary.json")
+    assert f"job tiny is done, results are in {summary.parent}; `fedscale report" in capfd.readouterr().err
+
+
+def test_processes_give_the_same_result(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    here = fedscale_ext.run(job_file, rounds=1, progress=False, job_name="here")
+    apart = fedscale_ext.run(job_file, rounds=1, progress=False, processes=True, worker_ips="localhost:[1]")
+    assert apart["accuracy"] == here["accuracy"] and apart["loss"] == here["loss"]
+    assert fedscale_ext.load("tiny")["accuracy"] == here["accuracy"]
+
+
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """The exit code of ``fedscale``, within this process, and what it says."""
+    monkeypatch.setattr("sys.argv", ["fedscale", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capfd.readouterr()
+    return int(end.value.code or 0), out + err
+
+
+def test_a_job_in_this_process_is_found_by_its_name(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    for stamp in ("older", "newer"):
+        assert fedscale_ext.load(fedscale_ext.run(job_file, rounds=1, time_stamp=stamp, progress=False).name).path == (
+            job_file.parent / "logs" / "tiny" / stamp
+        )
+    assert (jobs.find("tiny").status, jobs.find("tiny").complete(1)) == ("finished", True)
+    code, said = command(monkeypatch, capfd, "driver", "status", "tiny")
+    assert code == 0 and "finished" in said and "output.log" not in said
+    assert command(monkeypatch, capfd, "driver", "stop", "tiny")[1].startswith("job tiny is not running; it finished")
+    code, said = command(monkeypatch, capfd, "driver", "logs", "tiny")
+    assert code == 2 and said.startswith("fedscale: job tiny ran in a Python process, not in processes of its own")
+    # bad input that is found late leaves the name with what it stood for
+    with pytest.raises(UserError):
+        fedscale_ext.run(job_file, model="resnet18", num_participants=99, time_stamp="bad", progress=False)
+    assert fedscale_ext.load("tiny").path.name == "newer"
+
+
+def test_a_job_in_this_process_is_running_but_no_command_ends_it(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    seen: list[Any] = []
+
+    def look(folder: Path) -> Path:
+        seen.extend([jobs.find("tiny").state(), fedscale_ext.load("tiny").path, jobs.find("tiny").round])
+        seen.append(command(monkeypatch, capfd, "driver", "stop", "tiny"))
+        raise RuntimeError("no paper")
+
+    monkeypatch.setattr(records, "plot_job", look)
+    with pytest.raises(RuntimeError):
+        fedscale_ext.run(job_file, rounds=1)
+    state, path, done, (code, said) = seen
+    assert (state, path, done["round"]) == ("running", job_file.parent / "logs" / "tiny" / "logs", 1)
+    assert code == 2 and f"job tiny runs in the Python process {os.getpid()}; interrupt it there" in said
+    assert (jobs.find("tiny").status, jobs.find("tiny").reason) == ("failed", "RuntimeError: no paper")
+
+
+def test_a_job_whose_name_is_taken_or_has_no_place_trains_all_the_same(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    with jobs.claim("tiny"):
+        assert fedscale_ext.run(job_file, rounds=1).finished
+    assert "note: this run cannot be found by its name: job tiny is running" in capfd.readouterr().err
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", "/dev/null")
+    assert fedscale_ext.run(job_file, rounds=1).finished
+    assert "note: this run cannot be found by its name: the state directory" in capfd.readouterr().err

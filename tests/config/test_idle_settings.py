@@ -1,0 +1,71 @@
+"""Settings without effect are told in one note, each with its reason."""
+
+import pytest
+
+from fedscale_ext.config.idle_settings import idle_keys
+from fedscale_ext.config.job_config import make_config
+
+
+def test_keys_of_other_methods_are_named():
+    keys = {"method": "fedtrans", "fedtrans.beta": 0.1, "moss.wire": "ce", "fluid.p": [0.5]}
+    assert idle_keys(make_config({}, keys)) == "moss.wire, fluid.p do nothing: the method is fedtrans"
+    keys.pop("moss.wire")
+    assert idle_keys(make_config({}, keys)) == "fluid.p does nothing: the method is fedtrans"
+    assert idle_keys(make_config({}, {"fedavg.x": 1})) is None
+
+
+def test_of_many_keys_of_other_methods_three_are_named():
+    keys = {f"moss.k{number}": 1 for number in range(5)}
+    assert idle_keys(make_config({}, keys)) == ("moss.k0, moss.k1, moss.k2 and 2 more do nothing: the method is fedavg")
+
+
+def test_a_key_that_one_job_of_a_sweep_reads_is_not_idle():
+    keys = {"moss.wire": "ce", "fluid.p": [0.5], "fedtrans.beta": 0.1}
+    jobs = [make_config({}, {**keys, "method": method}) for method in ("fedtrans", "fedavg", "fedtrans")]
+    assert idle_keys(*jobs) == "moss.wire, fluid.p do nothing: the methods are fedtrans, fedavg"
+    assert idle_keys(*jobs, make_config({}, {**keys, "method": "moss"})) == (
+        "fluid.p does nothing: the methods are fedtrans, fedavg, moss"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "note"),
+    [
+        ({"public_fraction": 0.5}, "public_fraction does nothing: public_samples is 0"),
+        ({"public_fraction": 0.5, "public_alpha": 1, "public_classes": "dirichlet"},
+         "public_fraction, public_alpha, public_classes do nothing: public_samples is 0"),
+        ({"public_alpha": 1, "public_samples": 10}, "public_alpha does nothing: public_classes is balanced"),
+        ({"public_alpha": 1, "public_samples": 10, "public_classes": "dirichlet", "public_fraction": 0.5}, None),
+        ({"capacity_spread": 8}, "capacity_spread does nothing: capacity_rule is deadline"),
+        ({"capacity_spread": 8, "capacity_rule": "computation"}, None),
+        ({"round_threshold": 30}, "round_threshold does nothing: sample_mode is random"),
+        ({"round_threshold": 30, "sample_mode": "oort"}, None),
+        ({"round_threshold": 30, "sample_mode": "pyramidfl"}, None),
+        ({"yogi_eta": 0.1, "yogi_beta": 0.5}, "yogi_eta, yogi_beta do nothing: the method is fedavg"),
+        ({"yogi_eta": 0.1, "method": "fedyogi"}, None),
+        ({"yogi_eta": 0.1, "gradient_policy": "fed-yogi"}, None),
+        ({"yogi_eta": 0.1, "method": "fedyogi", "fedyogi.eta": 0.2}, "yogi_eta does nothing: fedyogi.eta is 0.2"),
+        ({"yogi_eta": 0.1, "method": "fedtrans"}, "yogi_eta does nothing: fedtrans.server_opt is avg"),
+        ({"yogi_eta": 0.1, "method": "fedtrans", "fedtrans.server_opt": "adam"}, None),
+        ({"yogi_eta": 0.1, "method": "somebodys"}, None),  # whose code may read any key
+        ({"proxy_mu": 0.1, "method": "fedyogi"}, "proxy_mu does nothing: the method is fedyogi"),
+        ({"proxy_mu": 0.1, "method": "fedprox"}, None),
+        ({"proxy_mu": 0.1, "method": "fedprox", "fedprox.mu": 1}, "proxy_mu does nothing: fedprox.mu is 1"),
+        ({"device_match": "order"}, "device_match does nothing: device_conf_file is resampled"),
+        ({"device_match": "order", "device_conf_file": "devices.csv"}, None),
+        ({"device_match": "order", "device_avail_file": "online.csv"}, None),
+        ({"capacity_spread": 8, "moss.lr": 1, "yogi_eta": 1},
+         "capacity_spread does nothing: capacity_rule is deadline; "
+         "moss.lr, yogi_eta do nothing: the method is fedavg"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_another_one_leaves_unread_is_told(keys, note):
+    assert idle_keys(make_config({}, keys)) == note
+
+
+def test_a_setting_that_one_job_of_a_sweep_reads_is_not_told():
+    arms = [make_config({}, {"yogi_eta": 0.1, "method": method}) for method in ("fedavg", "fedyogi", "fedprox")]
+    assert idle_keys(*arms) is None
+    assert idle_keys(arms[0], arms[2]) == "yogi_eta does nothing: the methods are fedavg, fedprox"
+    rules = [make_config({}, {"capacity_spread": 8, "capacity_rule": rule}) for rule in ("deadline", "computation")]
+    assert idle_keys(*rules) is None and idle_keys(rules[0]) is not None

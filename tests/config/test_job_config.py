@@ -1,0 +1,249 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedscale_ext import compat
+from fedscale_ext.config.job_config import (
+    decisive,
+    executor_configs,
+    executor_slots,
+    from_argv,
+    load_config,
+    make_config,
+    shipped_configs,
+    to_argv,
+    with_values,
+)
+from fedscale_ext.core.errors import UserError
+
+HEAD = "ps_ip: 127.0.0.1\nworker_ips:\n  - localhost:[2]\n"
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "job.yml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_every_key_of_fedscale_keeps_its_name_and_default() -> None:
+    from fedscale.cloud import config_parser
+
+    config = make_config({}, {})
+    # read from a fresh parse: install_arguments may have replaced the module's own
+    defaults = vars(config_parser.parser.parse_args([]))
+    changed = {key for key, value in defaults.items() if getattr(config.fedscale, key) != value}
+    # use_cuda is True instead of "True", ~ is expanded in the paths
+    assert changed == {"device_conf_file", "use_cuda", "data_dir", "conf_path"}
+
+
+@pytest.mark.parametrize(("text", "value"), [("False", False), ("True", True), ("no", False), ("1", True)])
+def test_truth_values_are_what_they_say(text: str, value: bool) -> None:
+    for key in ("save_checkpoint", "use_cuda", "train_uniform", "mlm", "line_by_line"):
+        assert getattr(make_config({}, {key: text}).fedscale, key) is value
+
+
+def test_use_cuda_is_not_evaluated() -> None:
+    with pytest.raises(UserError, match="use_cuda"):
+        make_config({}, {"use_cuda": "__import__('os').getpid()"})
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    rounds=st.integers(1, 10**6),
+    rate=st.floats(1e-6, 10),
+    cuda=st.booleans(),
+    beta=st.floats(-1, 1),
+    shape=st.lists(st.integers(1, 64), min_size=1, max_size=4),
+    rates=st.lists(st.floats(0.1, 1) | st.integers(1, 9) | st.booleans() | st.sampled_from(["all", "on"])),
+    clip=st.none() | st.floats(0.1, 9),
+    name=st.text("abc-_./", min_size=1),
+)
+def test_a_command_line_carries_a_configuration_whole(
+    rounds: int, rate: float, cuda: bool, beta: float, shape: list, rates: list, clip: float | None, name: str
+) -> None:
+    flat = {"rounds": rounds, "learning_rate": rate, "use_cuda": cuda, "fedtrans.beta": beta, "input_shape": shape,
+            "heterofl.rates": rates, "clip_norm": clip, "job_name": f"j{name}", "record_internals": cuda}  # fmt: skip
+    config = make_config({}, flat)
+    there = from_argv(to_argv(config))
+    assert there.echo() == config.echo()
+    assert there.decisive() == config.decisive()
+
+
+def test_fedscales_own_driver_passes_keys_and_values_apart() -> None:
+    words = "--time_stamp 1121_0400 --ps_ip localhost --rounds 7 --use_cuda False --input_shape 1 3 28 28 --this_rank=2"
+    words += " --heterofl.rates=[1.0, 0.5]"
+    config = from_argv(
+        [*words.split(), "--num_executors=2", "--executor_configs=localhost:[2]", "--cuda_device=cuda:0"]
+    )
+    assert config.fedscale.rounds == 7
+    assert config.fedscale.use_cuda is False
+    assert config.fedscale.input_shape == [1, 3, 28, 28]
+    assert config.params == {"heterofl.rates": [1.0, 0.5]}
+    assert config.fedscale.this_rank == 2
+
+
+def test_slots_are_one_executor_each() -> None:
+    config = make_config({"worker_ips": ["a:[2,1]", "b:[0, 1]"]}, {})
+    assert executor_slots(config) == [("a", 0), ("a", 0), ("a", 1), ("b", 1)]
+    assert executor_configs(config) == "a:[2,1]=b:[0,1]"
+
+
+@pytest.mark.parametrize("cluster", [{}, {"worker_ips": None}, {"worker_ips": ["localhost"]}])
+def test_without_slots_a_cpu_runs_one_executor_per_usable_core(cluster: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 3, 5}, raising=False)
+    config = make_config(cluster, {"use_cuda": False})
+    assert executor_slots(config) == [("localhost", 0)] * 3
+    assert executor_configs(config) == "localhost:[3]"
+    assert executor_slots(make_config(cluster, {"use_cuda": True})) == [("localhost", 0)]
+    assert len(executor_slots(make_config({"worker_ips": ["localhost:[1]"]}, {"use_cuda": False}))) == 1
+
+
+def test_variables_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "/some")
+    path = write(tmp_path, HEAD + "job_conf:\n  - data_dir: $PLACE/data\n")
+    assert load_config(path).fedscale.data_dir == "/some/data"
+
+
+def test_the_last_word_wins() -> None:
+    config = with_values(make_config({}, {"rounds": 3}), rounds=4)
+    assert config.fedscale.rounds == 4
+    assert "--rounds=4" in to_argv(config, this_rank=1)
+
+
+def test_pyramidfl_has_the_defaults_of_its_code() -> None:
+    plain, own = make_config({}, {"sample_mode": "oort"}), make_config({}, {"sample_mode": "pyramidfl"})
+    names = (
+        "exploration_factor",
+        "exploration_decay",
+        "exploration_min",
+        "round_threshold",
+        "clip_bound",
+        "cut_off_util",
+    )
+    assert [getattr(plain.fedscale, name) for name in names] == [0.9, 0.98, 0.3, 30, 0.9, 0.05]
+    assert [getattr(own.fedscale, name) for name in names] == [0.9, 0.95, 0.2, 10, 0.98, 0.7]
+    asked = make_config({}, {"sample_mode": "pyramidfl", "cut_off_util": 0.5})
+    assert asked.fedscale.cut_off_util == from_argv(to_argv(asked)).fedscale.cut_off_util == 0.5
+
+
+def test_hyperparameters_of_other_methods_bind_no_job() -> None:
+    keys = {"method": "fedrolex", "fedrolex.levels": "fix"}
+    config = make_config({}, {**keys, "fedmd.groups": [1, 2], "heterofl.levels": "groups"})
+    assert config.method_params() == {"levels": "fix"}
+    assert config.decisive() == make_config({}, keys).decisive()
+    assert config.decisive()["fedrolex.levels"] == "fix"
+    assert config.echo()["fedmd.groups"] == [1, 2]  # what was given is on record all the same
+    assert decisive(config.echo()) == config.decisive()
+
+
+def test_only_settings_that_decide_the_result_are_decisive() -> None:
+    base = make_config({}, {"rounds": 3}).decisive()
+    assert make_config({"worker_ips": ["a:[7]"]}, {"rounds": 9, "ps_port": 4000, "job_name": "x"}).decisive() == base
+    assert make_config({}, {"rounds": 3, "seed": 2}).decisive() == {**base, "seed": 2}
+    assert base == json.loads(json.dumps(base))
+
+
+@pytest.mark.parametrize(("policy", "method"), [("fed-prox", "fedprox"), ("fed-yogi", "fedyogi"), (None, "fedavg")])
+def test_fedscales_gradient_policy_names_a_method(policy: str | None, method: str) -> None:
+    assert make_config({}, {"gradient_policy": policy}).job.method == method
+
+
+BAD = [
+    ("job_conf:\n  - rounds: 3\n bad", "not valid YAML: "),
+    ("just text", "must hold keys"),
+    ("job_conf: 3\n", "list of one-key maps"),
+    ("job_conf:\n  - 3\n", "list of one-key maps, as in '- rounds: 100'; it has 3"),
+    ("job_conf:\n  - rounds:4\n", "it has 'rounds:4', without a space behind the colon"),
+    ("job_config:\n  - rounds: 4\n", "unknown key 'job_config'; did you mean 'job_conf'"),
+    ("ps_ip: 127.0.0.1\n", "has no job_conf, the list of the job's keys"),
+    ("", "must hold keys such as ps_ip and job_conf; it is empty"),
+    ("job_con:\n  - rounds: 3\njob_conf: []\n", "unknown key 'job_con'; did you mean 'job_conf'"),
+    ("job_conf:\n  - round: 3\n", "did you mean 'rounds'"),
+    ("job_conf:\n  - record_internal: True\n", "did you mean 'record_internals'"),
+    ("job_conf:\n  - rounds: many\n", "'rounds' is 'many'; it must be a whole number"),
+    ("job_conf:\n  - rounds: 2.5\n", "must be a whole number"),
+    ("job_conf:\n  - rounds: [1]\n", "must be a whole number"),
+    ("job_conf:\n  - learning_rate: 0,05\n", "'0,05'; it must be a number, as in 0.05"),
+    ("job_conf:\n  - ps_port: abc\n", "'ps_port' is 'abc'; it must be a whole number, or auto"),
+    ("job_conf:\n  - use_cuda: perhaps\n", "it must be True or False"),
+    ("job_conf:\n  - rounds: 0\n", "must be above zero"),
+    ("job_conf:\n  - learning_rate: .nan\n", "must be above zero"),
+    ("job_conf:\n  - num_participants: -4\n", "must be above zero"),
+    ("job_conf:\n  - use_cuda: maybe\n", "'use_cuda' is 'maybe'"),
+    ("job_conf:\n  - seed: x\n", "'seed' is 'x'"),
+    ("job_conf:\n  - test_split: 1.5\n", "'test_split' is 1.5"),
+    ("job_conf:\n  - capacity_rule: fast\n", "'deadline' or 'computation'"),
+    ("job_conf:\n  - model_zoo: none\n", "it may be torchcv"),
+    ("job_conf:\n  - ps_port: 70000\n", "0..65535"),
+    ("job_conf:\n  - data_dir: $NOWHERE_SET/x\n", "names $NOWHERE_SET"),
+    ("job_conf:\n  - engine: tensorflow\n", "has only 'pytorch'"),
+    ("job_conf:\n  - sample_mode: ort\n", "it may be random, oort, pyramidfl; did you mean 'oort'?"),
+    ("job_conf:\n  - clip_bound: 1.5\n", "'clip_bound' is 1.5; it must lie in 0..1"),
+    ("job_conf:\n  - exploration_decay: .nan\n", "it must lie in 0..1"),
+    ("job_conf:\n  - round_threshold: -1\n", "it must lie in 0..100"),
+    ("job_conf:\n  - pacer_step: 0\n", "it must be at least 1"),
+    ("job_conf:\n  - overcommitment: 0.5\n", "key 'overcommitment' is 0.5; it must be at least 1"),
+    ("job_conf:\n  - overcommitment: .nan\n", "it must be at least 1"),
+    ("job_conf:\n  - overcommitment: .inf\n", "it must be at least 1"),
+    ("job_conf:\n  - round_penalty: .inf\n", "it must lie in 0..100"),
+    ("job_conf:\n  - blacklist_rounds: -2\n", "it must be at least -1"),
+    ("job_conf:\n  - pacer_rule: up\n", "'falls' or 'flat'"),
+    ("job_conf:\n  - pyramidfl_dropout_high: 1.1\n", "less than or equal to 1"),
+    ("job_conf:\n  - gradient_policy: q-fedavg\n", "fed-prox, fed-yogi"),
+    ("worker_ips:\n  - 'localhost:'\njob_conf: []\n", "write it as host:[n]"),
+    ("worker_ips:\n  - 'localhost:[0]'\njob_conf: []\n", "asks for no executor"),
+    ("worker_ips:\n  - 'localhost:[__import__(\"os\")]'\njob_conf: []\n", "write it as host:[n]"),
+    ("use_container: docker\njob_conf: []\n", "use_container"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), BAD)
+def test_bad_configurations_are_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(UserError) as raised:
+        load_config(write(tmp_path, text))
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"), [("rounds", "key=value"), ("=3", "key=value"), ("rouns=3", "did you")]
+)
+def test_bad_overrides_are_one_sentence(tmp_path: Path, override: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        load_config(write(tmp_path, HEAD + "job_conf: []\n"), [override])
+
+
+def test_a_missing_configuration_names_the_shipped_ones() -> None:
+    with pytest.raises(UserError, match="quickstart"):
+        load_config("quickstrat")
+
+
+def test_a_shipped_configuration_is_found_by_its_name() -> None:
+    config = load_config("quickstart")
+    assert config.source == shipped_configs()["quickstart"]
+    assert all(path.is_file() for path in config.entry_paths())
+
+
+def test_the_parser_is_read_without_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setattr(sys, "argv", ["x", "--rounds", "not a number"])
+    assert compat.fedscale_parser().get_default("rounds") == 50
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "many", True])
+def test_a_cohort_size_is_auto_or_a_number(value: object) -> None:
+    with pytest.raises(UserError, match=r"'cohort_size' is .*; it should be auto, or a whole number from 1$"):
+        make_config({}, {"cohort_size": value})
+    assert [make_config({}, {"cohort_size": good}).job.cohort_size for good in (1, "8", "auto")] == [1, 8, "auto"]
+
+
+def test_what_is_wrong_on_the_command_line_is_said_of_it() -> None:
+    for override, said in (("num_participant=5", "--set num_participant: unknown job_conf key"),
+                           ("learning_rate=abc", "--set learning_rate: key 'learning_rate' is 'abc'"),
+                           ("cohort_size=0", "--set cohort_size: key 'cohort_size'")):  # fmt: skip
+        with pytest.raises(UserError, match=said):
+            load_config("quickstart", [override])

@@ -1,0 +1,76 @@
+"""Whose samples are whose in a job: decided by ``data_seed``, whatever the job's ``seed``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.config.job_config import load_config, with_values
+from fedscale_ext.data.held_back import HeldBack
+from fedscale_ext.data.job_data import open_job_data
+from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.report.arms import arms_of
+from fedscale_ext.report.loading import load_job
+
+JOB = {"rounds": 1, "model": "cnn_small", "local_steps": 1, "eval_interval": 1}
+DSFL = {"method": "dsfl", "dsfl.types": ["single_exit_mlp"], "public_samples": 12}
+
+
+def opened(job_file: Path, **keys: Any) -> DataSet:
+    return open_job_data(with_values(load_config(job_file), **keys))
+
+
+def run(job_file: Path, name: str, **keys: Any) -> tuple[Path, list[str]]:
+    """Run a job; its folder and its notices."""
+    said: list[str] = []
+    config = with_values(load_config(job_file), **{**JOB, "job_name": name, **keys})
+    run_in_process(config, lambda event: said.append(event["message"]) if event["event"] == "notice" else None)
+    return job_file.parent / "logs" / name / "logs", said
+
+
+def test_the_seed_of_a_job_changes_nobodys_samples(job_file: Path, tiny_femnist: Path) -> None:
+    first = opened(job_file, public_samples=12)
+    assert opened(job_file, public_samples=12, seed=2).digest == first.digest
+    assert opened(job_file, public_samples=12, data_seed=2).digest != first.digest
+    before = open_data_set(tiny_femnist, "femnist", test_split=0.2, seed=1, held_back=HeldBack(12))
+    assert first.digest == before.digest  # what seed 1 always gave
+
+
+def test_two_seeds_of_a_method_with_public_samples_are_one_arm(job_file: Path) -> None:
+    folders = [run(job_file, f"dsfl-s{seed}", seed=seed, **DSFL)[0] for seed in (1, 2)]
+    (arm,) = arms_of([load_job(folder) for folder in folders])
+    assert arm.seeds == [1, 2]
+
+
+def test_public_samples_that_a_method_does_not_use_are_announced_and_recorded(job_file: Path) -> None:
+    folder, said = run(job_file, "aside", public_samples=12)
+    assert (
+        "12 training samples are set aside as public data, as for every method of this configuration; "
+        "fedavg does not use them"
+    ) in said
+    data = json.loads((folder / "summary.json").read_text())["data"]
+    assert (data["public_samples"], data["public_data_used"]) == (12, False)
+    row = "12 training samples set aside as public data, which fedavg does not use"
+    assert row in (folder / "summary.md").read_text()
+
+
+def test_public_samples_that_a_method_uses_are_announced_too(job_file: Path) -> None:
+    folder, said = run(job_file, "used", public_fraction=0.5, **DSFL)
+    assert [message for message in said if "set aside" in message] == [
+        "12 training samples are set aside from the clients as public data"
+    ]
+    assert "12 training samples set aside as public data |" in (folder / "summary.md").read_text()
+
+
+def test_a_public_folder_that_a_method_does_not_use_is_announced(job_file: Path) -> None:
+    folder, said = run(job_file, "folder", public_samples=12, public_dir="/nowhere")
+    assert "fedavg does not use public data: it leaves public_dir /nowhere unread" in said
+    assert "public_dir, which fedavg does not use" in (folder / "summary.md").read_text()
+    data = json.loads((folder / "summary.json").read_text())["data"]
+    assert (data["public_samples"], data["public_data_used"]) == (0, False)
+
+
+def test_a_job_without_public_data_says_nothing_of_them(job_file: Path) -> None:
+    folder, said = run(job_file, "plain")
+    assert not [message for message in said if "public" in message]
+    assert "public_samples" not in json.loads((folder / "summary.json").read_text())["data"]

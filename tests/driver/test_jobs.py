@@ -1,0 +1,166 @@
+"""The memory of jobs: who is running, and that only the right processes are ever signalled."""
+
+import dataclasses
+import os
+import platform
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.processes import Proc
+
+from .conftest import done
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def job(driver: Proc, **changes) -> jobs.Job:
+    made = jobs.Job("fake", "conf.yml", "/tmp/out", "stamp", ["python"], driver)
+    return dataclasses.replace(made, **changes)
+
+
+def test_notices_are_kept_once_and_not_without_end():
+    made = job(Proc("driver", 5, 1.5))
+    assert [made.add_notice({"message": text}) for text in ("slow", "slow", "late")] == [True, False, True]
+    for number in range(200):
+        made.add_notice({"message": str(number)})
+    assert made.notices[:2] == ["slow", "late"] and len(made.notices) == 100
+
+
+def test_a_run_that_is_resumed_after_its_last_round_knows_it_from_its_summary():
+    made = job(Proc("driver", 5, 1.5))
+    made.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    assert made.accuracy == 0.25
+    assert dataclasses.replace(made, status="finished").complete(3)
+    made.note_round({"round": 4, "rounds": 9, "accuracy": 0.5})
+    made.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    assert made.round["round"] == 4 and made.accuracy == 0.5
+    untested = job(Proc("driver", 5, 1.5))
+    untested.note_summary({"rounds": 3, "accuracy": None})
+    assert untested.accuracy is None
+
+
+def test_record_is_read_back(state):
+    written = job(Proc("driver", 5, 1.5), children=[Proc("aggregator", 6, 2.5)], round={"round": 3, "rounds": 9})
+    jobs.write(written)
+    assert jobs.read("fake") == written
+    assert os.listdir(state / "jobs/fake") == ["job.json"]
+    assert str(written.log_dir) == "/tmp/out/logs/fake/stamp"
+
+
+def test_reader_never_sees_half_a_record(state):
+    jobs.write(job(Proc("driver", 1, 1.0)))
+    stop = threading.Event()
+
+    def rewrite() -> None:
+        while not stop.is_set():
+            jobs.write(job(Proc("driver", 1, 1.0), argv=["x" * 5000]))
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        for _ in range(200):
+            assert jobs.read("fake") is not None
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_reused_process_number_is_never_signalled(state, sleeper, call):
+    other = Proc("driver", sleeper.pid, psutil.Process(sleeper.pid).create_time() - 100)
+    jobs.write(job(other, children=[dataclasses.replace(other, name="aggregator")]))
+    assert jobs.find("fake").state() == "failed"
+    code, out, _ = call("driver", "stop", "fake")
+    assert (code, out) == (0, "job fake is not running; it failed\n")
+    assert sleeper.poll() is None
+
+
+def test_children_that_outlived_their_driver_are_stopped(state, sleeper):
+    jobs.write(job(Proc("driver", sleeper.pid, 0.0), children=[Proc.of("aggregator", sleeper.pid)]))
+    assert jobs.stop(jobs.find("fake"))
+    assert sleeper.wait(5) < 0
+
+
+def test_job_of_another_machine_is_left_alone(state, sleeper):
+    jobs.write(job(Proc.of("driver", sleeper.pid), host=f"not-{platform.node()}"))
+    assert jobs.find("fake").state() == "running"
+    with pytest.raises(UserError, match="stop it there"):
+        jobs.stop(jobs.find("fake"))
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"name": "fake"}', "{half"])
+def test_damaged_record(state, call, text):
+    jobs.folder("fake").joinpath("job.json").write_text(text)
+    with pytest.raises(UserError, match="damaged; delete"):
+        jobs.read("fake")
+    assert "damaged" in call("driver", "status")[1]
+
+
+def test_unknown_job_gets_a_suggestion(state):
+    with pytest.raises(UserError, match="there is no job 'fake'; no job was started here yet"):
+        jobs.find("fake")
+    assert not (state / "jobs/fake").exists()
+    jobs.write(job(Proc("driver", 1, 1.0)))
+    with pytest.raises(UserError, match="there is no job 'fakr'; did you mean 'fake'"):
+        jobs.find("fakr")
+    with pytest.raises(UserError, match=r"there is no job 'zzz'; known jobs: fake$"):
+        jobs.find("zzz")
+    for number in range(9):
+        jobs.folder(f"more{number}").joinpath("job.json").write_text("{}")
+    with pytest.raises(UserError, match="known jobs: fake, more0, more1, more2, more3 and 5 that `fedscale driver sta"):
+        jobs.find("zzz")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a b", "-x", "x" * 101])
+def test_job_names_are_file_names(state, name):
+    with pytest.raises(UserError, match="job_name"):
+        jobs.folder(name)
+
+
+def test_name_is_held_by_one_at_a_time(state):
+    with jobs.claim("fake"), pytest.raises(UserError, match="is running"), jobs.claim("fake"):
+        pass
+    with jobs.claim("fake"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("env", "place"),
+    [
+        ({"FEDSCALE_EXT_STATE": "{}/own", "XDG_STATE_HOME": "{}/xdg"}, "own"),
+        ({"XDG_STATE_HOME": "{}/xdg"}, "xdg/fedscale_ext"),
+        ({}, ".local/state/fedscale_ext"),
+    ],
+)
+def test_state_directory(tmp_path, monkeypatch, env, place):
+    for name in ("FEDSCALE_EXT_STATE", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in env.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    assert jobs.state_dir() == tmp_path / place
+    assert (tmp_path / place).is_dir()
+
+
+def test_logs_follow_until_the_job_ends(state, fedscale, write_conf):
+    from .conftest import wait_until
+
+    first = fedscale("driver", "start", write_conf(), FAKE_AGGREGATOR="slowly")
+    wait_until(lambda: jobs.read("fake"))
+    code, out, _ = done(fedscale("driver", "logs", "fake", "-f"))
+    assert code == 0
+    assert done(first)[0] == 0
+    assert out == (state / "jobs/fake/output.log").read_text()
+    assert done(fedscale("driver", "logs", "fake"))[1] == out

@@ -1,0 +1,105 @@
+"""``driver start --supervise`` with fake processes: what dies is started again, but not for ever."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from fedscale_ext.driver import supervision
+from fedscale_ext.driver.supervision import Restarts
+from fedscale_ext.metrics.restarts import count_restarts, note_restart
+
+from .conftest import done, processes_of, wait_until
+
+
+def record(state):
+    return json.loads((state / "jobs/fake/job.json").read_text())
+
+
+def start(fedscale, write_conf, *options, **env):
+    return fedscale("driver", "start", write_conf(), "--set=time_stamp=t", "--supervise", *options, **env)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_dead_aggregator_goes_on_from_its_checkpoint_or_anew(fedscale, state, write_conf, tmp_path, checkpoint):
+    what = "kill with checkpoint once" if checkpoint else "kill once"
+    process = start(
+        fedscale, write_conf, FAKE_AGGREGATOR=what, FAKE_EXECUTOR="stay", FAKE_MARKER=str(tmp_path / "marker")
+    )
+    code, out, err = done(process)
+    assert code == 0, err
+    assert "note: aggregator was ended by SIGKILL after round 3; it is started again\n" in err
+    assert "round 12/12" in out
+    log = (state / "jobs/fake/output.log").read_text()
+    starts = [json.loads(line.split(" | ")[1]) for line in log.splitlines() if line.startswith('aggregator | ["')]
+    assert [("--resume=True" in argv) for argv in starts] == [False, checkpoint]
+    assert len({word for argv in starts for word in argv if word.startswith("--ps_port=")}) == 1
+    assert count_restarts(tmp_path / "out/logs/fake/t") == {"aggregator": 1}
+    wait_until(lambda: not processes_of(state), 5)
+
+
+def test_a_dead_executor_is_started_again(fedscale, state, write_conf, tmp_path):
+    process = start(
+        fedscale, write_conf, FAKE_AGGREGATOR="slowly", FAKE_EXECUTOR="die once", FAKE_MARKER=str(tmp_path / "marker")
+    )
+    code, _, err = done(process)
+    assert code == 0, err
+    assert "note: executor 2 ended with exit code 3 after round" in err
+    log = (state / "jobs/fake/output.log").read_text()
+    assert log.count("executor says --this_rank=2") == 2
+    assert count_restarts(tmp_path / "out/logs/fake/t") == {"executor 2": 1}
+
+
+def test_restarts_without_progress_come_to_an_end(fedscale, state, write_conf):
+    process = start(fedscale, write_conf, FAKE_AGGREGATOR="die", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (state / "jobs/fake/output.log").exists())
+    wait_until(lambda: (state / "jobs/fake/output.log").read_text().count("aggregator | plain words") == 3)
+    process.send_signal(signal.SIGINT)  # it would go on for half a minute
+    assert done(process)[0] == 130
+    assert not processes_of(state)
+    assert record(state)["status"] == "stopped"
+
+
+def test_bad_input_is_no_reason_to_start_again(fedscale, state, write_conf):
+    code, _, err = done(start(fedscale, write_conf, FAKE_AGGREGATOR="bad input", FAKE_EXECUTOR="wait"))
+    assert (code, err) == (2, "fedscale: num_participants 9 is above the 4 clients; lower it\n")
+
+
+def test_stop_ends_a_supervised_job_for_good(fedscale, state, write_conf):
+    process = start(fedscale, write_conf, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (state / "jobs/fake/job.json").exists() and record(state)["round"])
+    os.kill(record(state)["children"][0]["pid"], signal.SIGKILL)
+    code, out, _ = done(fedscale("driver", "stop", "fake"))
+    assert (code, out) == (0, "job fake is stopped\n")
+    assert done(process)[0] == 130
+    assert not processes_of(state)
+
+
+def test_limits_and_pauses(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(supervision.time, "monotonic", lambda: now[0])
+    restarts = Restarts()
+    pauses = []
+    while restarts.plan("executor 1"):
+        pauses.append(restarts.next() - now[0])
+        assert restarts.take() == (["executor 1"] if pauses[-1] == 0 else [])
+        now[0] += pauses[-1]
+        assert restarts.take() == (["executor 1"] if pauses[-1] else [])
+    assert pauses == [0, 0.5, 1, 2, 5, 5, 5, 5, 5, 5]
+    assert restarts.plan("executor 2")  # each process has its own count
+    restarts.round_finished()
+    assert restarts.plan("executor 1")
+    assert restarts.planned() == ["executor 2", "executor 1"]
+    restarts.cancel()
+    assert (restarts.planned(), restarts.next()) == ([], None)
+
+
+def test_a_half_written_restart_is_passed_over(tmp_path):
+    note_restart(tmp_path, "executor 1", "why", 3)
+    note_restart(tmp_path, "aggregator", "why", 4)
+    note_restart(tmp_path, "executor 1", "why", 4)
+    with (tmp_path / "restarts.jsonl").open("a") as file:
+        file.write('{"process": "exec')
+    assert count_restarts(tmp_path) == {"aggregator": 1, "executor 1": 2}
+    assert count_restarts(tmp_path / "absent") == {}

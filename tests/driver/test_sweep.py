@@ -1,0 +1,228 @@
+"""Sweeps with fake processes: in turn, stopped, continued, and with jobs that fail."""
+
+import json
+import os
+import signal
+
+from cli.test_main import terminal
+
+from fedscale_ext.config.job_config import from_argv
+from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver.processes import Proc
+from fedscale_ext.driver.sweep_view import State, arm_rows
+from fedscale_ext.driver.sweeps import Point
+
+from .conftest import done, processes_of, wait_until
+
+NOTE = (
+    "note: aggregator_entry aggregator.py is not of this package: data, devices and models are checked when the job "
+    "starts (all 2 jobs)\n"
+)
+
+
+def job(name):
+    return jobs.read(name)
+
+
+def run(fedscale, *words, **env):
+    return done(fedscale("driver", "start", *words, **env))
+
+
+def test_all_jobs_run_and_the_arms_are_compared(fedscale, state, write_conf):
+    conf = write_conf(worker_ips=["localhost:[1]"])
+    code, out, err = run(fedscale, conf, "--seeds", "0-1", "--grid", "rounds=13", "--at-once", "2")
+    assert (code, err) == (0, NOTE + "note: [nothing] happened (all 2 jobs)\n")
+    lines = out.splitlines()
+    assert lines[0] == "sweep fake-sweep: 2 jobs, 2 at once"
+    assert sum("finished, accuracy 50.0 %" in line for line in lines) == 2
+    assert lines[-3].split() == ["fake-rounds_13", "2", "of", "2", "50.00", "±", "0.00"]
+    assert lines[-1] == "compare: fedscale report fake-sweep"
+    assert "\x1b" not in out
+    assert {"--rounds=13", "--seed=1", "--job_name=fake-rounds_13-s1"} <= set(job("fake-rounds_13-s1").argv)
+    assert [point.name for point in sweeps.read("fake-sweep").points] == sorted(jobs.names())
+    wait_until(lambda: not processes_of(state))
+
+
+def test_a_sweep_says_once_what_none_of_its_jobs_reads(fedscale, state, write_conf):
+    conf = write_conf({"moss.lr": 0.1, "fedtrans.beta": 0.1}, worker_ips=["localhost:[1]"])
+    code, _, err = run(fedscale, conf, "--grid", "method=fedavg,fedtrans")
+    idle = "note: moss.lr does nothing: the methods are fedavg, fedtrans (all 2 jobs)\n"
+    assert (code, err) == (0, idle + NOTE + "note: [nothing] happened (all 2 jobs)\n")
+
+
+def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_conf):
+    conf = write_conf()
+    for words, sentence in (
+        (["--seeds", "x"], "--seeds x: write seeds as 0-4 or 1,5,7"),
+        (["--grid", "rounds=3,0"], "job fake-rounds_0 of the sweep: "),
+        (["--grid", "nonsense=1"], "unknown job_conf key 'nonsense'"),
+        (["--seeds", "1,2", "--set", "seed=5"], "--set seed=5 and --seeds 1,2 both set seed; remove one of them"),
+        (["--grid", "rounds=3,4", "--set", "rounds=5"], "--set rounds=5 and --grid rounds=3,4 both set rounds; "),
+        (["--seeds", "0-1", "--resume-from", "3"], "--resume-from goes back in one job"),
+        (["--at-once", "2"], "--at-once is for sweeps"),
+    ):
+        code, out, err = call("driver", "start", conf, *words)
+        assert (code, out) == (2, "") and sentence in err and err.count("\n") == 1
+    assert jobs.names() == []
+
+
+def test_a_job_that_fails_fails_alone(fedscale, state, write_conf, tmp_path):
+    conf = write_conf()
+    env = {"FAKE_AGGREGATOR": "die once", "FAKE_MARKER": str(tmp_path / "marker"), "FAKE_EXECUTOR": "stay"}
+    code, out, err = run(fedscale, conf, "--seeds", "0,1", "--at-once", "1", **env)
+    assert code == 1
+    assert err.startswith(f"{NOTE}fake-s0: failed aggregator ended with exit code 1; all output is in")
+    assert "fake-s1: finished" in out and "fake  1 of 2" in out
+    assert (job("fake-s0").status, job("fake-s1").status) == ("failed", "finished")
+
+
+def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
+    words = [write_conf(), "--seeds", "0-1", "--at-once", "1"]
+    process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    process.send_signal(signal.SIGINT)
+    code, out, err = done(process)
+    assert code == 130
+    assert err == f"{NOTE}fedscale: the sweep was stopped; the same command with --resume continues it\n"
+    assert not processes_of(state)
+    assert job("fake-s0").status == "stopped" and job("fake-s1") is None
+    (job("fake-s0").log_dir / "checkpoints").mkdir(parents=True)
+    (job("fake-s0").log_dir / "checkpoints" / "checkpoint-000003.safetensors").touch()
+    code, out, err = run(fedscale, *words, "--resume")
+    assert (code, err) == (0, NOTE + "note: [nothing] happened (all 2 jobs)\n")
+    assert "fake-s0: goes on from its checkpoint" in out and "fake-s1: starts" in out
+    assert "--resume=True" in job("fake-s0").argv and "--resume=True" not in job("fake-s1").argv
+    assert sweeps.read("fake-sweep").runs == {name: str(job(name).log_dir) for name in ("fake-s0", "fake-s1")}
+
+
+def test_resume_continues_runs_of_the_sweep_alone(fedscale, state, write_conf, tmp_path):
+    conf = write_conf({"rounds": 12})
+    older = tmp_path / "out" / "logs" / "fake-s1" / "older"
+    checkpoint(older)
+    words = [conf, "--seeds", "0-1", "--at-once", "1"]
+    env = {"FAKE_AGGREGATOR": "die once", "FAKE_MARKER": str(tmp_path / "marker"), "FAKE_EXECUTOR": "stay"}
+    assert run(fedscale, *words, **env)[0] == 1  # the first job dies without a checkpoint
+    header("fake-s1", learning_rate=0.05)
+    failed = job("fake-s0").log_dir
+    checkpoint(tmp_path / "out" / "logs" / "fake-s0" / "older")
+    code, out, _ = run(fedscale, *words, "--resume")
+    assert code == 0 and "1 done before" in out
+    assert "fake-s0: starts anew, for its run in this sweep has no checkpoint" in out
+    assert "--resume=True" not in job("fake-s0").argv
+    runs = sweeps.read("fake-sweep").runs
+    assert runs["fake-s0"] == str(job("fake-s0").log_dir) and job("fake-s0").log_dir.name != "older"
+    assert failed.parent == job("fake-s0").log_dir.parent
+    # a start without --resume gives every job a run of its own
+    assert run(fedscale, *words[:1], "--seeds", "0", "--set=time_stamp=new")[0] == 0
+    assert sweeps.read("fake-sweep").runs == {"fake-s0": str(failed.with_name("new"))}
+
+
+def test_a_record_without_runs_takes_the_last_run_of_each_job(fedscale, state, write_conf):
+    assert run(fedscale, write_conf(), "--seeds", "0")[0] == 0
+    path = sweeps.folder() / "fake-sweep.json"
+    record = json.loads(path.read_text())
+    del record["runs"]
+    path.write_text(json.dumps(record))
+    assert sweeps.read("fake-sweep").runs == {"fake-s0": str(job("fake-s0").log_dir)}
+
+
+def checkpoint(folder):
+    """What the fake aggregator does not write of a job that is half-way."""
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "checkpoint-000003.safetensors").touch()
+
+
+def header(name, **config):
+    """What the fake aggregator does not write of a job that has begun: its settings, with some that differ."""
+    record = job(name)
+    record.log_dir.mkdir(parents=True, exist_ok=True)
+    settings = {**from_argv(record.argv[2:]).echo(), **config}
+    (record.log_dir / "header.json").write_text(json.dumps({"config": settings}, default=str))
+
+
+def test_resume_leaves_what_has_finished_unless_it_was_another_job(fedscale, call, state, write_conf):
+    conf = write_conf({"rounds": 12})
+    assert run(fedscale, conf, "--seeds", "0")[0] == 0
+    header("fake-s0", learning_rate=0.05, **{"fedmd.groups": [1, 2]})
+    before = job("fake-s0").started
+    code, out, _ = call("driver", "start", conf, "--seeds", "0", "--resume")
+    assert code == 0 and "1 done before" in out and "fake  1 of 1    50.00" in out
+    assert job("fake-s0").started == before
+    code, _, err = call("driver", "start", conf, "--seeds", "0", "--resume", "--set", "learning_rate=0.3")
+    assert code == 2 and "job fake-s0 ran with other settings: learning_rate was 0.05 and is 0.3; resume the" in err
+    sweeps_before = sweeps.read("fake-sweep")
+    record = job("fake-s0")
+    record.status = "stopped"
+    jobs.write(record)
+    checkpoint(record.log_dir)
+    code, out, err = call("driver", "start", conf, "--seeds", "0,1", "--resume", "--set", "learning_rate=0.3")
+    assert code == 2 and out == "" and "job fake-s0 ran with other settings" in err  # half-way, too
+    assert sweeps.read("fake-sweep") == sweeps_before and job("fake-s1") is None
+
+
+def test_a_sweep_with_fewer_rounds_than_a_job_has_done_starts_nothing(fedscale, call, state, write_conf):
+    conf = write_conf({"rounds": 12})
+    assert run(fedscale, conf, "--seeds", "0")[0] == 0
+    header("fake-s0")
+    before = sweeps.read("fake-sweep")
+    fewer = [conf, "--seeds", "0-1", "--resume", "--set=rounds=8"]
+    sentence = "fedscale: job fake-s0 has done {} rounds already, more than the 8 that are asked for; raise rounds, or "
+    for status, rounds in (("finished", 12), ("stopped", 11)):
+        record = job("fake-s0")
+        record.status, record.round = status, {"round": rounds, "rounds": 12}
+        jobs.write(record)
+        code, out, err = call("driver", "start", *fewer)
+        assert (code, out) == (2, "") and err == sentence.format(rounds) + "start the sweep anew without --resume\n"
+        assert sweeps.read("fake-sweep") == before and jobs.names() == ["fake-s0"]
+        if status == "finished":
+            checkpoint(record.log_dir)
+    assert call("driver", "start", conf, "--seeds", "0", "--resume", "--set=rounds=13")[0] == 0  # more may be asked for
+
+
+def test_a_sweep_that_runs_can_be_seen_and_stopped_by_name_and_not_started_twice(fedscale, call, state, write_conf):
+    conf = write_conf()
+    words = [conf, "--seeds", "0-1", "--at-once", "1"]
+    process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    code, _, err = call("driver", "start", *words)
+    assert code == 2 and "sweep fake-sweep is running" in err
+    _, out, _ = call("driver", "status", "fake-sweep")
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["fake-s0", "running"], ["fake-s1", "waiting"]]
+    assert call("driver", "stop", "fake-sweep")[1] == "sweep fake-sweep is stopped\n"
+    assert done(process)[0] == 130
+    assert not processes_of(state)
+    assert call("driver", "stop", "fake-sweep")[1] == "sweep fake-sweep is not running\n"
+
+
+def test_jobs_end_when_the_sweep_is_killed(fedscale, state, write_conf):
+    process = fedscale("driver", "start", write_conf(), "--seeds", "0", FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not processes_of(state))
+    assert job("fake-s0").status != "running"
+
+
+def test_a_job_that_was_stopped_after_its_last_round_counts_with_its_accuracy(fedscale, state, write_conf):
+    words = [write_conf({"rounds": 12}), "--seeds", "0"]
+    code, out, _ = run(fedscale, *words, FAKE_AGGREGATOR="done before")
+    assert code == 0 and "fake  1 of 1    50.00" in out
+    assert job("fake-s0").complete(12)
+
+
+def test_an_arms_accuracy_says_of_how_many_jobs_it_is():
+    points = tuple(Point(f"{arm}-s{seed}", arm, seed, ()) for arm in ("both", "one", "none") for seed in (0, 1))
+    states = {point.name: State("finished", accuracy=0.25) for point in points}
+    for name in ("one-s1", "none-s0", "none-s1"):
+        states[name].accuracy = None
+    rows = arm_rows(sweeps.Sweep("a-sweep", "conf", (), {}, points, Proc("sweep", 1, 0.0)), states)[1]
+    assert rows == [["both", "2 of 2", "25.00 ± 0.00"], ["one", "2 of 2", "25.00 (1 of 2)"], ["none", "2 of 2", "–"]]
+
+
+def test_a_terminal_shows_one_view_of_all_jobs(state, write_conf):
+    words = ["driver", "start", write_conf(), "--seeds", "0-1", "--at-once", "2"]
+    code, out = terminal(words, FAKE_AGGREGATOR="slowly", NO_COLOR="1")
+    assert code == 0
+    assert "━" in out and "of 2 jobs ended" in out
+    assert "fake-s0: finished, accuracy 50.0 %" in out and "compare: fedscale report fake-sweep" in out
+    assert "\x1b[3" not in out
+    assert out.count("\x1b[?25l") == out.count("\x1b[?25h")  # the cursor is back

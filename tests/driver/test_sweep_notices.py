@@ -1,0 +1,27 @@
+"""Notices of a sweep's jobs, each sentence once."""
+
+import io
+
+from rich.console import Console
+
+from fedscale_ext.driver.sweep_notices import print_notices
+
+
+def printed(notices: dict[str, list[str]]) -> list[str]:
+    out = io.StringIO()
+    print_notices(Console(file=out, width=40), notices)
+    return out.getvalue().splitlines()
+
+
+def test_a_sentence_stands_once_with_its_jobs() -> None:
+    both = {"a-s0": ["20 of 60 clients [x]", "slow", "slow"], "a-s1": ["20 of 60 clients [x]"]}
+    assert printed(both) == ["note: 20 of 60 clients [x] (all 2 jobs)", "note: slow (a-s0)"]
+    assert printed({"alone": ["slow"]}) == ["note: slow (alone)"]
+    assert printed({"a": [], "b": []}) == []
+
+
+def test_many_jobs_and_many_sentences_are_counted() -> None:
+    jobs = {f"j{number}": ["slow"] for number in range(6)} | {"other": []}
+    assert printed(jobs) == ["note: slow (j0, j1, j2, j3 and 2 more)"]
+    lines = printed({"a": [str(number) for number in range(23)], "b": []})
+    assert len(lines) == 21 and lines[-1] == "note: 3 more notices stand in the jobs' summaries"

@@ -1,0 +1,149 @@
+"""q-FedAvg's step against NumPy, its clients' losses, and whole jobs."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from client_settings import client_settings
+from torch.nn import functional
+
+from fedscale_ext import models
+from fedscale_ext.config.job_config import load_config, with_values
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.executor.workbench import Workbench
+from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.methods.averaging.qfedavg import QFedAvgAggregator, QFedAvgClient
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.samples import ClientSamples
+from methods.harness import play, server, trained_states, updates_for
+
+LOSSES = {1: 0.5, 2: 1.5, 3: 3.0, 4: 1.0, 5: 0.2, 6: 2.0}
+
+
+def one_round(q: float, lipschitz: float | None = None) -> tuple[Any, dict[str, Any], dict[int, Any]]:
+    """The server after a round, its model before it and the clients' states."""
+    made = server(QFedAvgAggregator, "qfedavg", q=q, L=lipschitz)
+    before = dict(made.pool["global"].state)
+    updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)), LOSSES)
+    states = trained_states(made, 1, updates)
+    for update in updates:
+        made.collect(1, update, states[update.client])
+    made.aggregate(1, updates, {})
+    return made, before, states
+
+
+@pytest.mark.parametrize(("q", "lipschitz"), [(0.0, None), (0.5, 7.0), (1.0, None), (3.0, 2.0)])
+def test_the_step_is_algorithm_2(q: float, lipschitz: float | None) -> None:
+    made, before, states = one_round(q, lipschitz)
+    names = models.parameter_names(made.pool["global"].spec)
+    flat = {c: np.concatenate([s[n].double().numpy().ravel() for n in names]) for c, s in states.items()}
+    start = np.concatenate([before[n].double().numpy().ravel() for n in names])
+    large = lipschitz or 1 / 0.05
+    delta, h = np.zeros_like(start), 0.0
+    for client, loss in LOSSES.items():
+        share, loss, gradient = 10 * client, loss + 1e-10, large * (start - flat[client])
+        delta += share * loss**q * gradient
+        h += share * (q * loss ** (q - 1) * (gradient**2).sum() + large * loss**q)
+    expected = start - delta / h
+    found = np.concatenate([made.pool["global"].state[n].numpy().ravel() for n in names])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    assert np.abs(found - start).max() > 1e-6
+
+
+def test_q_of_zero_is_fedavg_and_buffers_are_always_averaged() -> None:
+    plain = server(FedAvgAggregator, "fedavg")
+    play(plain, 1)
+    for q in (0.0, 2.0):
+        made, _, _ = one_round(q)
+        names = models.parameter_names(made.pool["global"].spec)
+        for name, value in plain.pool["global"].state.items():
+            near = torch.allclose(made.pool["global"].state[name].double(), value.double(), rtol=1e-5, atol=1e-7)
+            assert near == (q == 0 or name not in names), name
+
+
+def test_rounds_do_not_mix() -> None:
+    made, _, _ = one_round(1.0)
+    updates = updates_for(made, 2, made.assign(2, np.array([2])), LOSSES)
+    states = trained_states(made, 2, updates)
+    made.collect(2, updates[0], states[2])
+    large, loss = 1 / 0.05, 1.5 + 1e-10
+    names = models.parameter_names(made.pool["global"].spec)
+    moved = sum(float((large * (made.pool["global"].state[n].double() - states[2][n].double())).square().sum())
+                for n in names)  # fmt: skip
+    assert made._h == pytest.approx(20 * (moved + large * loss), rel=1e-9)
+
+
+@pytest.mark.parametrize("key", ["q", "L"])
+def test_bad_hyperparameters_are_refused(key: str) -> None:
+    for value in (-1.0, float("nan")):
+        with pytest.raises(UserError, match=f"qfedavg.{key}"):
+            server(QFedAvgAggregator, "qfedavg", **{key: value})
+
+
+def bench_with(state: Any, spec: models.ModelSpec) -> Workbench:
+    from fedscale_ext.transport import wire
+
+    bench = Workbench(torch.device("cpu"), "float32")
+    bench.keep({"models": {"global": {"version": 0, "spec": spec.to_json()}}}, {"global": wire.tensors_to_bytes(state)})
+    return bench
+
+
+def test_clients_report_the_loss_of_the_model_that_they_were_handed_alone_and_side_by_side() -> None:
+    spec = models.named_spec("nasbench201_base", (1, 8, 8), 5)
+    bench = bench_with(models.initial_state(spec, 1), spec)
+    rng = np.random.default_rng(0)
+    data = [ClientSamples(torch.from_numpy(rng.normal(size=(n, 1, 8, 8))).float(),
+                          torch.from_numpy(rng.integers(0, 5, n))) for n in (12, 9)]  # fmt: skip
+    own_settings = {"batch_size": 4, "local_steps": 3, "client_weight_decay": 0.0, "test_bsz": 5, "model_key": "global"}
+    confs = [client_settings(client, **own_settings) for client in (1, 2)]
+    client = object.__new__(QFedAvgClient)
+    client._model_of = bench.module
+    expected = []
+    for own in data:
+        module = bench.module("global").eval()
+        with torch.no_grad():
+            expected.append(float(functional.cross_entropy(module(own.x), own.y)))
+    alone = [client.train(own, bench.module("global"), conf) for own, conf in zip(data, confs, strict=True)]
+    cohort = bench.cohort("global", 2, factored=False)
+    assert cohort is not None
+    together = client.train_cohort(data, cohort, confs)
+    for results in (alone, together):
+        assert [one["moving_loss"] for one in results] == pytest.approx(expected, rel=1e-5)
+        assert [one["trained_size"] for one in results] == [12, 12]
+
+
+@pytest.mark.parametrize("cohort", [1, 2])
+def test_a_job_with_q_of_zero_is_fedavgs_job(job_file: Path, cohort: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[int] = []
+    plain_way = MultiModelClient.train_cohort
+
+    def counted(client: Any, data: Any, *rest: Any) -> Any:
+        together.append(len(data))
+        return plain_way(client, data, *rest)
+
+    monkeypatch.setattr(MultiModelClient, "train_cohort", counted)
+    same = {"model": "cnn_small", "rounds": 3, "cohort_size": cohort, "num_participants": 7}
+
+    def job(name: str, method: str, **keys: Any) -> dict[str, Any]:
+        return run_in_process(with_values(load_config(job_file), method=method, job_name=name, **same, **keys))
+
+    plain, fair, other = job("plain", "fedavg"), job("fair", "qfedavg", **{"qfedavg.q": 0}), job("other", "qfedavg")
+    assert (2 in together) == (cohort == 2)
+    assert fair["clients"]["failed_total"] == 0
+    assert fair["loss"]["test"] == pytest.approx(plain["loss"]["test"], rel=1e-3)
+    assert other["loss"]["test"] != pytest.approx(plain["loss"]["test"], rel=1e-3)
+
+
+def test_a_resumed_job_goes_on_bit_for_bit(job_file: Path) -> None:
+    said = SimpleNamespace(summaries=[])
+    for name, parts in (("whole", [{}]), ("parts", [{"rounds": 2}, {"resume": True}])):
+        for part in parts:
+            keys = {"method": "qfedavg", "model": "cnn_small", "rounds": 4, "job_name": name, **part}
+            summary = run_in_process(with_values(load_config(job_file), **keys))
+        said.summaries.append(json.dumps([summary["accuracy"], summary["loss"]]))
+    assert said.summaries[0] == said.summaries[1]

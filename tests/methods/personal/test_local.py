@@ -1,0 +1,145 @@
+"""Local training: each client goes on from its own model, alone and in cohorts, hands nothing in, and is served it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from client_settings import client_settings
+from job_results import assert_equal, result
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.methods.personal.local import KEY, LocalAggregator
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient, enter, kept
+from fedscale_ext.metrics.files import read_tensors
+from fedscale_ext.models.stacked.network import stacked
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.resident import Cohort
+from fedscale_ext.training.samples import ClientSamples
+from methods.harness import equal, play, pool_states, server
+
+SHAPE, CLASSES = (1, 8, 8), 5
+SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
+JOB = {"method": "local", "rounds": 3, "num_participants": 7, "filter_less": 0}
+
+
+def network(seed: int = 7) -> torch.nn.Module:
+    module = models.build(SPEC).double()
+    module.load_state_dict(models.initial_state(SPEC, seed))
+    return module
+
+
+def samples(count: int) -> ClientSamples:
+    generator = torch.Generator().manual_seed(count)
+    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
+    return ClientSamples(x, torch.randint(0, CLASSES, (count,), generator=generator))
+
+
+def client(settings: Any) -> PersonalModelClient:
+    return PersonalModelClient(settings, SimpleNamespace(module=lambda key: network()))  # type: ignore[arg-type]
+
+
+def test_the_server_keeps_the_initial_weights_and_nothing_travels() -> None:
+    made = server(LocalAggregator, "local")
+    before = pool_states(made)
+    play(made, 1)
+    assert equal(pool_states(made)[KEY], before[KEY])
+    (item,) = made.assign(2, np.array([3]))
+    assert (made.traffic(item), made.uploaded(item)) == (0, 0)
+    assert made.evaluation_plan().serve == ["global@own"] * 6 and not made.evaluation_plan().named
+
+
+def test_clients_that_may_never_train_are_told() -> None:
+    made = server(LocalAggregator, "local", clients=200)
+    assert [event["message"] for event in made.events] == [
+        "clients that no round selects keep the initial weights: num_participants 200 trains every client in every "
+        f"round, and it is {made.args.num_participants}"
+    ]
+    assert not server(LocalAggregator, "local", clients=made.args.num_participants).events
+
+
+def test_a_client_goes_on_from_its_own_model() -> None:
+    own = kept(network(9).state_dict())
+    conf, data = client_settings(own=own, model_key=KEY), samples(12)
+    found = client(conf).train(data, network(), conf)
+    alone, plain = network(9), client_settings()
+    expected = kept(MultiModelClient(plain).train(data, alone, plain)["update_weight"])
+    assert equal(found["own"], expected) and found["own"].keys() == own.keys()
+    first = client_settings(own={}, model_key=KEY)  # it keeps nothing yet: the initial weights
+    again = kept(MultiModelClient(plain).train(data, network(), plain)["update_weight"])
+    assert equal(client(first).train(data, network(), first)["own"], again)
+
+
+def test_side_by_side_is_one_after_another() -> None:
+    data = [samples(12), samples(9)]
+    owns = [kept(network(9).state_dict()), {}]
+    confs = [client_settings(number, own=own, model_key=KEY) for number, own in enumerate(owns, 1)]
+    alone = [client(conf).train(each, network(), conf) for each, conf in zip(data, confs, strict=True)]
+    module, stack = network(), stacked(network(), SHAPE)
+    assert stack is not None
+    cohort = Cohort(stack, module, SHAPE, 2, torch.device("cpu"), channels_last=True)
+    cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
+    together = client(confs[0]).train_cohort(data, cohort, confs)
+    for one, other in zip(alone, together, strict=True):
+        for name, tensor in one["own"].items():
+            torch.testing.assert_close(other["own"][name], tensor, atol=1e-9, rtol=1e-9)
+        assert one["moving_loss"] == pytest.approx(other["moving_loss"], abs=1e-9)
+    assert not torch.equal(together[0]["own"]["head.linear.weight"], together[1]["own"]["head.linear.weight"])
+
+
+def test_what_it_keeps_is_what_it_is_served() -> None:
+    own, module = kept(network(9).state_dict()), network()
+    client(client_settings()).own_model(module, client_settings(own=own))
+    expected = network()
+    enter(expected, own)
+    assert equal(kept(module.state_dict()), own) and equal(dict(module.state_dict()), dict(expected.state_dict()))
+
+
+def job(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    summary = fedscale_ext.run(job_file, job_name=name, **{**JOB, "model": "cnn_small", **keys})
+    return summary, result(job_file.parent / "logs" / name / "logs")
+
+
+def test_a_job_keeps_a_model_for_each_client_and_a_resumed_one_equals_it(job_file: Path) -> None:
+    summary, whole = job(job_file, "whole")
+    assert summary["cost"]["network_total_mb"] == 0 and summary["cost"]["training_macs"] > 0
+    assert summary["accuracy"]["named"] == {} and set(summary["accuracy"]["served"]) == {"global@own"}
+    folder = job_file.parent / "logs/whole/logs/own/global"
+    final = [read_tensors(folder / f"{number}-000003.safetensors")[0] for number in range(1, 8)]
+    assert all(not equal(final[0], other) for other in final[1:])
+    job(job_file, "parts", rounds=2)
+    _, parts = job(job_file, "parts", resume=True)
+    for rounds in (whole["rounds"], parts["rounds"]):
+        del rounds[1]["evaluation"]
+    assert_equal(whole, parts)
+
+
+def test_tested_clients_that_never_trained_are_counted(job_file: Path) -> None:
+    sentence = "of 6 tested clients never trained: their accuracy is that of the initial weights"
+    few, _ = job(job_file, "few", rounds=1, num_participants=1, filter_less=26)
+    assert f"5 {sentence}" in few["notices"]
+    everybody, _ = job(job_file, "everybody", rounds=1, num_participants=7)
+    shared, _ = job(job_file, "shared", rounds=1, num_participants=1, filter_less=26, method="fedavg")
+    assert not any(sentence in notice for one in (everybody, shared) for notice in one["notices"])
+
+
+def test_one_client_alone_trains_as_under_fedavg(job_file: Path) -> None:
+    """FedAvg's mean of one client is that client."""
+    _, local = job(job_file, "alone", num_participants=1, filter_less=26)
+    _, averaged = job(job_file, "mean", num_participants=1, filter_less=26, method="fedavg")
+    for one, other in zip(local["rounds"], averaged["rounds"], strict=True):
+        assert one["participants"] == other["participants"] == [5]
+        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-5)
+    first, last = (local["rounds"][place]["train_loss"] for place in (0, -1))
+    assert last != first
+
+
+@pytest.mark.parametrize("key", ["control_variates", "dp_noise_multiplier"])
+def test_what_needs_an_exchange_is_refused(job_file: Path, key: str) -> None:
+    keys = {"control_variates": True} if key == "control_variates" else {key: 1.0}
+    with pytest.raises(UserError, match=f"local .*{key}"):
+        job(job_file, "refused", **keys)

@@ -1,0 +1,133 @@
+"""FedMask: weights never change, masks are learnt, a bit for each travels."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from client_settings import client_settings
+
+from fedscale_ext import models
+from fedscale_ext.methods.pruning import channels, masks
+from fedscale_ext.methods.pruning.fedmask import FedMaskAggregator, mask_bytes
+from fedscale_ext.methods.pruning.fedmask_client import MaskClient
+from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
+from fedscale_ext.submodels import widths_at
+from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.training.samples import ClientSamples
+from methods.harness import SHAPE, server, updates_for
+
+SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
+TARGET = widths_at(SPEC, 0.5)
+LR = 1e4  # so that some bits flip in a step
+DRAWN = models.initial_state(SPEC, 1)
+NAMES = models.parameter_names(SPEC)
+WEIGHTS = masks.prunable({name: DRAWN[name] for name in NAMES})
+
+
+def client(settings: Any) -> MaskClient:
+    return MaskClient(settings, SimpleNamespace(spec=lambda key: SPEC), lr=LR)  # type: ignore[arg-type]
+
+
+def trained(settings: Any, off: float = 0.3) -> dict[str, Any]:
+    """From a global mask without some of the weights."""
+    generator = torch.Generator().manual_seed(2)
+    handed = {name: tensor.clone() for name, tensor in DRAWN.items()}
+    for name in WEIGHTS:
+        handed[name] *= torch.rand(handed[name].shape, generator=generator) >= off
+    module = models.build(SPEC)
+    module.load_state_dict(handed)
+    x = torch.randn(12, *SHAPE, generator=generator)
+    return client(settings).train(ClientSamples(x, torch.randint(0, 5, (12,), generator=generator)), module, settings)
+
+
+def conf(**changes: Any) -> Any:
+    return client_settings(3, **{"own": {}, "model_key": "global", "fedmask": {"target": TARGET}, **changes})
+
+
+def test_a_client_learns_which_of_the_drawn_weights_count_within_a_structure() -> None:
+    found = trained(conf())
+    kept = channels_of(found["own"], channels.whole(SPEC))
+    assert channels.widths(kept) == TARGET
+    inside = channels.masks(models.layout(SPEC), kept, WEIGHTS)
+    bits = masks.unpack(found["own"], WEIGHTS)
+    for name, drawn in WEIGHTS.items():
+        assert torch.equal(found["update_weight"][name], torch.where(bits[name], drawn, 0.0))
+        assert not bits[name][~inside[name]].any()
+    assert any(bool((~bits[name] & inside[name]).any()) for name in WEIGHTS)
+    still = trained(conf(local_steps=1, own=found["own"]))  # the structure stays
+    assert all(torch.equal(one, kept[g]) for g, one in channels_of(still["own"], channels.whole(SPEC)).items())
+
+
+def test_scores_move_by_the_straight_through_gradient() -> None:
+    """One step: a bit flips where lr * dL/dw * W * sigma'(1) crosses the distance of 1 to the threshold."""
+    kept = channels.whole(SPEC)
+    statistics = {name: DRAWN[name] for name in DRAWN if name not in NAMES}
+    ones = masks.pack({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in WEIGHTS.items()})
+    settings = conf(own={**kept_bits(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
+    found = trained(settings, off=0.0)
+    generator = torch.Generator().manual_seed(2)
+    for weight in WEIGHTS.values():
+        torch.rand(weight.shape, generator=generator)
+    x = torch.randn(12, *SHAPE, generator=generator)
+    y = torch.randint(0, 5, (12,), generator=generator)
+    module = models.build(SPEC).train()
+    module.load_state_dict(DRAWN)
+    (rows,) = client(settings).batches(12, settings)
+    torch.nn.functional.cross_entropy(module(x[rows]), y[rows]).backward()
+    slope = float(torch.sigmoid(torch.tensor(1.0)) * torch.sigmoid(torch.tensor(-1.0)))
+    flipped = 0
+    for name, bit in masks.unpack(found["own"], WEIGHTS).items():
+        score = 1 - LR * module.get_parameter(name).grad * WEIGHTS[name] * slope  # type: ignore[operator]
+        sure = score.abs() > 1e-3
+        assert torch.equal(bit[sure], (score > 0)[sure])
+        flipped += int((~bit).sum())
+    assert flipped
+
+
+def test_a_clients_own_model_is_what_it_learnt_last() -> None:
+    settings = conf()
+    found = trained(settings)
+    settings.own = found["own"]
+    module = models.build(SPEC)
+    client(settings).own_model(module, settings)
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, found["update_weight"][name]), name
+
+
+def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: Path) -> None:
+    made = server(FedMaskAggregator, "fedmask", clients=3, param_ratio=[1.0], groups=[3], weighted=False)
+    files = ClientFiles(tmp_path, 3)
+    made.handed = {"own": SimpleNamespace(files=files)}
+    drawn, generator = made._drawn, torch.Generator().manual_seed(1)
+    kept = {g: torch.rand(3, len(one), generator=generator) < 0.7 for g, one in channels.whole(SPEC).items()}
+    updates, bits, inside = updates_for(made, 1, made.assign(1, np.array([1, 2, 3]))), [], []
+    for place, update in enumerate(updates):
+        own = {group: one[place] for group, one in kept.items()}
+        inside.append(channels.masks(made.layout, own, drawn))
+        bits.append(
+            {name: (torch.rand(w.shape, generator=generator) < 0.5) & inside[-1][name] for name, w in drawn.items()}
+        )
+        files.write(1, "global", update.client, {**kept_bits(own), **masks.pack(bits[-1])})
+        state = {**made.pool["global"].state, **{n: torch.where(bits[-1][n], w, 0.0) for n, w in drawn.items()}}
+        made.collect(1, update, state)
+    made.aggregate(1, updates, {})
+    for name, weight in drawn.items():
+        may = sum(one[name].long() for one in inside)
+        does = sum(one[name].long() for one in bits)
+        expected = torch.where(may == 0, True, 2 * does > may)  # all counted before
+        assert torch.equal(made.pool["global"].state[name], torch.where(expected, weight, 0.0))
+
+
+def test_a_bit_for_each_weight_of_the_structure_travels() -> None:
+    made = server(FedMaskAggregator, "fedmask", param_ratio=[0.4], groups=[6])
+    every = sum(-(-weight.numel() // 8) for weight in made._drawn.values())
+    assert mask_bytes(made.pool["global"].spec) == every < made.pool["global"].cost.bytes / 25
+    first = made.assign(1, np.array([1]))[0]
+    small = mask_bytes(next(iter(made.type_specs().values())))
+    assert first.bytes == every and first.upload == small + made.bit_bytes and first.effort == 1.0
+    for group, one in made.kept.items():
+        one[0] = torch.arange(one.shape[1]) < made.target(1)[group]
+    later = made.assign(2, np.array([1]))[0]
+    assert later.bytes == later.upload == small and later.effort < 1.0

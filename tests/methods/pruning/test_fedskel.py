@@ -1,0 +1,139 @@
+"""FedSkel: skeletons, what they let through, what is exchanged."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from client_settings import client_settings
+
+from fedscale_ext import models
+from fedscale_ext.core.types import State
+from fedscale_ext.methods.pruning import masks
+from fedscale_ext.methods.pruning.fedskel import FedSkelAggregator
+from fedscale_ext.methods.pruning.fedskel_client import SKELETON, SkeletonClient, filters, skeleton_of, skeleton_size
+from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.training.samples import ClientSamples
+from methods.harness import SHAPE, server, trained, updates_for
+
+SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
+
+
+def network(seed: int = 7) -> torch.nn.Module:
+    module = models.build(SPEC)
+    module.load_state_dict(models.initial_state(SPEC, seed))
+    return module
+
+
+def samples() -> ClientSamples:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(10, *SHAPE, generator=generator)
+    return ClientSamples(x, torch.randint(0, 5, (10,), generator=generator))
+
+
+def conf(sets: bool, own: State | None = None, **changes: Any) -> Any:
+    asked = {"set": sets, "share": 0.4}
+    return client_settings(3, **{"own": own or {}, "fedskel": asked, **changes})
+
+
+def of(own: State) -> State:
+    return skeleton_of(own, filters(network()), network().state_dict())
+
+
+def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothing() -> None:
+    settings, module = conf(True, local_steps=1), network()
+    found = SkeletonClient(settings).train(samples(), module, settings)
+    data, sums = samples(), {}
+    (rows,) = SkeletonClient(settings).batches(10, settings)
+    other = network().train()
+    for name, layer in filters(other).items():
+        layer.register_forward_hook(lambda _l, _i, out, name=name: sums.update({name: out.abs().mean((2, 3)).sum(0)}))
+    other(data.x[rows])
+    for name, one in of(found["own"]).items():
+        assert int(one.sum()) == skeleton_size(len(one), 0.4)
+        assert sums[name][one].min() >= sums[name][~one].max()
+    plain = network()
+    SkeletonClient(settings).train(samples(), plain, conf(True, local_steps=1, own=None))
+    assert all(torch.equal(t, plain.state_dict()[name]) for name, t in found["update_weight"].items())
+    assert all(torch.equal(found["own"][name], t) for name, t in module.state_dict().items())
+
+
+def test_other_filters_stay_and_pass_no_gradient() -> None:
+    first = conf(True)
+    own = SkeletonClient(first).train(samples(), network(), first)["own"]
+    settings, handed = conf(False, own, local_steps=1, client_momentum=0.0), network(9)
+    begin = {name: tensor.clone() for name, tensor in handed.state_dict().items()}
+    skeleton = of(own)
+    found = SkeletonClient(settings).train(samples(), handed, settings)["update_weight"]
+    start = {}
+    for name, tensor in begin.items():
+        layer = name.removesuffix(".weight")
+        inside = skeleton[layer].view(-1, 1, 1, 1) if layer in skeleton else torch.tensor(False)
+        start[name] = torch.where(inside, tensor, own[name])  # the server's where its skeleton is, else its own
+        if layer in skeleton:
+            assert torch.equal(found[name][~skeleton[layer]], own[name][~skeleton[layer]])
+    # against torch's autograd on a network whose convolutions answer with a detached part
+    other = models.build(SPEC)
+    other.load_state_dict(start)
+    for name, layer in filters(other).items():
+        inside = skeleton[name].view(-1, 1, 1).float()
+        layer.register_forward_hook(lambda _l, _i, out, inside=inside: out * inside + (out * (1 - inside)).detach())
+    (rows,) = SkeletonClient(settings).batches(10, settings)
+    data = samples()
+    torch.nn.functional.cross_entropy(other.train()(data.x[rows]), data.y[rows]).backward()
+    moved = 0
+    for name, parameter in other.named_parameters():
+        layer, decay = name.removesuffix(".weight"), settings.client_weight_decay * start[name]
+        if layer in skeleton:  # the others do not decay either
+            decay = torch.where(skeleton[layer].view(-1, 1, 1, 1), decay, 0.0)
+        step = 0.0 if parameter.grad is None else settings.learning_rate * (parameter.grad + decay)
+        expected = start[name] - step
+        torch.testing.assert_close(found[name], expected, atol=1e-6, rtol=1e-5)
+        moved += not torch.equal(found[name], start[name])
+    assert moved > 3
+
+
+def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) -> None:
+    made = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[0.5], groups=[3], weighted=False, every=3)
+    files = ClientFiles(tmp_path, 3)
+    made.handed = {"own": SimpleNamespace(files=files)}
+    made.has[:], generator = True, torch.Generator().manual_seed(4)
+    old = {name: tensor.clone() for name, tensor in made.pool["global"].state.items()}
+    updates, chosen, states = updates_for(made, 2, made.assign(2, np.array([1, 2, 3]))), [], []
+    for update in updates:
+        one = {name: torch.rand(layer.out_channels, generator=generator) < 0.5 for name, layer in made._layers.items()}
+        files.write(2, "global", update.client, {f"{SKELETON}{n}": b for n, b in masks.pack(one).items()})
+        chosen.append(one)
+        states.append(trained(old, update.client))
+        made.collect(2, update, states[-1])
+    made.aggregate(2, updates, {})
+    new = made.pool["global"].state
+    for name, tensor in old.items():
+        layer = name.removesuffix(".weight")
+        if layer not in chosen[0]:
+            assert torch.equal(new[name], tensor)  # norms and the classifier are the clients' own
+            continue
+        for row in range(len(tensor)):
+            holders = [states[place][name][row] for place in range(3) if chosen[place][layer][row]]
+            expected = torch.stack(holders).mean(0) if holders else tensor[row]
+            torch.testing.assert_close(new[name][row], expected)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_rounds_traffic_and_effort(share: float) -> None:
+    made = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[share], groups=[3], every=2)
+    cost, everybody = made.pool["global"].cost, np.array([1, 2, 3])
+    bits = sum(-(-layer.out_channels // 8) for layer in made._layers.values())
+    for item in made.assign(1, everybody):
+        assert item.objective["fedskel"]["set"] and item.bytes == cost.bytes and item.upload == cost.bytes + bits
+    made.has[:2] = True
+    items = made.assign(2, everybody)
+    assert [item.objective["fedskel"]["set"] for item in items] == [False, False, True]
+    weights = {name: made.pool["global"].state[f"{name}.weight"] for name in made._layers}
+    own = sum(w[0].nbytes * skeleton_size(len(w), made.shares[0]) for w in weights.values())
+    assert items[0].bytes == own and items[0].upload is None
+    backward = cost.training_macs - cost.forward_macs
+    assert items[0].effort == pytest.approx((cost.forward_macs + made.shares[0] * backward) / cost.training_macs)
+    assert all(item.objective["fedskel"]["set"] for item in made.assign(3, everybody))

@@ -1,0 +1,180 @@
+"""Hermes: when and what clients prune, group lasso, what overlaps."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from client_settings import client_settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.core.types import State
+from fedscale_ext.methods.pruning import channels
+from fedscale_ext.methods.pruning.hermes import HermesAggregator
+from fedscale_ext.methods.pruning.hermes_client import HermesClient, next_widths
+from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
+from fedscale_ext.models.stacked.network import stacked
+from fedscale_ext.submodels import widths_at
+from fedscale_ext.training.resident import Cohort
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.training.sgd import Sgd
+from methods.harness import SHAPE, judged_right, server
+
+SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
+TARGET = widths_at(SPEC, 0.5)
+
+
+def network() -> torch.nn.Module:
+    module = models.build(SPEC).double()
+    module.load_state_dict(models.initial_state(SPEC, 7))
+    return module
+
+
+def samples(count: int, seed: int = 0) -> ClientSamples:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
+    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
+
+
+def known(data: ClientSamples, client: int = 3) -> ClientSamples:
+    """Labels that the handed model gets right."""
+    return judged_right(network(), data, conf(client))
+
+
+def conf(client: int = 3, kept: channels.Kept | None = None, **changes: Any) -> Any:
+    asked = {"threshold": 0.9, "step": 0.25, "target": TARGET}
+    values = {"own": {} if kept is None else kept_bits(kept), "test_bsz": 4, "model_key": "global", "held_out": 0.25}
+    return client_settings(client, **{**values, "hermes": asked, "group_lasso": 0.01, **changes})
+
+
+def client(settings: Any) -> HermesClient:
+    return HermesClient(settings, SimpleNamespace(spec=lambda key: SPEC, module=lambda key: network()))  # type: ignore[arg-type]
+
+
+def after(data: ClientSamples, settings: Any) -> channels.Kept:
+    module = network()
+    client(settings).enter(data, module, settings)
+    kept = channels_of(settings.keeps, channels.whole(SPEC))
+    mask = channels.masks(models.layout(SPEC), kept, dict(module.named_parameters()))
+    for name, parameter in module.named_parameters():
+        assert torch.equal(settings.mask[name], mask[name]) and not parameter[~mask[name]].any()
+    return kept
+
+
+def test_a_good_model_loses_its_weakest_channels_down_to_the_target() -> None:
+    data = known(samples(12))
+    kept = after(data, conf())
+    whole = channels.widths(channels.whole(SPEC))
+    assert channels.widths(kept) == next_widths(whole, TARGET, 0.25)
+    strength = channels.strength(models.layout(SPEC), dict(network().named_parameters()))
+    for group, one in kept.items():
+        assert strength[group][one].min() >= strength[group][~one].max()
+    target = channels.strongest(strength, TARGET)
+    again = after(data, conf(kept=target))  # the target is where it ends
+    assert all(torch.equal(one, target[group]) for group, one in again.items())
+
+
+def test_a_poor_model_is_not_pruned() -> None:
+    data = known(samples(12))
+    wrong = ClientSamples(data.x, (data.y + 1) % 5)
+    assert all(bool(one.all()) for one in after(wrong, conf()).values())
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.integers(1, 600), st.floats(0.01, 1.0), st.floats(0.01, 0.99))
+def test_widths_fall_to_the_target_and_never_below(width: int, rate: float, step: float) -> None:
+    target, have, taken = {"g": max(1, round(width * rate))}, {"g": width}, 0
+    while have != target:
+        fewer = next_widths(have, target, step)
+        assert target["g"] <= fewer["g"] < have["g"]
+        have, taken = fewer, taken + 1
+    assert taken <= width
+
+
+@pytest.mark.parametrize("cohort", [False, True])
+def test_group_lasso_is_the_gradient_of_the_sum_of_filters_norms(cohort: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    weight, bias = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((4, 3, 2, 2), (4,)))
+    weight[2] = 0.0  # no direction: it stays
+    zeros = [torch.zeros_like(weight), torch.zeros_like(bias)]
+    sgd = Sgd(0.1, 0.0, 0.0, 0.0, None, lasso=0.3)
+    start = [weight.clone(), bias.clone()]
+    lead = (lambda t: t[None]) if cohort else (lambda t: t)
+    parameters = [lead(one.clone()) for one in start]
+    sgd.begin(parameters).step(parameters, [lead(one) for one in zeros], cohort=cohort)
+    wanted = weight.clone().requires_grad_()
+    norms = wanted.flatten(1)[[0, 1, 3]].norm(dim=1).sum()
+    (gradient,) = torch.autograd.grad(norms, wanted)
+    torch.testing.assert_close(parameters[0].view(4, 3, 2, 2), weight - 0.1 * 0.3 * gradient)
+    assert torch.equal(parameters[1].view(4), bias)
+
+
+def test_side_by_side_is_one_after_another() -> None:
+    data = [samples(20, 0), known(samples(9, 1), 1)]  # the second one prunes
+    confs = [conf(place, local_steps=6 - place) for place in range(2)]
+    stack, module = stacked(network(), SHAPE), network()
+    assert stack is not None
+    cohort = Cohort(stack, module, SHAPE, 2, torch.device("cpu"), channels_last=True)
+    cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
+    together = client(confs[0]).train_cohort(data, cohort, confs)
+    states = cohort.trained([one.local_steps for one in confs])
+    for place, other in enumerate(together):
+        own = conf(place, local_steps=6 - place)
+        alone = client(own).train(data[place], network(), own)
+        assert isinstance(other, dict)
+        assert all(torch.equal(one, alone["own"][name]) for name, one in other["own"].items())
+        for name, tensor in alone["update_weight"].items():
+            assert float((tensor - states[name][place]).abs().max()) < 1e-9
+    assert not all(bool(one.all()) for one in channels_of(together[1]["own"], channels.whole(SPEC)).values())  # type: ignore[index]
+
+
+def test_only_what_overlaps_travels() -> None:
+    made = server(HermesAggregator, "hermes", model="lenet_6k", clients=3, ranges=["1-1", "2-2", "3-3"])
+    state: State = made.pool["global"].state
+    whole = sum(tensor.nbytes for tensor in state.values())
+    bits = sum(-(-every.shape[1] // 8) for every in made.kept.values())
+    first = made.assign(1, torch.arange(1, 4).numpy())
+    assert [item.bytes for item in first] == [whole + bits] * 3 and [item.effort for item in first] == [1.0] * 3
+    for group, every in made.kept.items():
+        every[0, 0] = every[1, 0] = False  # client 3 has the first channels for itself
+        assert every[2].all(), group
+    items = made.assign(2, torch.arange(1, 4).numpy())
+    masks = channels.masks(made.layout, made.kept_by(1), state)
+    shared = sum(int(mask.sum()) * state[name].itemsize for name, mask in masks.items())
+    assert [item.bytes for item in items] == [shared + bits] * 3
+    assert items[0].effort == items[1].effort < items[2].effort == 1.0
+
+
+@pytest.mark.parametrize("start", ["whole", "type"])
+def test_clients_may_begin_at_their_types_size(job_file: Path, start: str) -> None:
+    keys = {"method": "hermes", "model": "nasbench201_base", "rounds": 2, "num_participants": 5, "local_steps": 2,
+            "hermes.groups": [2, 2, 3], "hermes.param_ratio": [1.0, 0.4, 0.1], "hermes.start": start,
+            "hermes.threshold": 1.0, "record_internals": True, "test_around_training": True}  # fmt: skip
+    summary = fedscale_ext.run(job_file, job_name=start, **keys)
+    share = {"x1": 1.0, "x0.4": 0.4, "x0.1": 0.1}
+    rows = {row["type"]: row["kept_share"] for row in summary["results"]["types"] if row["type"] in share}
+    for key, ratio in share.items():  # nobody's validation is all right, so that nobody prunes
+        assert rows[key] == pytest.approx(1.0 if start == "whole" else ratio, rel=0.35)
+    lines = (Path(summary["log_dir"]) / "internals.jsonl").read_text().splitlines()
+    efforts = [json.loads(line)["effort"] for line in lines]
+    assert all(effort <= 1 for each in efforts for effort in each.values())
+    assert (min(map(min, (each.values() for each in efforts))) < 0.5) == (start == "type")
+    assert summary["before_training"]["per_client"] == summary["accuracy"]["per_client"]
+
+
+def test_a_client_that_begins_at_its_types_size_trains_and_tests_the_leading_channels() -> None:
+    made = server(HermesAggregator, "hermes", groups=[2, 2, 2], start="type", model="nasbench201_base")
+    for client in range(1, 7):
+        target = made.target(client)
+        kept = made.kept_by(client)
+        assert channels.widths(kept) == target
+        assert all(bool(one[: target[group]].all()) for group, one in kept.items())
+    made.assign(1, np.arange(1, 7))
+    assert min(made.item_of(client).effort for client in range(1, 7)) < 1
+    assert max(made.item_of(client).effort for client in range(1, 7)) == 1

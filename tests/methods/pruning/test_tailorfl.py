@@ -1,0 +1,126 @@
+"""TailorFL: gates, submodels, and how the server tunes them."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from client_settings import client_settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedscale_ext import models
+from fedscale_ext.methods.pruning import channels
+from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
+from fedscale_ext.methods.pruning.tailorfl import TailorFLAggregator, tuned
+from fedscale_ext.methods.pruning.tailorfl_client import GATE, TailorClient
+from fedscale_ext.submodels import widths_at
+from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.training.samples import ClientSamples
+from methods.harness import SHAPE, server, trained, updates_for
+
+SPEC = models.named_spec("lenet_6k", SHAPE, 5)
+TARGET = widths_at(SPEC, 0.5)
+
+
+def network() -> torch.nn.Module:
+    module = models.build(SPEC)
+    module.load_state_dict(models.initial_state(SPEC, 7))
+    return module
+
+
+def client(settings: Any) -> TailorClient:
+    return TailorClient(settings, SimpleNamespace(spec=lambda key: SPEC))  # type: ignore[arg-type]
+
+
+def conf(**changes: Any) -> Any:
+    asked = {"target": TARGET, "sparsity": 1e-3}
+    return client_settings(3, **{"own": {}, "model_key": "global", "tailor": asked, **changes})
+
+
+def samples(count: int = 12) -> ClientSamples:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(count, *SHAPE, generator=generator)
+    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
+
+
+def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() -> None:
+    settings = conf()
+    found = client(settings).train(samples(), network(), settings)
+    kept = channels_of(found["own"], channels.whole(SPEC))
+    assert channels.widths(kept) == TARGET
+    for group, one in kept.items():
+        gate = found["own"][f"{GATE}{group}"].abs()
+        assert gate[one].min() >= gate[~one].max() and len(gate.unique()) > 1
+    names = models.parameter_names(SPEC)
+    masks = channels.masks(models.layout(SPEC), kept, {name: found["update_weight"][name] for name in names})
+    assert all(not found["update_weight"][name][~mask].any() for name, mask in masks.items())
+
+
+def test_later_rounds_train_the_submodel_and_its_gates_alone() -> None:
+    kept = {group: torch.arange(len(one)) < TARGET[group] for group, one in channels.whole(SPEC).items()}
+    gates = {f"{GATE}{group}": torch.full((len(one),), 0.5) for group, one in kept.items()}
+    settings = conf(own={**kept_bits(kept), **gates})
+    found = client(settings).train(samples(), network(), settings)
+    again = channels_of(found["own"], channels.whole(SPEC))
+    for group, one in kept.items():
+        assert torch.equal(again[group], one)  # the structure is the server's from now on
+        gate = found["own"][f"{GATE}{group}"]
+        assert (gate[~one] == 0.5).all() and (gate[one] != 0.5).any()
+    served, settings.own = network(), found["own"]
+    client(settings).own_model(served, settings)
+    weights = dict(network().named_parameters())
+    layout = models.layout(SPEC)
+    scaled = channels.gated(layout, {g: found["own"][f"{GATE}{g}"] for g in kept}, weights)
+    masks = channels.masks(layout, kept, weights)
+    for name, parameter in served.named_parameters():
+        torch.testing.assert_close(parameter, torch.where(masks[name], scaled[name], 0.0))
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(st.integers(2, 6), st.integers(1, 8), st.floats(0, 1), st.integers(0, 99))
+def test_tuning_stays_within_what_clients_have_and_ignores_their_order(
+    n: int, width: int, share: float, seed: int
+) -> None:
+    profiles = torch.rand(n, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    found = tuned(profiles, share)
+    assert bool((found <= profiles.max(0).values + 1e-9).all()) and bool((found >= profiles.min(0).values - 1e-9).all())
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + 1))
+    torch.testing.assert_close(tuned(profiles[order], share), found[order])
+    assert torch.equal(tuned(profiles, 0.0), profiles)
+
+
+def test_tuning_goes_to_those_who_are_alike() -> None:
+    profiles = torch.tensor([[1.0, 0.0, 0.2], [0.8, 0.1, 0.2], [0.0, 1.0, 0.2]], dtype=torch.float64)
+    found = tuned(profiles, 1.0)
+    torch.testing.assert_close(found[0], profiles[1])
+    torch.testing.assert_close(found[1], profiles[0])
+    assert torch.equal(found[2], profiles[2])  # like nobody
+
+
+def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
+    made = server(TailorFLAggregator, "tailorfl", model="lenet_6k", tuning=1.0, param_ratio=[0.5], groups=[6])
+    files = ClientFiles(tmp_path, 6)
+    made.handed = {"own": SimpleNamespace(files=files)}
+    cost = made.pool["global"].cost.bytes
+    first = made.assign(1, np.array([1, 2, 3]))
+    assert first[0].bytes == cost > first[0].upload
+    updates = updates_for(made, 1, first)
+    for update in updates:
+        falling = update.client != 3
+        gates = {f"{GATE}{g}": torch.arange(every.shape[1]).float() * (-1 if falling else 1) + 100 * update.client
+                 for g, every in made.kept.items()}  # fmt: skip
+        kept = channels.strongest({g: gates[f"{GATE}{g}"] for g in made.kept}, made.target(update.client))
+        files.write(1, "global", update.client, {**kept_bits(kept), **gates})
+        made.collect(1, update, trained(made.pool["global"].state, update.client))
+    files.settle()
+    weights = [made.weight(update.item) for update in updates]
+    assert weights[1] == 2 * weights[0] < 10.0 * 2  # by samples and by what is kept
+    made.aggregate(1, updates, {})
+    for number in (1, 2, 3):
+        kept = channels_of(files.read("global", number) or {}, channels.whole(made.pool["global"].spec))
+        assert channels.widths(kept) == made.target(number)
+        assert all(torch.equal(one, made.kept[group][number - 1]) for group, one in kept.items())
+    later = made.assign(2, np.array([1]))[0]
+    assert later.bytes < cost and later.effort < 1.0

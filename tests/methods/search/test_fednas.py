@@ -1,0 +1,182 @@
+"""FedNAS: steps of alphas and weights, alphas that are averaged, the network that comes of it, whole jobs."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from client_settings import client_settings
+from job_results import assert_equal, result
+from server.test_jobs import command
+from torch.nn import functional
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.methods.search.fednas import DERIVED, SEARCHED, FedNASAggregator
+from fedscale_ext.methods.search.fednas_client import ALPHAS, FedNASClient
+from fedscale_ext.models.supernet.family import mixed
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.samples import ClientSamples
+from methods.harness import aggregate, equal, play, server, trained_states, updates_for
+from methods.small_space import spec_of, written
+
+SHAPE = (1, 16, 16)
+ADAM = {"lr": 0.01, "beta1": 0.5, "beta2": 0.999, "weight_decay": 1e-3}
+
+
+@pytest.fixture
+def fednas(tmp_path: Path) -> Any:
+    def make(**keys: Any) -> Any:
+        return server(FedNASAggregator, "fednas", shape=SHAPE, **{"model": str(written(tmp_path)), **keys})
+
+    return make
+
+
+def samples(count: int) -> ClientSamples:
+    generator = torch.Generator().manual_seed(count)
+    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
+    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
+
+
+def network(tmp_path: Path) -> torch.nn.Module:
+    spec = mixed(spec_of(SHAPE, 5, tmp_path), "alphas")
+    module = models.build(spec).double()
+    module.load_state_dict(models.initial_state(spec, 3))
+    return module
+
+
+def settings(**changes: Any) -> Namespace:
+    search = {"train": changes.pop("train", 1.0), "val": changes.pop("val", 1.0), "adam": ADAM}
+    return client_settings(search=search, held_out=0.5, **{"local_steps": 1, "batch_size": 16, **changes})
+
+
+def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_network(fednas: Any) -> None:
+    made = fednas(search_rounds=5, rounds=14)
+    first = made.args.learning_rate
+    found = [made.learning_rate(round) for round in range(1, 15)]
+    np.testing.assert_allclose([found[0], found[2], found[4]], [first, (first + 1e-3) / 2, 1e-3])
+    np.testing.assert_allclose([found[5], found[9], found[13]], [first, (first + 1e-3) / 2, 1e-3])
+    other = fednas(search_rounds=5, rounds=14, schedule="job")
+    assert other.learning_rate(6) == other.learning_rate(1) == first
+
+
+@pytest.mark.parametrize(("train", "val"), [(1.0, 1.0), (0.0, 0.7), (0.5, 0.0)])
+def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, train: float, val: float) -> None:
+    data, module, twin = samples(12), network(tmp_path), network(tmp_path).train()
+    conf = settings(train=train, val=val, local_steps=2, clip_norm=5.0)
+    found = FedNASClient(conf).train(data, module, conf)
+    rows, validation = (torch.from_numpy(part) for part in hold_out(12, 0.5, conf.seed, conf.client_id))
+    parameters = dict(twin.named_parameters())
+    alphas = [tensor for name, tensor in parameters.items() if name.startswith(ALPHAS)]
+    weights = [tensor for name, tensor in parameters.items() if not name.startswith(ALPHAS)]
+    adam = torch.optim.Adam(alphas, lr=0.01, betas=(0.5, 0.999), weight_decay=1e-3)
+    sgd = torch.optim.SGD(weights, lr=0.05, momentum=0.9, weight_decay=5e-4)
+
+    def loss(part: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(twin(data.x[part]), data.y[part])
+
+    for _ in range(2):
+        adam.zero_grad()
+        (train * loss(rows) if train else 0.0 * alphas[0].sum()).backward()
+        if val:
+            (val * loss(validation)).backward()
+        adam.step()
+        sgd.zero_grad()
+        loss(rows).backward()
+        torch.nn.utils.clip_grad_norm_(weights, 5.0)
+        sgd.step()
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(found["update_weight"][name], parameter.detach(), atol=1e-9, rtol=1e-7)
+    assert found["trained_size"] == 2 * len(rows)
+
+
+def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> None:
+    conf = settings(train=0.0)
+    module = network(tmp_path)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    after = FedNASClient(conf).train(samples(1), module, conf)["update_weight"]
+    assert all(torch.equal(after[name], before[name]) for name in before if name.startswith(ALPHAS))
+    assert not torch.equal(after["classifier.bias"], before["classifier.bias"])
+
+
+def test_alphas_are_averaged_and_not_the_first_clients(fednas: Any) -> None:
+    made = fednas()
+    updates = updates_for(made, 1, made.assign(1, np.array([1, 2, 4])))
+    states = trained_states(made, 1, updates)  # before the server's state changes
+    weights = {update.client: made.weight(update.item) for update in updates}
+    assert weights == {1: 10.0, 2: 20.0, 4: 40.0}
+    aggregate(made, 1, updates)
+    names = [name for name in made.pool[SEARCHED].state if name.startswith(ALPHAS)]
+    assert len(names) == 2
+    for name in names:
+        mean = sum(weights[client] * state[name].double() for client, state in states.items()) / 70.0
+        new = made.pool[SEARCHED].state[name].double()
+        torch.testing.assert_close(new, mean, atol=1e-6, rtol=1e-6)
+        assert not any(torch.allclose(new, state[name].double(), atol=1e-4) for state in states.values())
+
+
+def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
+    for init in ("random", "inherited"):
+        made = fednas(search_rounds=2, init=init)
+        item = made.assign(1, np.array([2]))[0]
+        assert (item.model, item.effort, item.objective["held_out"]) == (SEARCHED, 3.0, 0.5)
+        play(made, 1)
+        state = dict(made.pool[SEARCHED].state)
+        assert DERIVED not in made.pool and made.evaluation_plan().serve == [SEARCHED] * 6
+        state[f"{ALPHAS}0"], state[f"{ALPHAS}1"] = (
+            torch.tensor([0.0, 0.3, 0.2, 0.1]),
+            torch.tensor([0.0, 1.0, 1.0, 0.9]),
+        )
+        made.pool.update(SEARCHED, state)
+        made.evolve(2)
+        spec = made.pool[DERIVED].spec
+        assert spec["ops"] == (("dsconv3",), ("dsconv3",)) and "mixed" not in dict(spec.fields)
+        wanted = state if init == "inherited" else models.initial_state(spec, 1)
+        assert equal(made.pool[DERIVED].state, {name: wanted[name] for name in made.pool[DERIVED].state})
+        after = made.assign(3, np.array([2]))[0]
+        assert (after.model, after.objective, after.effort) == (DERIVED, {}, 1.0)
+        assert made.evaluation_plan().named == {"global": DERIVED}
+        before = made.pool[SEARCHED].version
+        play(made, 3)
+        assert made.pool[SEARCHED].version == before and made.pool[DERIVED].version == 1
+        assert made.lineage()[DERIVED] == {"parent": SEARCHED, "birth": 2, "steps": ["dsconv3 dsconv3"]}
+
+
+def test_clients_of_the_network_train_like_anybodys() -> None:
+    executor = FedNASAggregator.Executor
+    assert type(executor.get_client_trainer(None, client_settings())) is MultiModelClient
+    assert type(executor.get_client_trainer(None, settings())) is FedNASClient
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"search_rounds": 0}, "at least 1"),
+        ({"init": "zero"}, "fednas.init"),
+        ({"val_ratio": 1.0}, "below 1"),
+        ({"lambda_train": 0, "lambda_val": 0}, "must not both be zero"),
+        ({"alpha_lr": 0}, "above 0"),
+        ({"alpha_beta1": 1}, "below 1"),
+        ({"model": "cnn_small"}, "needs a supernet, and model cnn_small is none"),
+        ({"model": "rnn_positions"}, "readout last, such as rnn"),
+    ],
+)
+def test_bad_input_is_one_sentence(fednas: Any, keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        fednas(**keys)
+
+
+def test_jobs_search_and_train_whoever_does_it_and_resume_between(job_file: Path, tmp_path: Path) -> None:
+    keys = {"method": "fednas", "model": str(written(tmp_path)), "fednas.search_rounds": 2, "eval_interval": 1}
+    there = command(job_file, "there", **keys, rounds=3, worker_ips="localhost:[2]")
+    fedscale_ext.run(job_file, job_name="here", **keys, rounds=2, num_executors=1)
+    fedscale_ext.run(job_file, job_name="here", **keys, rounds=3, resume=True)
+    assert_equal(result(job_file.parent / "logs" / "here" / "logs"), there)
+    rounds = there["rounds"]
+    assert [entry["assignments"] for entry in rounds] == [{SEARCHED: 4}, {SEARCHED: 4}, {DERIVED: 4}]
+    assert not any(entry["failed"] for entry in rounds)
+    assert set(there["models"]) == {SEARCHED, DERIVED}

@@ -1,0 +1,230 @@
+"""SPIDER: steps of both networks, shrinking, what clients keep and are served, whole jobs."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from client_settings import client_settings
+from job_results import assert_equal, result
+from server.test_jobs import in_process
+from torch.nn import functional
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.methods.search.spider import KEY, SpiderAggregator
+from fedscale_ext.methods.search.spider_client import ALIVE, Local, SpiderClient, everything, kept_ops
+from fedscale_ext.models.supernet.family import mixed
+from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.transport import wire
+from methods.harness import server
+from methods.small_space import spec_of, written
+
+SHAPE = (1, 16, 16)
+
+
+@pytest.fixture
+def spider(tmp_path: Path) -> Any:
+    def make(**keys: Any) -> Any:
+        made = server(SpiderAggregator, "spider", shape=SHAPE, **{"model": str(written(tmp_path)), **keys})
+        made.log_dir = tmp_path
+        made.handed = {kept.kind: kept for kept in made.client_tensors()}
+        return made
+
+    return make
+
+
+def samples(count: int, shape: tuple[int, int, int] = SHAPE) -> ClientSamples:
+    generator = torch.Generator().manual_seed(count)
+    x = torch.randn(count, *shape, generator=generator, dtype=torch.float64)
+    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
+
+
+def network(tmp_path: Path, seed: int = 3) -> tuple[models.ModelSpec, torch.nn.Module]:
+    spec = mixed(spec_of(SHAPE, 5, tmp_path), "equal")
+    module = models.build(spec).double()
+    module.load_state_dict(models.initial_state(spec, seed))
+    return spec, module
+
+
+def settings(own: dict[str, Any] | None = None, shrink: str | None = None, **changes: Any) -> Namespace:
+    asked = {"lambda": changes.pop("pull", 0.3), "shrink": shrink}
+    return client_settings(
+        spider=asked, own=own or {}, held_out=0.25, **{"local_steps": 2, "batch_size": 16, **changes}
+    )
+
+
+def state_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.5])
+def test_both_networks_step_and_the_local_one_is_pulled(tmp_path: Path, clip_norm: float | None) -> None:
+    spec, module = network(tmp_path)
+    alive = everything(spec["ops"])
+    alive[0, 2] = alive[1, [0, 3]] = False
+    local = network(tmp_path, 9)[1]
+    handed, begin = state_of(module), state_of(local)
+    conf, data = settings({**begin, ALIVE: torch.from_numpy(alive)}, clip_norm=clip_norm), samples(8)
+    found = SpiderClient(conf, spec).train(data, module, conf)
+    rows = torch.from_numpy(hold_out(8, 0.25, conf.seed, conf.client_id)[0])
+    twin = network(tmp_path)[1]
+    for net, pull in ((twin, 0.0), (local, 0.3)):
+        net.train()
+        if pull:
+            net.hold(kept_ops(spec["ops"], alive))
+        parameters = dict(net.named_parameters())
+        sgd = torch.optim.SGD(parameters.values(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+        for _ in range(2):
+            sgd.zero_grad()
+            loss = functional.cross_entropy(net(data.x[rows]), data.y[rows])
+            loss = loss + sum(pull / 2 * (p - handed[name]).square().sum() for name, p in parameters.items())
+            loss.backward()
+            if clip_norm:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), clip_norm)
+            sgd.step()
+    for name, tensor in twin.state_dict().items():
+        torch.testing.assert_close(found["update_weight"][name], tensor, atol=1e-10, rtol=1e-8)
+    kept = local.state_dict()
+    assert 0 < len(kept) < len(begin)
+    for name, tensor in begin.items():  # what the client dropped stays as it was
+        torch.testing.assert_close(found["own"][name], kept.get(name, tensor), atol=1e-10, rtol=1e-8)
+    assert torch.equal(found["own"][ALIVE], torch.from_numpy(alive))
+
+
+@pytest.mark.parametrize("how", ["layer", "operator"])
+def test_what_least_is_lost_without_goes(tmp_path: Path, how: str) -> None:
+    spec, module = network(tmp_path)
+    local = Local(module, spec["ops"], state_of(module), everything(spec["ops"]))
+    local.alive[1, 1:] = False  # layer 0 has the only choice
+    data = samples(12)
+    scores = {}
+    for column in range(4):
+        without = local.alive.copy()
+        without[0, column] = False
+        module.train().hold(kept_ops(spec["ops"], without))  # type: ignore[operator]
+        with torch.no_grad():
+            module.load_state_dict({name: local.state[name] for name in module.state_dict()})
+            logits = module(data.x)
+        scores[column] = (int((logits.argmax(1) == data.y).sum()), -float(functional.cross_entropy(logits, data.y)))
+    before = {name: tensor.clone() for name, tensor in local.state.items()}
+    local.shrink(how, data.x, data.y, 12, np.random.default_rng(1))
+    expected = everything(spec["ops"])
+    expected[1, 1:] = False
+    if how == "operator":
+        expected[0, max(scores, key=lambda column: scores[column])] = False
+    else:
+        expected[0] = [column == min(scores, key=lambda column: scores[column]) for column in range(4)]
+    assert (local.alive == expected).all()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in local.state.items())
+    if how == "layer":
+        local.shrink(how, data.x, data.y, 12, np.random.default_rng(1))  # nothing is left to decide
+        assert (local.alive == expected).all()
+
+
+def test_a_client_begins_with_the_global_network_and_shrinks_when_told(tmp_path: Path) -> None:
+    spec, module = network(tmp_path)
+    conf = settings(shrink="layer", local_steps=1)
+    found = SpiderClient(conf, spec).train(samples(8), module, conf)
+    assert sorted(found["own"][ALIVE].sum(1).tolist()) == [1, 4]
+    assert set(module.state_dict()) == set(models.layout(spec))  # the resident is the global one again
+    alone = settings(shrink="layer", local_steps=1)
+    single = SpiderClient(alone, spec).train(samples(1), network(tmp_path)[1], alone)
+    assert bool(single["own"][ALIVE].all())  # nothing to validate with
+
+
+def test_texts_have_local_networks_too() -> None:
+    spec = mixed(models.named_spec("rnn", (1, 1, 5), 5), "equal")
+    module = models.build(spec)
+    module.load_state_dict(models.initial_state(spec, 3))
+    x = torch.randint(0, 90, (8, 1, 1, 5), generator=torch.Generator().manual_seed(1)).float()
+    other = models.initial_state(spec, 4)
+    local = Local(module, spec["ops"], other, everything(spec["ops"]))
+    found = local.run(local.hold(local.alive), x)
+    twin = models.build(spec)
+    twin.load_state_dict(other)
+    torch.testing.assert_close(found, twin(x))
+
+
+def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
+    spec, module = network(tmp_path)
+    other = network(tmp_path, 9)[1]
+    alive = everything(spec["ops"])
+    alive[:, 1:] = False
+    conf = settings({**state_of(other), ALIVE: torch.from_numpy(alive)})
+    SpiderClient(conf, spec).own_model(module, conf)
+    other.hold(kept_ops(spec["ops"], alive))  # type: ignore[operator]
+    torch.testing.assert_close(module.eval()(samples(3).x), other.eval()(samples(3).x))
+    fresh = network(tmp_path)[1]
+    SpiderClient(settings(), spec).own_model(fresh, settings())
+    torch.testing.assert_close(fresh.eval()(samples(3).x), network(tmp_path)[1].eval()(samples(3).x))
+
+
+def test_when_networks_shrink_and_what_they_count_for(spider: Any) -> None:
+    made = spider(proj_start=2, proj_recovery=3)
+    told = [made.assign(round, np.array([1]))[0].objective["spider"]["shrink"] for round in range(1, 9)]
+    assert told == [None, "layer", None, None, "layer", None, None, "layer"]
+    (item,) = made.assign(1, np.array([2]))
+    assert item.effort == pytest.approx(2.0) and item.objective["held_out"] == 0.2
+    made.local.alive[1, :, 1:] = False
+    whole = made.pool[KEY].cost.forward_macs
+    conv1 = made.tables.fixed_macs + made.tables.macs[:, 0].sum()
+    assert made.assign(1, np.array([2]))[0].effort == pytest.approx(1 + conv1 / whole) and conv1 < whole
+    assert made.evaluation_plan().serve == ["global@own"] * 6
+
+
+def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
+    made = spider()
+    (item,) = made.assign(1, np.array([2]))
+    own = {**made.pool[KEY].state, ALIVE: torch.from_numpy(made.tables.held.copy())}
+    own[ALIVE][0, 1:] = False
+    section = wire.unpack(wire.pack({}, {"own": wire.tensors_to_bytes(own)}))[1]["own"]
+    made.local.take(1, item, made.local.checked(item, section))
+    made.local.settle()
+    assert made.local.alive[1].sum() == 5 and made.local.alive[0].sum() == 8
+    for wrong in (made.tables.held.copy(), np.zeros_like(made.tables.held)):
+        bad = wire.unpack(wire.pack({}, {"own": wire.tensors_to_bytes({**own, ALIVE: torch.from_numpy(wrong)})}))[1]
+        with pytest.raises(Rejected, match="operators cannot be"):
+            made.local.checked(item, bad["own"])
+    tensors, data = made.local.state()
+    again = spider()
+    again.local.load_state(tensors, data)
+    assert (again.local.alive == made.local.alive).all()
+    assert torch.equal(again.local.handed(item)[ALIVE], own[ALIVE])
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"lambda_local": -1}, "at least 0"),
+        ({"proj_start": 0}, "at least 1"),
+        ({"val_ratio": 0}, "above 0"),
+        ({"shrink": "all"}, "spider.shrink"),
+        ({"model": "cnn_small"}, "needs a supernet"),
+    ],
+)
+def test_bad_input_is_one_sentence(spider: Any, keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        spider(**keys)
+
+
+def test_jobs_are_the_same_whoever_does_them_and_resume(job_file: Path, tmp_path: Path) -> None:
+    keys: dict[str, Any] = {
+        "method": "spider", "model": str(written(tmp_path)), "spider.proj_start": 1, "spider.proj_recovery": 1,
+        "spider.shrink": "operator", "eval_interval": 1, "num_participants": 6, "record_internals": True,
+    }  # fmt: skip
+    there = in_process(job_file, job_name="there", **keys, rounds=3, num_executors=2)
+    fedscale_ext.run(job_file, job_name="here", **keys, rounds=2, num_executors=1)
+    fedscale_ext.run(job_file, job_name="here", **keys, rounds=3, resume=True)
+    assert_equal(result(job_file.parent / "logs" / "here" / "logs"), there)
+    last = there["rounds"][-1]
+    assert not last["failed"] and set(last["evaluation"]["named"]) == {"global"}
+    lines = (job_file.parent / "logs" / "there" / "logs" / "internals.jsonl").read_text()
+    assert '"operators"' in lines
+    fedscale_ext.run(job_file, job_name="tuned", **{**keys, "personalise_epochs": 1})
+    assert result(job_file.parent / "logs" / "tuned" / "logs")["rounds"][-1]["personalised"] is not None

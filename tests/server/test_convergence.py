@@ -1,0 +1,50 @@
+"""Jobs of any method end where their accuracy has converged (`stop_gain`)."""
+
+from pathlib import Path
+
+import pytest
+
+import fedscale_ext
+from fedscale_ext.core.errors import UserError
+
+KEYS = {"model": "cnn_small", "rounds": 6, "eval_interval": 1, "stop_gain": 1.0, "stop_patience": 2}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "heterofl", "fedtrans"])
+def test_a_job_ends_where_its_accuracy_has_converged(job_file: Path, method: str) -> None:
+    model = "nasbench201_base" if method == "fedtrans" else "cnn_small"
+    found = fedscale_ext.run(job_file, **{**KEYS, "model": model}, method=method, personalise_epochs=1)
+    assert found["rounds"] == found["converged_round"] == 3  # no accuracy rises by more than 1
+    assert found["stopped"] == "accuracy rose by no more than 1 over 2 rounds"
+    assert found["personalised"] is not None  # the last round has what last rounds have
+
+
+def test_a_converged_job_that_is_resumed_trains_no_further(job_file: Path) -> None:
+    first = fedscale_ext.run(job_file, **KEYS)
+    again = fedscale_ext.run(job_file, **KEYS, resume=True)
+    assert again["rounds"] == first["rounds"] == 3 and again["stopped"] == first["stopped"]
+    more = fedscale_ext.run(job_file, **{**KEYS, "stop_patience": 4}, resume=True)  # decides how long, not what
+    assert more["rounds"] == 5
+
+
+def test_evaluations_may_be_counted_instead_of_rounds(job_file: Path) -> None:
+    keys = {**KEYS, "eval_interval": 2, "rounds": 8, "stop_unit": "evaluations"}  # in rounds 1, 2, 4, 6, 8
+    found = fedscale_ext.run(job_file, **keys)
+    assert found["rounds"] == 4 and found["stopped"] == "accuracy rose by no more than 1 over 2 evaluations"
+
+
+def test_a_job_without_the_rule_says_nothing_of_it(job_file: Path) -> None:
+    found = fedscale_ext.run(job_file, model="cnn_small", rounds=1)
+    assert found["converged_round"] is None and found["stopped"] is None
+
+
+@pytest.mark.parametrize("key", ["stop_patience=5", "stop_unit=evaluations"])
+def test_keys_of_the_rule_need_the_rule(job_file: Path, key: str) -> None:
+    name, value = key.split("=")
+    with pytest.raises(UserError, match=f"{name} needs stop_gain"):
+        fedscale_ext.run(job_file, model="cnn_small", **{name: value})
+
+
+def test_a_method_with_stages_refuses_the_rule(job_file: Path) -> None:
+    with pytest.raises(UserError, match=r"stop_gain ends a job .* method fedoras has stages"):
+        fedscale_ext.run(job_file, method="fedoras", model="cnn_tiny", stop_gain=0.01)

@@ -1,0 +1,100 @@
+"""Training that diverges: each client's reason, one sentence per job, and the job that no client survives."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedscale_ext
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.failures import diverged, is_divergence
+from fedscale_ext.core.types import Evaluation
+from fedscale_ext.server.divergence import DivergenceNotices, failure_sentence
+from fedscale_ext.tasks.reduction import UnitSum
+from fedscale_ext.tasks.update_checks import Rejected, check_figures, fault_in_state
+from fedscale_ext.training.local_training import MultiModelClient
+
+
+def evaluation(*losses: float) -> Evaluation:
+    count = np.ones(len(losses), dtype=np.int64)
+    return Evaluation(4, ["m"] * len(losses), count, count, np.array(losses), count, {})
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e39])
+@pytest.mark.parametrize("name", ["loss", "utility", "norm"])
+def test_a_figure_that_is_not_finite_says_that_the_client_diverged(name: str, value: float) -> None:
+    figures = {"samples": 5, "steps": 2, "trained": 10, "loss": 1.0, "utility": 1.0, "norm": 1.0, name: value}
+    with pytest.raises(Rejected) as rejected:
+        check_figures(figures, 5, 2, 10, True)
+    assert rejected.value.reason == f"diverged: its {name} is not finite" and is_divergence(rejected.value.reason)
+
+
+def test_a_negative_utility_is_no_divergence() -> None:
+    with pytest.raises(Rejected) as rejected:
+        check_figures({"samples": 5, "steps": 2, "trained": 10, "loss": 1.0, "utility": -1.0}, 5, 2, 10)
+    assert not is_divergence(rejected.value.reason)
+
+
+def test_weights_that_are_not_finite_are_a_divergence() -> None:
+    bad, start = {"w": torch.tensor([1.0, torch.nan])}, {"w": torch.zeros(2)}
+    fault = fault_in_state(bad, start)
+    assert fault is not None and is_divergence(fault[0])
+    (reason,) = UnitSum(start).add({"w": bad["w"][None]}, [1.0])
+    assert reason == "diverged: tensor 'w' is not finite" and is_divergence(reason)
+
+
+def test_each_sentence_is_told_once() -> None:
+    told: list[str] = []
+    notices = DivergenceNotices(make_config({}, {"learning_rate": 3.0, "clip_norm": 0.5}), told.append)
+    notices.training(1, 0, 4)
+    notices.test(evaluation(0.5, 2.0))
+    assert told == []
+    for round in (2, 3):
+        notices.training(round, 1, 4)
+        notices.test(evaluation(float("inf"), 2.0, float("nan")))
+    advice = "lower learning_rate (3), or clip_norm (0.5)"
+    assert told == [
+        f"round 2: training diverged: the loss or weights of 1 of 4 clients are not finite; {advice}",
+        f"round 4: training diverged: the test loss of 2 of 3 clients is not finite; {advice}",
+    ]
+
+
+@pytest.mark.parametrize("cohort_size", [1, 7])
+def test_a_job_that_no_client_survives_says_that_training_diverged(job_file: Path, cohort_size: int) -> None:
+    sentence = (
+        r"^round \d: every client failed, training diverged: the loss or weights of 7 of 7 clients are not finite; "
+        r"lower learning_rate \(1e\+20\), or set clip_norm$"
+    )
+    with pytest.raises(UserError, match=sentence):
+        fedscale_ext.run(
+            job_file, model="cnn_small", num_participants=7, learning_rate=1e20, cohort_size=cohort_size, rounds=3
+        )
+
+
+def test_reasons_are_counted_by_client_and_the_job_tells_once(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, told = MultiModelClient.train, []
+
+    def train(self: Any, client_data: Any, model: Any, conf: Any) -> dict[str, Any]:
+        if conf.client_id == 2:
+            raise FloatingPointError("the loss is not finite from step 1")
+        return plain(self, client_data, model, conf)
+
+    monkeypatch.setattr(MultiModelClient, "train", train)
+    monkeypatch.setattr(DivergenceNotices, "training", spy(told))
+    summary = fedscale_ext.run(job_file, model="cnn_small", num_participants=7, rounds=2)
+    assert summary["clients"]["failed"] == {"diverged: the loss is not finite from step 1": 2}
+    assert told == [(1, 1, 7), (2, 1, 7)]
+
+
+def spy(told: list[Any]) -> Any:
+    return lambda self, *arguments: told.append(arguments)
+
+
+def test_the_advice_names_the_keys_as_they_are() -> None:
+    assert failure_sentence(2, 3, make_config({}, {"learning_rate": 1e9})).endswith(
+        "2 of 3 clients are not finite; lower learning_rate (1e+09), or set clip_norm"
+    )
+    assert not is_divergence(f"ValueError: {diverged('x')}")

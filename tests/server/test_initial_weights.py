@@ -1,0 +1,81 @@
+"""A job that starts from another one's weights; refused in one sentence where they are not its model's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from methods.harness import CLASSES, SHAPE, equal, server
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.metrics.models import load_model, save_models
+from fedscale_ext.server.initial_weights import saved_weights
+from fedscale_ext.server.model_pool import ModelPool
+
+SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
+
+
+def saved(folder: Path, spec: models.ModelSpec = SPEC, **changes: torch.Tensor) -> str:
+    """The file of a model with random weights that are not those of the job's seed."""
+    pool = ModelPool()
+    pool.add("m3", spec, {**models.initial_state(spec, 99), **changes})
+    return str(save_models(folder, pool)[0])
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "fedtrans", "heterofl", "fluid"])
+def test_the_first_model_has_these_weights(tmp_path: Path, method: str) -> None:
+    path = saved(tmp_path)
+    made = server(method_class(method), method, initial_weights=path)
+    assert equal(next(iter(made.pool)).state, load_model(Path(path))[1])
+    assert not equal(next(iter(server(method_class(method), method).pool)).state, load_model(Path(path))[1])
+
+
+def test_the_key_decides_a_jobs_result(tmp_path: Path) -> None:
+    assert make_config({}, {"initial_weights": "m3.safetensors"}).decisive() != make_config({}, {}).decisive()
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"head.linear.bias": torch.zeros(CLASSES + 1)}, "does not fit the model"),
+    ({"head.linear.bias": torch.zeros(CLASSES, dtype=torch.float64)}, "does not fit the model"),
+    ({"more": torch.zeros(1)}, "does not fit the model"),
+    ({"head.linear.bias": torch.full((CLASSES,), torch.nan)}, "not finite"),
+])  # fmt: skip
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, torch.Tensor], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        saved_weights(saved(tmp_path, **change), SPEC)
+
+
+def test_another_model_a_damaged_file_and_none_are_refused(tmp_path: Path) -> None:
+    path = Path(saved(tmp_path, models.named_spec("cnn_small", SHAPE, CLASSES)))
+    with pytest.raises(UserError, match="does not fit the model"):
+        saved_weights(str(path), SPEC)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match="damaged"):
+        saved_weights(str(path), SPEC)
+    path.unlink()
+    with pytest.raises(UserError, match="cannot be read"):
+        saved_weights(str(path), SPEC)
+
+
+def test_a_grown_model_is_trained_on_by_fedavg_and_nobody_else_takes_its_weights(job_file: Path) -> None:
+    grow = {"fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
+    done = fedscale_ext.run(job_file, method="fedtrans", job_name="grown", rounds=3, **grow)
+    key = done["models"][-1]["key"]
+    assert key != "m0"
+    files = Path(done["log_dir"], "models")
+    on: dict[str, Any] = {"model": str(files / f"{key}.json"), "initial_weights": str(files / f"{key}.safetensors")}
+    # steps so small that weights stay where they were
+    tuned = fedscale_ext.run(job_file, job_name="tuned", rounds=1, learning_rate=1e-12, min_learning_rate=1e-12, **on)
+    after = load_model(Path(tuned["log_dir"], "models", "global.safetensors"))[1]
+    for name, before in load_model(Path(on["initial_weights"]))[1].items():
+        if name in models.parameter_names(load_model(Path(on["initial_weights"]))[0]):
+            torch.testing.assert_close(after[name], before, atol=1e-6, rtol=0)
+    with pytest.raises(UserError, match="splitmix does not start from the weights of one"):
+        fedscale_ext.run(job_file, job_name="mixed", method="splitmix", rounds=1, **on)
+    with pytest.raises(UserError, match="which does not exist"):
+        fedscale_ext.run(job_file, job_name="gone", rounds=1, initial_weights="gone.safetensors")

@@ -1,0 +1,241 @@
+"""Jobs that end early and are continued: from which checkpoint, with what notices, and after a full disk."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_results import assert_equal, result
+from tiny_job import tiny_data, write_job_file
+
+import fedscale_ext
+from fedscale_ext.config.changed_settings import completed
+from fedscale_ext.config.job_config import JobConfig, load_config, with_values
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
+from fedscale_ext.metrics import files, lines
+from fedscale_ext.models.files import configured_spec
+from fedscale_ext.server import checkpoint, hooks
+from fedscale_ext.util.code_digest import code_digest
+
+JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
+
+
+def run(job_file: Path, name: str = "job", **keys: Any) -> list[str]:
+    """Run a job to its end; the notices that it gave."""
+    said: list[str] = []
+    config = with_values(load_config(job_file), **{**JOB, "job_name": name, **keys})
+    run_in_process(config, lambda event: said.append(event["message"]) if event["event"] == "notice" else None)
+    return said
+
+
+def log_dir(job_file: Path, name: str = "job") -> Path:
+    return job_file.parent / "logs" / name / "logs"
+
+
+def checkpoints(job_file: Path) -> list[int]:
+    return [int(path.stem[-6:]) for path in sorted(log_dir(job_file).glob("checkpoints/*"))]
+
+
+_UNDISTURBED: dict[str, Any] = {}  # run once: it depends on no folder
+
+
+@pytest.fixture
+def undisturbed(job_file: Path) -> dict[str, Any]:
+    if not _UNDISTURBED:
+        run(job_file, "undisturbed")
+        _UNDISTURBED.update(result(log_dir(job_file, "undisturbed")))
+    return _UNDISTURBED
+
+
+def test_the_last_checkpoints_are_kept_and_an_earlier_one_can_be_taken(
+    job_file: Path, undisturbed: dict[str, Any]
+) -> None:
+    run(job_file)
+    assert checkpoints(job_file) == [3, 4, 5]
+    newest = log_dir(job_file) / "checkpoints" / "checkpoint-000005.safetensors"
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1
+    newest.write_bytes(content)
+    with pytest.raises(UserError, match=r"000005.safetensors is damaged.*--resume-from 4 continues the job from"):
+        run(job_file, resume=True)
+    said = run(job_file, resume_from=3)
+    assert "resumed after round 3" in said
+    assert_equal(result(log_dir(job_file)), undisturbed)
+    assert checkpoints(job_file) == [3, 4, 5]
+    summary = json.loads((log_dir(job_file) / "summary.json").read_text())
+    assert summary["resumed"] == [{"after_round": 3, "code_changed": False}]
+
+
+def test_a_checkpoint_is_not_continued_with_lines_that_changed(job_file: Path) -> None:
+    run(job_file)
+    path = log_dir(job_file) / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"round":1,', b'"round":1, ', 1))
+    with pytest.raises(UserError, match=r"metrics.jsonl is damaged: its sha256 differs from what it was when"):
+        run(job_file, resume=True, rounds=6)
+
+
+def test_a_job_is_not_continued_with_fewer_rounds_than_it_has(job_file: Path) -> None:
+    run(job_file, rounds=2)
+    with pytest.raises(UserError, match="the checkpoint of round 2 is beyond the 1 rounds that are asked for; raise"):
+        run(job_file, resume=True, rounds=1)
+
+
+def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbed: dict[str, Any]) -> None:
+    run(job_file, checkpoint_interval=2, rounds=5)  # the last round is one more
+    last = log_dir(job_file) / "checkpoints" / "checkpoint-000005.safetensors"
+    last.unlink()  # as if the job had been killed before it was there
+    assert "resumed after round 4" in run(job_file, resume=True)
+    assert_equal(result(log_dir(job_file)), undisturbed)
+
+
+def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(job_file, rounds=1)
+    monkeypatch.setattr(hooks, "code_digest", lambda method: "another")
+    said = run(job_file, rounds=2, resume=True)
+    assert any("torch or NumPy has changed since the checkpoint was written" in notice for notice in said)
+    assert "; by then the code had changed" in (log_dir(job_file) / "summary.md").read_text()
+
+
+def test_the_code_digest_covers_a_method_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "elsewhere.py"
+    source.write_text("class Method:\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import elsewhere  # type: ignore[import-not-found]
+
+    before = code_digest(elsewhere.Method)
+    assert before == code_digest(elsewhere.Method) != code_digest(object)
+    source.write_text("class Method:\n    pass  # changed\n")
+    assert code_digest(elsewhere.Method) != before
+
+
+def test_a_job_of_a_release_without_data_seed_keeps_its_samples(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = JobConfig.decisive
+    with monkeypatch.context() as earlier:  # whose seed decided whose samples are whose
+        earlier.setattr(JobConfig, "decisive", lambda config: _without(settings(config), "data_seed"))
+        run(job_file, rounds=1, seed=2, data_seed=2)
+    with pytest.raises(UserError, match="another configuration: data_seed was 2 and is 1; resume with the config"):
+        run(job_file, rounds=2, seed=2, resume=True)
+    assert "resumed after round 1" in run(job_file, rounds=2, seed=2, data_seed=2, resume=True)
+
+
+def test_settings_that_earlier_releases_had_not_are_what_these_did() -> None:
+    old = {"seed": 3, "device_conf_file": "resampled", "device_avail_file": None}
+    assert (completed(old)["data_seed"], completed(old)["device_match"]) == (3, "auto")
+    for file in ("device_conf_file", "device_avail_file"):
+        assert completed({**old, file: "trace.csv"})["device_match"] == "order"
+    assert completed({**old, "data_seed": 1})["data_seed"] == 1
+
+
+def _without(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def test_a_checkpoint_is_not_continued_on_other_samples(tmp_path: Path) -> None:
+    job_file = write_job_file(tiny_data(tmp_path), tmp_path)
+    run(job_file, rounds=1)
+    csv = tmp_path / "tiny" / "client_data_mapping" / "train.csv"
+    csv.write_text("".join(csv.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(UserError, match="tiny holds other samples or clients than when the checkpoint of round 1 was"):
+        run(job_file, rounds=2, resume=True)
+
+
+def test_a_checkpoint_is_not_continued_with_other_devices_or_another_model_in_the_same_files(tmp_path: Path) -> None:
+    job_file = write_job_file(tiny_data(tmp_path), tmp_path)
+    boards, model = tmp_path / "boards.csv", tmp_path / "m.json"
+    boards.write_text("client_id,computation,communication\n" + "".join(f"{n},10,9000\n" for n in range(1, 8)))
+    model.write_text(json.dumps(configured_spec("cnn_small", (1, 28, 28), 62).to_json()))
+    keys = {"device_conf_file": str(boards), "model": str(model), "method": "fedavg"}
+    run(job_file, rounds=1, **keys)
+    for key, path, other in (
+        ("device_conf_file", boards, boards.read_text().replace("2,10,", "2,99,")),
+        ("model", model, json.dumps(configured_spec("cnn_leaf", (1, 28, 28), 62).to_json())),
+    ):
+        before = path.read_text()
+        path.write_text(other)
+        with pytest.raises(UserError, match=f"{key} {path} has other contents than when the checkpoint of round 1 was"):
+            run(job_file, rounds=2, resume=True, **keys)
+        path.write_text(before)
+    assert "resumed after round 1" in run(job_file, rounds=2, resume=True, **keys)
+    header = json.loads((log_dir(job_file) / "header.json").read_text())
+    assert {key: list(files) for key, files in header["named_files"].items()} == {
+        key: [path] for key, path in keys.items() if key != "method"
+    }
+
+
+def test_a_checkpoint_of_a_release_without_digests_of_files_is_continued(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boards = tmp_path / "boards.csv"
+    boards.write_text("client_id,computation,communication\n" + "".join(f"{n},10,9000\n" for n in range(1, 8)))
+    save = checkpoint.save
+    with monkeypatch.context() as earlier:
+        earlier.setattr(checkpoint, "save", lambda *args: save(*args[:3], _without(args[3], "named_files"), *args[4:]))
+        run(job_file, rounds=1, device_conf_file=str(boards))
+    assert "resumed after round 1" in run(job_file, rounds=2, resume=True, device_conf_file=str(boards))
+
+
+@pytest.mark.parametrize("file", ["checkpoint-000003", "round-000003", "metrics.jsonl"])
+def test_a_full_disk_ends_the_job_with_one_sentence_and_an_intact_checkpoint(
+    job_file: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    plain_sync, plain_append = files.os.fsync, lines.GrowingFile.append
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def sync(handle: int) -> None:
+        if file in Path(f"/proc/self/fd/{handle}").readlink().name:
+            raise full
+        plain_sync(handle)
+
+    def append(self: lines.GrowingFile, text: str) -> None:
+        if json.loads(text)["round"] == 3:
+            self._file.write(text[:40].encode())  # as much as there was room for
+            full.filename = self._file.name
+            raise full
+        plain_append(self, text)
+
+    with monkeypatch.context() as patched:
+        if file == "metrics.jsonl":
+            patched.setattr(lines.GrowingFile, "append", append)
+        else:
+            patched.setattr(files.os, "fsync", sync)
+        with pytest.raises(UserError) as raised:
+            run(job_file)
+    assert str(raised.value).startswith("the disk takes no more: ")
+    assert file in str(raised.value) and "(No space left on device); make room" in str(raised.value)
+    assert checkpoints(job_file) == [1, 2]
+    assert "resumed after round 2" in run(job_file, resume=True)
+    assert_equal(result(log_dir(job_file)), undisturbed)
+
+
+def test_other_errors_of_files_are_no_full_disk(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(files.os, "replace", fail)
+    with pytest.raises(PermissionError):
+        fedscale_ext.run(job_file)
+
+
+def test_a_resumed_jobs_summary_has_the_notices_of_before(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FedYogiAggregator.assign
+
+    def assign(self: Any, round: int, participants: Any) -> Any:
+        self.notice(f"round {round} begins")
+        return plain(self, round, participants)
+
+    monkeypatch.setattr(FedYogiAggregator, "assign", assign)
+    run(job_file, rounds=2)
+    run(job_file, rounds=3, resume=True)
+    notices = json.loads((log_dir(job_file) / "summary.json").read_text())["notices"]
+    begun = [f"round {number} begins" for number in (1, 2, 3)]
+    assert [notice for notice in notices if notice.endswith("begins")] == begun
+    assert notices.count("clients are tested on test.csv") == 1 and "resumed after round 2" in notices
+    header = json.loads((log_dir(job_file) / "header.json").read_text())
+    assert header["notices"][0] == "clients are tested on test.csv" and header["floor"]["majority"]["tested"] == 6
+    assert header["floor"]["most_frequent"]["tested"] == 6
+    assert not [notice for notice in header["notices"] if notice.startswith(("round", "resumed"))]

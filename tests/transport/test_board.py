@@ -1,0 +1,322 @@
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from fedscale_ext.transport.board import Board, BoardTimeout
+from fedscale_ext.transport.leases import Displaced, Leases, Taken, Unknown, Worker
+from fedscale_ext.transport.unit_ledger import Dropped, Handout, Ledger, Unit, told
+
+A, B = Worker("1", "a"), Worker("2", "b")
+
+
+def unit(number: int) -> Unit:
+    return Unit(number, "train", {}, ())
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Timed(Board):
+    """A board on a clock that stands still, whose waiting tests do by hand."""
+
+    def __init__(self, *workers: Worker, lease_s: float = 30.0, tries: int = 2, replacement_s: float = 100.0) -> None:
+        self.clock = Clock()
+        self.ledger = Ledger(tries)
+        super().__init__(Leases(lease_s, self.clock), self.ledger, replacement_s)
+        for worker in workers:
+            self.register(worker)
+
+    def take_now(self, worker: Worker) -> Handout | None:
+        return self.take(worker, 0.0)
+
+    def after(self, seconds: float, *alive: Worker) -> None:
+        """So much later; processes that showed signs of life meanwhile."""
+        self.clock.now += seconds
+        for worker in alive:
+            self.renew(worker)
+        self.lapse()
+
+
+def ready(*workers: Worker) -> Board:
+    board = Board()
+    for worker in workers:
+        board.register(worker)
+    return board
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 5.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def work(board: Board, worker: Worker, count: int, results: dict[int, str]) -> None:
+    for _ in range(count):
+        taken = board.take(worker, 5.0)
+        assert taken is not None
+        board.complete(worker, taken.unit.id, taken.attempt, results[taken.unit.id])
+
+
+def test_results_stand_in_the_order_of_the_units_whoever_did_them() -> None:
+    board, results = ready(A, B), {number: f"result {number}" for number in range(6)}
+    threads = [threading.Thread(target=work, args=(board, worker, 3, results)) for worker in (A, B)]
+    for thread in threads:
+        thread.start()
+    assert list(board.run([unit(number) for number in range(6)], 5.0)) == list(results.values())
+    for thread in threads:
+        thread.join()
+
+
+def test_a_wait_without_results_ends_and_names_who_holds_what() -> None:
+    board = ready(A)
+    thread = threading.Thread(target=lambda: board.take(A, 5.0))
+    thread.start()
+    with pytest.raises(BoardTimeout, match=r"2 are missing, held by executor 1"):
+        list(board.run([unit(1), unit(2)], 0.2))
+    thread.join()
+
+
+def test_where_a_quorum_decides_the_missing_units_are_given_up_together() -> None:
+    board = ready(A)
+    thread = threading.Thread(target=work, args=(board, A, 1, {1: "first"}))
+    thread.start()
+    first, *rest = board.run([unit(1), unit(2), unit(3)], 0.3, lenient=True)
+    thread.join()
+    assert first == "first"
+    assert all(isinstance(one, Dropped) and "2 are missing" in one.reason for one in rest)
+    assert board.complete(A, 2, 1, "too late") == "results of finished units dropped"
+
+
+def test_only_the_holder_may_complete_a_unit_and_only_once() -> None:
+    board = Timed(A, B)
+    board.ledger.add([unit(1)])
+    assert board.take_now(A) == Handout(unit(1), 1)
+    assert board.complete(B, 1, 1, "forged") == "late results dropped"
+    assert board.complete(A, 1, 2, "of an attempt that was never made") == "unplanned results dropped"
+    assert board.complete(A, 99, 1, "never asked for") == "unplanned results dropped"
+    assert board.complete(A, 1, 1, "right") is None
+    assert board.complete(A, 1, 1, "again") == "results of finished units dropped"
+    assert board.ledger.results == {1: "right"}
+    assert sum(board.faults().values()) == 4
+    assert board.faults() == {}
+
+
+def test_a_process_that_asks_again_gets_the_unit_that_it_holds() -> None:
+    board = Timed(A, B)
+    board.ledger.add([unit(1), unit(2)])
+    assert [board.take_now(A), board.take_now(A), board.take_now(B)] == [
+        Handout(unit(1), 1), Handout(unit(1), 1), Handout(unit(2), 1)]  # fmt: skip
+
+
+def test_a_replaced_process_gives_its_unit_back_and_is_sent_away() -> None:
+    board, anew = Timed(A, B), Worker("1", "c")
+    board.ledger.add([unit(1), unit(2)])
+    board.take_now(A)
+    board.register(anew)
+    for call in (board.take_now, board.renew):
+        with pytest.raises(Displaced, match="executor 1"):
+            call(A)
+    assert board.take_now(B) == Handout(unit(1), 2)  # in front of the others
+    assert board.complete(A, 1, 1, "late") == "late results dropped"
+    assert board.take_now(anew) == Handout(unit(2), 1)
+
+
+def test_registering_again_changes_nothing() -> None:
+    board = Timed(A)
+    board.ledger.add([unit(1)])
+    board.take_now(A)
+    board.register(A)
+    assert board.complete(A, 1, 1, "right") is None
+    assert board.faults() == {}
+
+
+def test_a_message_of_an_older_process_does_not_displace_a_newer_one_that_is_there() -> None:
+    board, anew = Timed(A), Worker("1", "c")
+    board.register(anew)
+    with pytest.raises(Taken, match="started later"):
+        board.register(A)
+    board.after(31.0)  # but of one that is gone, anybody may take the place
+    board.register(A)
+    assert board.here == {"1"}
+
+
+def test_who_is_not_registered_gets_nothing() -> None:
+    with pytest.raises(Unknown, match="register first"):
+        Timed().take_now(A)
+
+
+def test_the_unit_of_an_executor_without_a_sign_of_life_goes_to_another() -> None:
+    board = Timed(A, B)
+    board.ledger.add([unit(1)])
+    board.take_now(A)
+    board.after(29.0, B)
+    assert board.take_now(B) is None
+    board.after(1.0, B)
+    assert board.here == {"2"}
+    assert board.take_now(B) == Handout(unit(1), 2)
+    assert board.complete(A, 1, 1, "late") == "late results dropped"
+    assert board.faults() == {"executors lost": 1, "work units handed out again": 1, "late results dropped": 1}
+
+
+def stay(board: Board, worker: Worker, alive: list[bool]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: board.stay(worker, 5.0, lambda: alive[0]))
+    thread.start()
+    until(lambda: board._leases._held[worker.executor].lines)
+    return thread
+
+
+def test_a_broken_connection_is_noticed_before_the_lease_ends_but_is_no_proof_of_death() -> None:
+    board, alive = Timed(A, B), [True]
+    board.ledger.add([unit(1)])
+    board.take_now(A)
+    thread = stay(board, A, alive)
+    alive[0] = False
+    board.wake()
+    thread.join()
+    board.after(1.0, B)
+    assert board.here == {"1", "2"}  # it has a moment to come back
+    board.after(1.0, B)
+    assert board.here == {"2"}
+    assert board.take_now(B) == Handout(unit(1), 2)
+    board.fail(B, 1, 2, "ValueError")
+    assert board.take_now(B) is None  # it failed here, and perhaps killed A: that decides
+    board.after(1.0, A)
+    assert board.here == {"1", "2"}
+    assert board.take_now(A) == Handout(unit(1), 3)
+    assert board.complete(A, 1, 3, "right") is None
+
+
+def test_a_connection_that_was_opened_anew_before_the_old_one_broke_holds() -> None:
+    board, alive, anew = Timed(A), [True], [True]
+    threads = [stay(board, A, alive)]
+    threads += [threading.Thread(target=lambda: board.stay(A, 5.0, lambda: anew[0]))]
+    threads[1].start()
+    until(lambda: board._leases._held["1"].lines == 2)
+    alive[0] = False
+    board.wake()
+    threads[0].join()
+    board.after(10.0)
+    assert board.here == {"1"}
+    board.close()
+    threads[1].join()
+
+
+def test_a_unit_that_kills_two_executors_is_dropped() -> None:
+    board, third = Timed(A, B, Worker("3", "c")), Worker("3", "c")
+    board.ledger.add([unit(1), unit(2)])
+    board.take_now(A)
+    board.after(20.0, B, third)
+    board.after(20.0, B, third)
+    assert board.take_now(B) == Handout(unit(1), 2)
+    board.after(20.0, third)
+    board.after(20.0, third)
+    assert board.take_now(third) == Handout(unit(2), 1)
+    assert board.ledger.results == {1: Dropped("its work unit failed 2 times: each time the executor ended")}
+
+
+def test_a_unit_that_raises_goes_to_another_executor_and_is_dropped_with_its_reason() -> None:
+    board = Timed(A, B)
+    board.ledger.add([unit(1)])
+    board.take_now(A)
+    assert board.fail(A, 1, 1, "ValueError: x") is None
+    assert board.take_now(A) is None  # another one is there to try
+    board.take_now(B)
+    assert board.fail(B, 1, 2, "ValueError: y") is None
+    assert board.ledger.results == {1: Dropped("its work unit failed 2 times: ValueError: x")}
+
+
+def test_a_unit_that_raises_twice_on_the_only_executor_is_dropped() -> None:
+    board = Timed(A)
+    board.ledger.add([unit(1)])
+    for attempt in (1, 2):
+        assert board.take_now(A) == Handout(unit(1), attempt)
+        board.fail(A, 1, attempt, "ValueError")
+    assert isinstance(board.ledger.results[1], Dropped)
+
+
+def test_where_the_others_are_gone_an_executor_tries_again_what_failed_on_it() -> None:
+    board = Timed(A, B, tries=3)
+    board.ledger.add([unit(1)])
+    board.take_now(A)
+    board.fail(A, 1, 1, "ValueError")
+    assert board.take_now(A) is None
+    board.after(40.0, A)
+    assert board.take_now(A) == Handout(unit(1), 2)
+
+
+def test_one_that_was_lost_and_comes_back_was_not_killed_by_its_unit() -> None:
+    board = Timed(A, B)
+    board.ledger.add([unit(1)])
+    board.take_now(A)
+    board.after(40.0, B)
+    board.renew(A)
+    board.take_now(B)
+    board.after(40.0, A)
+    assert board.take_now(A) == Handout(unit(1), 3)  # only B counts
+
+
+def test_with_nobody_left_the_wait_for_a_replacement_is_bounded_and_names_them() -> None:
+    board = Timed(A, B)
+    board.ledger.add([unit(1)])
+    board.after(40.0)
+    board.after(99.0)
+    board.clock.now += 1.0
+    with pytest.raises(BoardTimeout) as raised:
+        board._await(1, {1}, 10.0)  # far less than the wait for a replacement: it counts while somebody works
+    assert str(raised.value) == (
+        "1 work units are missing and no executor is left to do them: executor 1 was last heard of 140 s ago, "
+        "executor 2 was last heard of 140 s ago, and none came back or was replaced within 100 s"
+    )
+
+
+def test_a_replacement_in_time_goes_on() -> None:
+    board = Timed(A)
+    board.ledger.add([unit(1)])
+    board.take_now(A)
+    board.after(40.0)
+    board.after(90.0)
+    anew = Worker("1", "b")
+    board.register(anew)
+    board.lapse()
+    assert board.take_now(anew) == Handout(unit(1), 2)
+    board.after(20.0, anew)
+    board.complete(anew, 1, 2, "right")
+    assert board._await(1, {1}, 10.0) == "right"
+
+
+def test_a_ping_that_nobody_waits_for_takes_no_unit() -> None:
+    board, alive = ready(A, B), [True]
+    taken: list[Handout | None] = []
+    thread = threading.Thread(target=lambda: taken.append(board.take(A, 5.0, lambda: alive[0])))
+    thread.start()
+    alive[0] = False
+    board.wake()
+    thread.join(2.0)
+    assert taken == [None]
+
+
+def test_closing_lets_every_waiting_executor_go() -> None:
+    workers = [Worker(str(number), "s") for number in range(3)]
+    board = ready(*workers)
+    taken: list[Handout | None] = []
+    threads = [threading.Thread(target=lambda w=worker: taken.append(board.take(w, 30.0))) for worker in workers]
+    threads.append(threading.Thread(target=lambda: board.stay(workers[0], 30.0, lambda: True)))
+    for thread in threads:
+        thread.start()
+    board.close()
+    for thread in threads:
+        thread.join(5.0)
+        assert not thread.is_alive()
+    assert taken == [None, None, None]
+
+
+def test_one_fault_is_told_in_the_singular() -> None:
+    counts = {"work units handed out again": 1, "executors lost": 2, "results of finished units dropped": 1}
+    assert told(counts) == "2 executors lost, 1 result of finished units dropped, 1 work unit handed out again"
