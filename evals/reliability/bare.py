@@ -6,8 +6,8 @@ For :mod:`overhead` only. Checkpoints are left out by the configuration.
 from typing import Any
 
 from fedscale_ext.entry import launch
-from fedscale_ext.executor import unit_work
 from fedscale_ext.server import coordinator
+from fedscale_ext.tasks import train
 from fedscale_ext.tasks import update_checks as checks
 from fedscale_ext.transport import connection
 from fedscale_ext.transport import executor_link as link
@@ -31,9 +31,9 @@ def strip() -> None:
     """Take it all out of this process."""
     connection.SignedChannel = lambda channel, *_: channel  # type: ignore[misc, assignment]
     coordinator.SignatureCheck = _LetIn  # type: ignore[misc, assignment]
-    coordinator.check_result = _nothing  # type: ignore[assignment]
+    coordinator.check_answer = _nothing  # type: ignore[assignment]
     checks.fault_in_state = _nothing  # type: ignore[assignment]
-    unit_work.check_figures = _nothing  # type: ignore[assignment]
+    train.check_figures = _nothing  # type: ignore[assignment]
     link.Link._live = _nothing  # type: ignore[method-assign]
 
 

@@ -18,7 +18,7 @@ from fedscale.cloud import commons  # noqa: E402
 from fedscale_ext.config.job_config import JobConfig, make_config  # noqa: E402
 from fedscale_ext.data.importing.importers import import_npz  # noqa: E402
 from fedscale_ext.entry import in_process  # noqa: E402
-from fedscale_ext.tasks import calibration  # noqa: E402
+from fedscale_ext.tasks import calibrate  # noqa: E402
 from fedscale_ext.transport import wire  # noqa: E402
 from fedscale_ext.transport.executor_link import ALIVE  # noqa: E402
 from fedscale_ext.transport.unit_ledger import Unit  # noqa: E402
@@ -102,7 +102,7 @@ def record(folder: Path) -> Corpus:
     tiny_data(folder)
     heard: list[tuple[str, Any, Any]] = []
     environment = {"XDG_CACHE_HOME": str(folder / "cache")}  # sizes of cohorts are measured, not remembered
-    one_by_one = mock.patch.object(calibration, "fastest", lambda seconds: 1)  # whatever was measured
+    one_by_one = mock.patch.object(calibrate, "fastest", lambda seconds: 1)  # whatever was measured
     with _listening(heard), one_by_one, _INCARNATION, mock.patch.dict("os.environ", environment):
         in_process.run_in_process(configuration(folder))
     results, replies, units = [], [], {}
@@ -117,7 +117,7 @@ def record(folder: Path) -> Corpus:
             units[header["unit"]] = Unit(header["unit"], reply.event, header, models)
     registrations = [request.executor_info for name, request, _ in heard if name == "CLIENT_REGISTER"]
     kinds = {unit.event for unit, _ in results}
-    if kinds != {commons.CLIENT_TRAIN, commons.MODEL_TEST, calibration.EVENT}:
+    if kinds != {commons.CLIENT_TRAIN, commons.MODEL_TEST, calibrate.EVENT}:
         raise RuntimeError(f"the job recorded only {kinds}")
     messages = [*registrations, *(message for _, message in results), *replies]
     sections = [bytes(part) for message in messages for part in wire.unpack(message)[1].values()]

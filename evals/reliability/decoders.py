@@ -23,10 +23,11 @@ from fedscale_ext.core.types import EvaluationPlan, Task, WorkItem
 from fedscale_ext.data.mapping import read_mapping
 from fedscale_ext.population.traces import read_availability, read_capacity
 from fedscale_ext.server.collect import Collector
-from fedscale_ext.server.model_pool import ModelPool
-from fedscale_ext.tasks import calibration
-from fedscale_ext.tasks.evaluation import COLUMNS, Gathered
-from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks import calibrate
+from fedscale_ext.tasks.evaluate import Gathered
+from fedscale_ext.tasks.figures import COLUMNS
+from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.registration import read_registration
 from fedscale_ext.transport.signing import Gate, Refused, Signer
@@ -126,7 +127,7 @@ class Results:
     def _read(self, pair: tuple[Unit, bytes]) -> None:
         unit, message = pair
         header, sections = wire.unpack(message)
-        check_result(unit, header, sections, self._test_sizes)
+        check_answer(kinds_by_event(), unit, header, sections, self._test_sizes)
         self.use(unit, header, sections)
 
     def use(self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, wire.Section]) -> None:
@@ -149,7 +150,7 @@ class Results:
             accuracy = gathered.evaluation(1).client_accuracy
             assert ((accuracy >= 0) & (accuracy <= 1)).all()
         else:
-            assert calibration.fastest(dict(header["seconds_by_size"])) in unit.header["sizes"]
+            assert calibrate.fastest(dict(header["seconds_by_size"])) in unit.header["sizes"]
 
 
 class Signatures:

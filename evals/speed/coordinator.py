@@ -45,16 +45,18 @@ from fedscale_ext.core.types import Task  # noqa: E402
 from fedscale_ext.data.store import ClientRows  # noqa: E402
 from fedscale_ext.entry.in_process import run_in_process  # noqa: E402
 from fedscale_ext.executor.executor import MultiModelExecutor  # noqa: E402
-from fedscale_ext.executor.unit_work import UnitWork  # noqa: E402
+from fedscale_ext.executor.worker import Worker  # noqa: E402
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator  # noqa: E402
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.server.collect import SUM  # noqa: E402
-from fedscale_ext.tasks.evaluation import COLUMNS  # noqa: E402
+from fedscale_ext.tasks.evaluate import Evaluate  # noqa: E402
+from fedscale_ext.tasks.figures import COLUMNS  # noqa: E402
+from fedscale_ext.tasks.kind import Answer, Kind  # noqa: E402
 from fedscale_ext.tasks.reduction import template  # noqa: E402
+from fedscale_ext.tasks.train import Train  # noqa: E402
 from fedscale_ext.transport import wire  # noqa: E402
 
-Answer = tuple[dict[str, Any], dict[str, bytes]]  # header and sections of a unit's result
 PAGE = Path(__file__).with_suffix(".md")
 PHASES = ("select", "assign", "schedule", "train", "collect", "aggregate", "evolve", "record")
 STEP = 1e-3  # what each client adds to every weight
@@ -78,17 +80,14 @@ def loss_of(client: int, round: int) -> float:
     return 0.5 + (client * 7919 + round * 104729) % 1000 / 1000
 
 
-class StubWork(UnitWork):
-    """Answers each unit at once."""
+class StubTrain(Train):
+    """Every client adds STEP to every weight, at once."""
 
-    args: argparse.Namespace
-
-    def train(self, header: dict[str, Any]) -> Answer:
-        """Every client adds STEP to every weight."""
-        args = self.args
+    def run(self, worker: Any, header: dict[str, Any]) -> Answer:
+        args = worker.args
         results = []
         for item in header["items"]:
-            samples = int(self.data.train_sizes[item["client"] - 1])
+            samples = int(worker.data.train_sizes[item["client"] - 1])
             results.append(
                 {
                     "client": item["client"],
@@ -100,28 +99,38 @@ class StubWork(UnitWork):
                 }
             )
         weight = sum(item["weight"] for item in header["items"])
-        start = self.bench.state(header["items"][0]["model"])
+        start = worker.bench.state(header["items"][0]["model"])
         change = {name: torch.full_like(tensor, STEP * weight) for name, tensor in template(start).items()}
         return {"results": results, "weight": weight}, {SUM: wire.tensors_to_bytes(change)}
 
-    def test(self, header: dict[str, Any], batch: int) -> Answer:
-        """Every client has half of its test samples right."""
-        count = torch.from_numpy(self.data.test_sizes[np.asarray(header["clients"]) - 1]).double()
+
+class StubEvaluate(Evaluate):
+    """Every client has half of its test samples right."""
+
+    def run(self, worker: Any, header: dict[str, Any]) -> Answer:
+        count = torch.from_numpy(worker.data.test_sizes[np.asarray(header["clients"]) - 1]).double()
         figures = dict(zip(COLUMNS, ((count / 2).floor(), count, 2.0 * count), strict=True))
         return {}, {"figures": wire.tensors_to_bytes(figures)}
+
+
+class StubWorker(Worker):
+    """Knows the job's arguments."""
+
+    args: argparse.Namespace
 
 
 class StubExecutor(MultiModelExecutor):
     """The real executor on a stub of data and work."""
 
     clients: ClassVar[int]
+    kinds: ClassVar[tuple[Kind, ...]] = (StubTrain(), StubEvaluate())
 
     def init_data(self) -> Any:
         data: Any = stub_data(self.clients)
-        self.work = StubWork(
+        self.worker = StubWorker(
             data, self.bench, self.get_client_trainer, self._client_conf, self.training_handler, self.watch
         )
-        self.work.args = self.args
+        self.worker.args = self.args
         return data, data
 
 

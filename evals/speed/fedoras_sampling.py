@@ -17,11 +17,11 @@ import torch
 
 from fedscale_ext import models
 from fedscale_ext.core.streams import stream
-from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.methods.fedoras.client import FedorASClient, Paths, budget_tables
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import operators, sample_subspace, total_bytes
 from fedscale_ext.models.supernet.family import restricted
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.transport import wire
 

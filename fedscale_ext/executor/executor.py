@@ -4,7 +4,7 @@ import logging
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import fedscale.cloud.logger.executor_logging as executor_logging
 import torch
@@ -17,12 +17,11 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import HELD_OUT, local_steps, trained_on
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
-from fedscale_ext.executor.unit_work import HANDED, UnitWork
-from fedscale_ext.executor.workbench import Workbench
-from fedscale_ext.tasks import around_training, calibration, personalise
-from fedscale_ext.tasks import bn_statistics as static_statistics
-from fedscale_ext.tasks import test_on_all as everybody
+from fedscale_ext.executor.worker import Worker
 from fedscale_ext.tasks.client_tensors import read_handed
+from fedscale_ext.tasks.kind import HANDED, Kind
+from fedscale_ext.tasks.kinds import kinds_by_event
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.connection import Connection
@@ -30,8 +29,6 @@ from fedscale_ext.transport.executor_link import Link
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import registration
 from fedscale_ext.util.stopwatch import Stopwatch
-
-Do = Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, bytes]]]  # a unit -> its result, with sections
 
 _UNUSABLE = "unusable"  # why the states that came with a unit cannot be used
 
@@ -42,6 +39,9 @@ class MultiModelExecutor(NoPickle, Executor):
     FedScale's constructor builds one model of its own zoo for the process's life; this one
     instead builds each spec on first use and sets the attributes that inherited methods read.
     """
+
+    #: Kinds of work that a method has beside the common ones (``tasks/kinds.py``).
+    kinds: ClassVar[tuple[Kind, ...]] = ()
 
     def __init__(self, config: JobConfig):
         executor_logging.initiate_client_setting()
@@ -71,9 +71,9 @@ class MultiModelExecutor(NoPickle, Executor):
     def init_data(self) -> tuple[store.DataSet, store.DataSet]:
         """The decoded data set, once for training and testing rows."""
         data = open_job_data(self.config)
-        self.work = UnitWork(
+        self.worker = Worker(
             data, self.bench, self.get_client_trainer, self._client_conf, self.training_handler, self.watch,
-            self.config.job.augment,
+            self.config.job.augment, self.args.test_bsz, self.config.job.seed,
         )  # fmt: skip
         return data, data
 
@@ -103,31 +103,12 @@ class MultiModelExecutor(NoPickle, Executor):
         finally:
             self.link.close()
 
-    def kinds(self) -> dict[str, tuple[str, Do]]:
-        """By event of a unit: the event of its result, and what does it. A method whose aggregator has units of its
-        own adds to them."""
-        return {
-            commons.CLIENT_TRAIN: (commons.UPLOAD_MODEL, self.work.train),
-            commons.MODEL_TEST: (commons.MODEL_TEST, partial(self.work.test, batch=self.args.test_bsz)),
-            calibration.EVENT: (calibration.EVENT, self.work.calibrate),
-            personalise.EVENT: (personalise.EVENT, partial(self.work.personalise, batch=self.args.test_bsz)),
-            around_training.EVENT: (
-                around_training.EVENT,
-                partial(self.work.around_training, batch=self.args.test_bsz),
-            ),
-            everybody.EVENT: (everybody.EVENT, partial(self.work.test_on_all, batch=self.args.test_bsz)),
-            static_statistics.EVENT: (
-                static_statistics.EVENT,
-                partial(self.work.statistics, batch=self.args.test_bsz),
-            ),
-        }
-
     def _work(self) -> None:
-        kinds = self.kinds()
+        kinds = kinds_by_event(self.kinds)
         event, header = self._exchange(self.client_ping)
         while not self.received_stop_request:
             if event in kinds:
-                event, header = self._exchange(partial(self._hand_in, *kinds[event], header))
+                event, header = self._exchange(partial(self._hand_in, kinds[event], header))
             elif event == commons.SHUT_DOWN:
                 self.Stop()
             else:
@@ -150,30 +131,30 @@ class MultiModelExecutor(NoPickle, Executor):
                 header[_UNUSABLE] = error
         return event, header
 
-    def _hand_in(self, event: str, do: Do, header: dict[str, Any]) -> Any:
-        """Do a unit and hand in its result; the reply brings the next one."""
+    def _hand_in(self, kind: Kind, header: dict[str, Any]) -> Any:
+        """Do a unit and send its answer; the reply brings the next one."""
         self.round = header["round"]
-        request = self.link.result(event, self._result(header, do))
+        request = self.link.result(kind.answer or kind.event, self._answer(header, kind))
         with self.watch("waiting"):
             return self.link.complete(request)
 
-    def _result(self, header: dict[str, Any], do: Do) -> bytes:
-        result: dict[str, Any]
+    def _answer(self, header: dict[str, Any], kind: Kind) -> bytes:
+        answer: dict[str, Any]
         try:
             if _UNUSABLE in header:
                 raise header[_UNUSABLE]
-            result, parts = do(header)
+            answer, parts = kind.run(self.worker, header)
         except Exception as error:  # the unit fails, not this process: another executor tries
             logging.exception(f"unit {header['unit']} failed")
-            result, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
+            answer, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
         with self.watch("wire"):
-            own = {name: header[name] for name in ("job", "unit", "round", "attempt")}
-            return wire.pack({**own, **result, "seconds": self.watch.read()}, parts)
+            unit = {name: header[name] for name in ("job", "unit", "round", "attempt")}
+            return wire.pack({**unit, **answer, "seconds": self.watch.read()}, parts)
 
     @overrides
     def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
         """Train the resident module of pool key ``model`` on one client's samples."""
-        return self.work.train_client(model, self.get_client_trainer(conf), conf)
+        return self.worker.train_client(model, self.get_client_trainer(conf), conf)
 
     @overrides
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:

@@ -22,7 +22,7 @@ from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_strata
 from fedscale_ext.server import resume
-from fedscale_ext.server.dispatcher import Workforce
+from fedscale_ext.server.dispatcher import Dispatcher
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import NOTHING, MethodHooks
@@ -30,6 +30,7 @@ from fedscale_ext.server.privacy import JobPrivacy
 from fedscale_ext.server.records import JobRecords
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.tasks.around_training import around_training
+from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.personalise import personalise
 from fedscale_ext.tasks.test_on_all import test_on_all
 from fedscale_ext.transport.registration import ExecutorInfo
@@ -87,8 +88,25 @@ class MultiModelAggregator(MethodHooks):
         self.file_digests = file_digests(self.config)
         self.majority_correct = info.majority_correct
         self.most_frequent_correct = info.most_frequent_correct
-        self.workforce = Workforce(self, info)
         self.init_model()
+        self.dispatcher = Dispatcher(self._context(), self, info, self.run_units)
+
+    def _context(self) -> JobContext:
+        """What is fixed of the job from now on."""
+        return JobContext(
+            config=self.config,
+            task=self.task,
+            pool=self.pool,
+            capacity=self.capacity,
+            eligible=self.eligible,
+            handed=self.handed,
+            reduces=self.reduces,
+            static_statistics=self.static_statistics,
+            masks_tests=self.masks_tests,
+            learning_rate=self.learning_rate,
+            make_unit=self.make_unit,
+            notice=self.notice,
+        )
 
     @overrides
     def setup_env(self) -> None:
@@ -183,7 +201,7 @@ class MultiModelAggregator(MethodHooks):
             )
             if self.selection is not None and items:
                 schedule = self.selection.refined(number, schedule)
-        updates, means, failed = self.workforce.train(number, schedule.items)
+        updates, means, failed = self.dispatcher.train(number, schedule.items)
         self.round_duration = schedule.duration_s + self._beside["seconds"]
         self.global_virtual_clock += self.round_duration
         record = self._round_record(number, schedule, updates, failed, len(selected), offline)
@@ -202,7 +220,7 @@ class MultiModelAggregator(MethodHooks):
         last = number == self.args.rounds or reason is not None
         if last or number == 1 or number % self.args.eval_interval == 0 or not items:
             with self.watch("evaluate"):
-                record.evaluation = self.workforce.evaluate(number)
+                record.evaluation = self.dispatcher.evaluate(number)
             reason = reason or self._converged(record)
             last = last or reason is not None
             if last:
@@ -210,20 +228,20 @@ class MultiModelAggregator(MethodHooks):
         epochs = self.config.job.personalise_epochs
         if last and epochs and record.evaluation is not None:
             with self.watch("personalise"):
-                record.personalised = personalise(self.workforce, number, record.evaluation.serve, epochs)
+                record.personalised = personalise(self.dispatcher, number, record.evaluation.serve, epochs)
         if last and self.config.job.test_on_all and record.evaluation is not None:
             with self.watch("on_all"):
-                record.on_all = test_on_all(self.workforce, number, record.evaluation.serve)
+                record.on_all = test_on_all(self.dispatcher, number, record.evaluation.serve)
         if last and self.config.job.test_around_training and record.evaluation is not None:
             with self.watch("around_training"):
                 serve = record.evaluation.serve
-                found = around_training(self.workforce, number, serve, self.next_items())
+                found = around_training(self.dispatcher, number, serve, self.next_items())
                 record.before_training, record.after_training = found
         record.models = len(self.pool)
-        record.cohort_sizes = {key: size for key, size in self.workforce.sizes.items() if key in self.pool}
+        record.cohort_sizes = {key: size for key, size in self.dispatcher.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began
         record.seconds = self.watch.read()
-        record.executor_seconds = self.workforce.seconds()
+        record.executor_seconds = self.dispatcher.seconds()
         record.faults = self.board.faults()
         self.history.append(record)
         with self.watch("record"):

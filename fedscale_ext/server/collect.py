@@ -7,7 +7,7 @@ from typing import Any
 
 from fedscale_ext.core.failures import count, is_divergence
 from fedscale_ext.core.types import State, Task, Update, WorkItem
-from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.client_tensors import ClientTensors, section_name
 from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (

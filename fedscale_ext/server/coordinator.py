@@ -22,8 +22,9 @@ from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.failures import LONGEST
 from fedscale_ext.metrics.wandb_run import open_run, without_token
-from fedscale_ext.server.model_pool import ModelPool
-from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.server.encoded_models import EncodedModels
+from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout
 from fedscale_ext.transport.executor_link import ALIVE
@@ -72,6 +73,9 @@ class Coordinator(NoPickle, Aggregator):
         self.config = config
         self.emit = emit
         self.pool = ModelPool()
+        self._encoded = EncodedModels(self.pool)
+        executor = getattr(type(self), "Executor", None)  # of a method whose clients differ
+        self._kinds = kinds_by_event(executor.kinds if executor is not None else ())
         job = config.job
         self.board = Board(Leases(job.lease_s), Ledger(job.unit_tries), job.replacement_s)
         #: names this start of the job: what was computed for an earlier one does not count
@@ -229,7 +233,7 @@ class Coordinator(NoPickle, Aggregator):
         failed = one_line(str(header["failed"]), LONGEST) if "failed" in header else None
         if failed is None and held is not None:
             try:
-                check_result(held, header, sections, self.infos[worker.executor].test_sizes)
+                check_answer(self._kinds, held, header, sections, self.infos[worker.executor].test_sizes)
             except wire.WireError as error:
                 self.refusals.note("not the result of its unit", str(error))
                 failed = f"its executor's result was refused: {error}"
@@ -263,7 +267,7 @@ class Coordinator(NoPickle, Aggregator):
             if model.transient:
                 models[key]["transient"] = True
             if not sent.holds(worker, key, model.version):
-                sections[key] = self.pool.encoded(key)
+                sections[key] = self._encoded.section(key)
         lasting = (self.pool[key] for key in unit.models if not self.pool[key].transient)
         sent.offered = {model.key: model.version for model in lasting}
         return wire.pack({**unit.header, "attempt": handout.attempt, "models": models}, sections)

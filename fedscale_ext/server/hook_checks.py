@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.types import EvaluationPlan, WorkItem, is_own, members
-from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.submodels.model_pool import ModelPool
 
 
 def check_items(items: Sequence[WorkItem], method: str, pool: ModelPool, clients: int) -> None:

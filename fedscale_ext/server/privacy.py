@@ -17,7 +17,7 @@ from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise
 
 if TYPE_CHECKING:
     from fedscale_ext.core.types import State
-    from fedscale_ext.server.model_pool import ModelPool
+    from fedscale_ext.submodels.model_pool import ModelPool
     from fedscale_ext.tasks.reduction import ModelMean
 
 _SWITCH = "dp_noise_multiplier"

@@ -38,7 +38,7 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "clock_s": job.global_virtual_clock,
         "pool": pool,
         "method": data,
-        "cohort_sizes": job.workforce.cohort_sizes.chosen,
+        "cohort_sizes": job.dispatcher.cohort_sizes.chosen,
         "records": job.records.recorder.reached(),
         "code": job.code,
         "data_digest": job.data_info["digest"],
@@ -99,7 +99,7 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
         model.state, model.version = _below(found.tensors, f"pool/{key}/"), entry["version"]
     job.load_state(_below(found.tensors, "method/"), data["method"])
     job.global_virtual_clock = data["clock_s"]
-    job.workforce.cohort_sizes.chosen.update(data["cohort_sizes"])
+    job.dispatcher.cohort_sizes.chosen.update(data["cohort_sizes"])
     same = data["code"] == job.code
     job.notices = dict.fromkeys([*data.get("notices", ()), *job.notices])  # an earlier version kept none
     job.resumed = [*data["resumed"], {"after_round": found.round, "code_changed": not same}]

@@ -8,7 +8,7 @@ import numpy as np
 from fedscale_ext.core.types import Task, WorkItem
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.submodels.model_pool import ModelPool
 
 
 @dataclass(frozen=True)

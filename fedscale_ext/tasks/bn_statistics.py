@@ -1,4 +1,4 @@
-"""BatchNorm's statistics measured anew before models are served, in a pass over clients' training data.
+"""BatchNorm's statistics re-estimated before models are served, in a pass over clients' training data.
 
 HeteroFL (Diao et al., ICLR 2021, section 3, "static batch normalization") trains with each batch's own
 statistics and queries the clients once for those of testing. Here each client's data pass through the network
@@ -7,13 +7,21 @@ all samples at once. HeteroFL's public code averages batches' variances instead,
 data; over clients whose data differ, that leaves out how their means differ.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.core.types import State
+from fedscale_ext.core.streams import stream
+from fedscale_ext.core.types import EvaluationPlan, State, members
+from fedscale_ext.tasks.evaluate import served
+from fedscale_ext.tasks.figures import pieces
+from fedscale_ext.tasks.kind import Answer, Dispatcher, JobContext, Kind, Worker
+from fedscale_ext.tasks.update_checks import Rejected, checked_tensors
+from fedscale_ext.transport import wire
+from fedscale_ext.transport.unit_ledger import Dropped, Unit
 
 EVENT = "statistics"  # of a unit that measures them, beside FedScale's events
 SUMS = "sums"  # name of the section that holds them
@@ -83,3 +91,72 @@ def with_statistics(state: State, total: State) -> State:
         for name, value in ((_MEAN, mean), (_VARIANCE, variance)):
             result[f"{layer}.{name}"] = value.to(state[f"{layer}.{name}"].dtype)
     return result
+
+
+def reestimate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> None:
+    """Give every model that is about to be tested the BatchNorm statistics of clients that can compute it, or are
+    served it all the same (methods have a smallest model for everybody, or look at no capacity)."""
+    job = dispatcher.job
+    pool, task = job.pool, job.task
+    served_to: dict[str, np.ndarray] = {}  # bool [clients]
+    keys, indices = served(plan)
+    for key in [*keys, *plan.named.values()]:
+        own = indices == keys.index(key) if key in keys else np.zeros(task.num_clients, dtype=bool)
+        for member in members(key):
+            served_to[member] = served_to.get(member, False) | own
+    asked = []
+    for key, own in served_to.items():
+        if layers(pool[key].state):
+            clients = _measured_clients(job, round, key, own)
+            asked += [(key, part.tolist()) for part in pieces(clients, task.train_sizes[clients - 1])]
+    units = [job.make_unit(EVENT, [key], model=key, clients=clients) for key, clients in asked]
+    totals: dict[str, State] = {}
+    for (key, clients), answer in zip(asked, dispatcher.answers(units), strict=True):
+        like = template(pool[key].state)
+        fault = answer.reason if isinstance(answer, Dropped) else None
+        if not isinstance(answer, Dropped):
+            _, sections = answer
+            try:
+                total = totals.setdefault(key, like)
+                for name, value in checked_tensors(sections[SUMS], like).items():
+                    total[name] = total[name] + value
+            except Rejected as reason:
+                fault = str(reason)
+        if fault is not None:
+            job.notice(f"round {round}: statistics of {len(clients)} clients are left out: {fault}")
+    for key, total in totals.items():
+        pool.amend(key, with_statistics(pool[key].state, total))
+
+
+def _measured_clients(job: JobContext, round: int, key: str, served_to: np.ndarray) -> np.ndarray:
+    """Numbers of the clients whose data pass through a model, ascending: such as can compute it or are served
+    it (bool [clients]), if there are any."""
+    able = job.eligible & (served_to | (job.capacity >= job.pool[key].cost.forward_macs))
+    indices = np.flatnonzero(able if able.any() else job.eligible)
+    most = job.config.job.bn_statistics_clients
+    if len(indices) > most:
+        indices = stream(job.config.job.seed, round, key, "statistics").choice(indices, most, replace=False)
+    return np.sort(indices) + 1
+
+
+def client_sums(worker: Worker, module: nn.Module, clients: Sequence[int]) -> State:
+    """What BatchNorm layers of ``module`` see of the clients' training samples, as :func:`sums` has it."""
+    rows = [part for client in clients for part in in_batches(worker.data.train_rows(client), worker.test_batch)]
+    return sums(module, map(worker.device_inputs, rows))
+
+
+class BatchNormStatistics(Kind):
+    """What BatchNorm layers of the unit's model see of the unit's clients' training samples."""
+
+    event: ClassVar[str] = EVENT
+
+    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+        with worker.watch("evaluation"):
+            total = client_sums(worker, worker.bench.module(header["model"]), header["clients"])
+        return {}, {SUMS: wire.tensors_to_bytes(total)}
+
+    def check(  # noqa: D102
+        self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, wire.Section], test_sizes: np.ndarray
+    ) -> None:
+        if sections.keys() != {SUMS}:
+            raise wire.WireError("a measurement of statistics has one section, sums")

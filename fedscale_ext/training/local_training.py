@@ -141,3 +141,11 @@ class MultiModelClient(TorchClient):
 def seed_layers(conf: Namespace) -> None:
     """Let layers that draw by themselves (torch's dropout) draw from the client's own stream."""
     torch.manual_seed(int(stream(conf.seed, conf.round, conf.client_id, "layers").integers(2**62)))
+
+
+def train_alone(
+    client: MultiModelClient, data: ClientSamples, module: torch.nn.Module, conf: Namespace
+) -> dict[str, Any]:
+    """One client on a resident module. Layers that draw by themselves (dropout) draw from its own stream."""
+    seed_layers(conf)
+    return client.train(data, module, conf)

@@ -13,8 +13,8 @@ import fedscale_ext
 from fedscale_ext.cli import main
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
-from fedscale_ext.executor.unit_work import UnitWork
 from fedscale_ext.server import records
+from fedscale_ext.tasks.train import Train
 
 
 @pytest.fixture(autouse=True)
@@ -74,11 +74,11 @@ def test_an_interrupt_ends_even_what_is_trained_and_the_job_can_go_on(
     text = job_file.read_text().replace("  - time_stamp: logs\n", "")
     job_file.write_text(text)
     whole = fedscale_ext.run(job_file, progress=False, time_stamp="whole", job_name="whole")
-    train = UnitWork.train
+    train = Train.run
 
-    def stuck_in_round_two(self: UnitWork, header: dict[str, Any]) -> Any:
+    def stuck_in_round_two(self: Train, worker: Any, header: dict[str, Any]) -> Any:
         if header["round"] == 1:
-            return train(self, header)
+            return train(self, worker, header)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         while True:  # a unit that takes for ever
             pass
@@ -87,7 +87,7 @@ def test_an_interrupt_ends_even_what_is_trained_and_the_job_can_go_on(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(UnitWork, "train", stuck_in_round_two)
+            patch.setattr(Train, "run", stuck_in_round_two)
             fedscale_ext.run(job_file, checkpoint_interval=1)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -19,13 +19,13 @@ Kill = tuple[str, int]  # step, round
 STEPS: dict[str, tuple[str, str]] = {
     # executors
     "registered": ("after", "client_register"),
-    "unit": ("before", "fedscale_ext.executor.unit_work:UnitWork.train"),
-    "training": ("after", "fedscale_ext.executor.unit_work:UnitWork.train_client"),
-    "computed": ("after", "fedscale_ext.executor.unit_work:UnitWork.train"),
+    "unit": ("before", "fedscale_ext.tasks.train:Train.run"),
+    "training": ("after", "fedscale_ext.executor.worker:Worker.train_client"),
+    "computed": ("after", "fedscale_ext.tasks.train:Train.run"),
     "uploaded": ("after", "_hand_in"),
-    "poison": ("before", "fedscale_ext.executor.unit_work:UnitWork.train"),  # if client ``round`` is in the unit
-    "evaluation": ("before", "fedscale_ext.executor.unit_work:UnitWork.test"),
-    "evaluated": ("after", "fedscale_ext.executor.unit_work:UnitWork.test"),
+    "poison": ("before", "fedscale_ext.tasks.train:Train.run"),  # if client ``round`` is in the unit
+    "evaluation": ("before", "fedscale_ext.tasks.evaluate:Evaluate.run"),
+    "evaluated": ("after", "fedscale_ext.tasks.evaluate:Evaluate.run"),
     # the aggregator
     "listening": ("after", "init_control_communication"),
     "register": ("after", "CLIENT_REGISTER"),
@@ -34,8 +34,8 @@ STEPS: dict[str, tuple[str, str]] = {
     "result_filed": ("after", "fedscale_ext.transport.board:Board.complete"),
     "aggregate": ("before", "aggregate"),
     "aggregated": ("after", "aggregate"),
-    "evaluate": ("before", "fedscale_ext.server.dispatcher:Workforce.evaluate"),
-    "evaluated_all": ("after", "fedscale_ext.server.dispatcher:Workforce.evaluate"),
+    "evaluate": ("before", "fedscale_ext.server.dispatcher:Dispatcher.evaluate"),
+    "evaluated_all": ("after", "fedscale_ext.server.dispatcher:Dispatcher.evaluate"),
     "recorded": ("after", "fedscale_ext.server.records:JobRecords.round"),
     "checkpoint": ("before", "fedscale_ext.server.checkpoint:write_tensors"),
     "checkpoint_rename": ("before", "os:replace"),
@@ -70,7 +70,7 @@ def _wrap(process: Any, step: str, round: int, marker: Path) -> None:
         if wanted is not None and not Path(arguments[1]).name.startswith(wanted):
             return
         if step == "poison":
-            strikes = any(item["client"] == round for item in arguments[1]["items"])
+            strikes = any(item["client"] == round for item in arguments[2]["items"])
         else:
             strikes = getattr(process, "round", 0) >= round
         if strikes:

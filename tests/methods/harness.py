@@ -15,9 +15,9 @@ from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.metrics.jsonable import plain
-from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.submodels import count_mean
-from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.bn_statistics import in_batches
 from fedscale_ext.training.samples import ClientSamples
 
@@ -140,7 +140,7 @@ def equal(one: State, other: State) -> bool:
 def judged_right(module: nn.Module, data: ClientSamples, settings: Namespace) -> ClientSamples:
     """The same samples with labels that the network gets right by BatchNorm's statistics of the training part."""
     training, _ = hold_out(len(data), settings.held_out, settings.seed, settings.client_id)
-    seen = static_statistics.sums(module, [data.x[part] for part in in_batches(training, settings.test_bsz)])
-    module.load_state_dict(static_statistics.with_statistics(module.state_dict(), seen))
+    seen = bn_statistics.sums(module, [data.x[part] for part in in_batches(training, settings.test_bsz)])
+    module.load_state_dict(bn_statistics.with_statistics(module.state_dict(), seen))
     with torch.no_grad():
         return ClientSamples(data.x, module.eval()(data.x).argmax(1))

@@ -20,7 +20,7 @@ from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
 from fedscale_ext.models.supernet import family as supernet
 from fedscale_ext.models.supernet.spaces import SPACES
-from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.submodels.model_pool import ModelPool
 from tests.models.spaces import CIFAR, SMALL, SMALL_SPACES, drawn, inputs, short_rnn, space, tiny
 
 # ---- costs ----

@@ -8,9 +8,9 @@ import pytest
 
 import fedscale_ext
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.executor.unit_work import UnitWork
 from fedscale_ext.metrics import files
 from fedscale_ext.metrics.models import load_model
+from fedscale_ext.tasks.evaluate import Evaluate
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.update_norms import TOO_FAR
 
@@ -55,7 +55,7 @@ def test_a_wide_bound_changes_nothing_and_a_narrow_one_refuses(job_file: Path, c
 
 
 def test_figures_of_a_test_that_cannot_be_right_are_no_figures(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UnitWork, "test", lambda self, header, batch: ({}, {"figures": b"nothing"}))
+    monkeypatch.setattr(Evaluate, "run", lambda self, worker, header: ({}, {"figures": b"nothing"}))
     summary = fedscale_ext.run(job_file)
     assert summary["faults"]["work units dropped"] == 2  # two tests of the one model
     assert summary["clients"]["untested"] == summary["clients"]["total"]

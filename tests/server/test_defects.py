@@ -18,9 +18,9 @@ from fedscale_ext.config.job_config import load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.executor.executor import MultiModelExecutor
-from fedscale_ext.executor.unit_work import UnitWork
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.metrics.models import load_model
+from fedscale_ext.tasks.train import Train
 from fedscale_ext.training.local_training import MultiModelClient
 
 
@@ -126,13 +126,13 @@ def test_11_each_model_pays_for_its_own_macs_and_bytes(job_file: Path) -> None:
 
 def test_12_no_work_is_handed_out_before_the_models_exist(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[int] = []
-    plain = UnitWork.train
+    plain = Train.run
 
-    def train(self: Any, header: dict[str, Any]) -> Any:
+    def train(self: Any, worker: Any, header: dict[str, Any]) -> Any:
         handed.append(len(header["models"]))
-        return plain(self, header)
+        return plain(self, worker, header)
 
-    monkeypatch.setattr(UnitWork, "train", train)
+    monkeypatch.setattr(Train, "run", train)
     seen: list[int] = []
     monkeypatch.setattr(
         FedAvgAggregator,
@@ -153,15 +153,15 @@ def MULTI(aggregator: FedAvgAggregator) -> Any:
 def test_13_an_update_that_nobody_asked_for_is_counted_and_dropped(
     job_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plain = UnitWork.train
+    plain = Train.run
 
-    def renamed(self: Any, header: dict[str, Any]) -> Any:
-        answer, sections = plain(self, header)
+    def renamed(self: Any, worker: Any, header: dict[str, Any]) -> Any:
+        answer, sections = plain(self, worker, header)
         if header["unit"] == 1:
             answer["results"][0]["client"] = 99
         return answer, sections
 
-    monkeypatch.setattr(UnitWork, "train", renamed)
+    monkeypatch.setattr(Train, "run", renamed)
     with caplog.at_level(logging.WARNING):
         summary = fedscale_ext.run(job_file, rounds=1, num_participants=7)  # units of 2, 2, 2 and 1
     failed = summary["clients"]["failed"]

@@ -11,7 +11,8 @@ from job_results import assert_equal, result
 import fedscale_ext
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.executor import executor, faults
-from fedscale_ext.executor.unit_work import UnitWork
+from fedscale_ext.tasks.evaluate import Evaluate
+from fedscale_ext.tasks.train import Train
 from fedscale_ext.training.local_training import MultiModelClient
 
 BAD = 3  # a client
@@ -104,15 +105,15 @@ def test_a_gpu_that_is_not_there_is_bad_input(
 
 
 def test_a_unit_that_raises_twice_is_dropped_and_counted(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, tried = UnitWork.train, []
+    plain, tried = Train.run, []
 
-    def train(self: Any, header: dict[str, Any]) -> Any:
+    def train(self: Any, worker: Any, header: dict[str, Any]) -> Any:
         if BAD in [item["client"] for item in header["items"]]:
             tried.append(header["attempt"])
             raise ValueError("the whole unit")
-        return plain(self, header)
+        return plain(self, worker, header)
 
-    monkeypatch.setattr(UnitWork, "train", train)
+    monkeypatch.setattr(Train, "run", train)
     (entry,) = run(job_file, "dropped")["rounds"]
     assert tried == [1, 2]
     assert entry["failed"] == {"its work unit failed 2 times: ValueError: the whole unit": 2}
@@ -120,16 +121,16 @@ def test_a_unit_that_raises_twice_is_dropped_and_counted(job_file: Path, monkeyp
 
 
 def test_clients_that_cannot_be_tested_count_as_untested(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = UnitWork.test
-    monkeypatch.setattr("fedscale_ext.tasks.evaluation._UNIT_SAMPLES", 1)
+    plain = Evaluate.run
+    monkeypatch.setattr("fedscale_ext.tasks.figures._UNIT_SAMPLES", 1)
 
-    def test(self: Any, header: dict[str, Any], batch: int) -> Any:
+    def test(self: Any, worker: Any, header: dict[str, Any]) -> Any:
         if BAD in header["clients"]:
             raise ValueError("a spoilt sample")
-        return plain(self, header, batch)
+        return plain(self, worker, header)
 
     whole = run(job_file, "whole")["rounds"][0]["evaluation"]
-    monkeypatch.setattr(UnitWork, "test", test)
+    monkeypatch.setattr(Evaluate, "run", test)
     part = run(job_file, "part")["rounds"][0]["evaluation"]
     assert whole["columns"][3][BAD - 1] > 0
     for one, other in zip(whole["columns"], part["columns"], strict=True):

@@ -23,9 +23,9 @@ from fedscale_ext.metrics.models import load_model
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.guided_selection import guided
-from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.schedule import dropped_bytes, schedule_round
+from fedscale_ext.submodels.model_pool import ModelPool
 from server.test_jobs import command, in_process
 
 SMALL = {"model": "cnn_small", "num_participants": 3, "overcommitment": 1.4, "rounds": 5, "eval_interval": 9}

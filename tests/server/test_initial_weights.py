@@ -14,7 +14,7 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.models import load_model, save_models
 from fedscale_ext.server.initial_weights import saved_weights
-from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.submodels.model_pool import ModelPool
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
 

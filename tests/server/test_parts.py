@@ -12,8 +12,8 @@ from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.models.multi_exit import family as multi_exit
-from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.submodels import count_mean, coverage, extract, insert, narrowed, window
+from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.reduction import ModelMean
 from fedscale_ext.training.label_mask import class_axes, class_rows
 

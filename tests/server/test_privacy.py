@@ -25,8 +25,8 @@ from fedscale_ext.metrics.models import load_model
 from fedscale_ext.population.selection import select_each
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.report.tables import summary_table
-from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.server.privacy import JobPrivacy, check_options
+from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.reduction import ModelMean
 from fedscale_ext.tasks.update_checks import Rejected, checked_sum, checked_within
 from fedscale_ext.transport import wire

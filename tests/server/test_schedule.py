@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from fedscale_ext import models
 from fedscale_ext.core.types import Task, WorkItem
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.server.schedule import Schedule, schedule_round
+from fedscale_ext.submodels.model_pool import ModelPool
 
 
 class Online:

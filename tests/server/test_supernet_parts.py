@@ -7,10 +7,11 @@ import torch
 from methods.harness import equal
 
 from fedscale_ext import models
-from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.models.supernet import family as supernet
 from fedscale_ext.models.supernet.family import path_of, restricted
-from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.server.encoded_models import EncodedModels
+from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.transport import wire
 
 SPEC = supernet.make(
@@ -38,7 +39,7 @@ def keep(made: ModelPool, on: Workbench, key: str, hosted: bool = True) -> None:
     entry: dict[str, Any] = {"version": model.version, "spec": model.spec.to_json(), "transient": model.transient}
     if hosted and made.host(key) is not model.spec:
         entry["host"] = made.host(key).to_json()
-    on.keep({"models": {key: entry}}, {key: made.encoded(key)})
+    on.keep({"models": {key: entry}}, {key: EncodedModels(made).section(key)})
 
 
 @pytest.mark.parametrize("key", ["part0", "part1", "whole"])
@@ -88,7 +89,7 @@ def test_executors_build_one_module_and_keep_no_transient_state() -> None:
 def test_a_message_carries_the_subspace_alone_and_a_transient_one_each_time() -> None:
     made = pool()
     for key, spec in zip(("part0", "part1"), SUBSPACES, strict=True):
-        sent = wire.bytes_to_tensors(made.encoded(key))
+        sent = wire.bytes_to_tensors(EncodedModels(made).section(key))
         assert sent.keys() == set(models.layout(spec)) and all(torch.equal(sent[name], STATE[name]) for name in sent)
         assert sum(tensor.nbytes for tensor in sent.values()) == models.cost(spec).bytes < models.cost(SPEC).bytes
     assert list(made._encoded) == ["part1"]

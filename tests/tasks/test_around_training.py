@@ -12,13 +12,13 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.executor.unit_work import figures_section
 from fedscale_ext.methods.distillation.client import LogitsClient
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.report.tables import summary_table
 from fedscale_ext.tasks.around_training import EVENT
-from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.tasks.figures import figures_section
+from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.transport.unit_ledger import Unit
@@ -165,7 +165,7 @@ def test_answers_of_another_form_are_refused() -> None:
     unit = Unit(1, EVENT, {"clients": [1, 2]}, ("a",), None)
     good = figures_section(np.array([[1.0, 1.0, 0.1], [2.0, 2.0, 0.1]]))
     sizes = np.array([3, 3])
-    check_result(unit, {"missing": []}, {"before": good, "after": good}, sizes)
+    check_answer(kinds_by_event(), unit, {"missing": []}, {"before": good, "after": good}, sizes)
     for header, sections in (
         ({"missing": []}, {"figures": good}),
         ({"missing": [3]}, {"before": good, "after": good}),
@@ -173,4 +173,4 @@ def test_answers_of_another_form_are_refused() -> None:
         ({"missing": []}, {"before": good, "after": figures_section(np.array([[1.0, 1.0, 0.0]]))}),
     ):
         with pytest.raises(WireError):
-            check_result(unit, header, sections, sizes)
+            check_answer(kinds_by_event(), unit, header, sections, sizes)

@@ -14,9 +14,10 @@ from fedscale_ext import models
 from fedscale_ext.core.types import EvaluationPlan, Task
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.tasks import evaluation
-from fedscale_ext.tasks.evaluation import COLUMNS, MASKED_COLUMNS, Gathered, figures_section
-from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.tasks import figures as measures
+from fedscale_ext.tasks.evaluate import Gathered
+from fedscale_ext.tasks.figures import COLUMNS, MASKED_COLUMNS, figures_section
+from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport.unit_ledger import Unit
 from fedscale_ext.transport.wire import WireError
 
@@ -27,8 +28,8 @@ def test_masked_figures_stand_beside_the_plain_ones(tiny_femnist: Path) -> None:
     net = models.build(spec)
     net.load_state_dict(models.initial_state(spec, 1))
     clients, device = [1, 4, 6], torch.device("cpu")
-    plain = evaluation.test_clients([net], data, clients, 16, device)
-    both = evaluation.test_clients([net], data, clients, 16, device, mask=True)
+    plain = measures.test_clients([net], data, clients, 16, device)
+    both = measures.test_clients([net], data, clients, 16, device, mask=True)
     assert plain.shape == (3, 3) and both.shape == (3, 6)
     assert np.array_equal(both[:, :3], plain)
     differ = 0
@@ -91,8 +92,8 @@ def test_a_job_reports_both_and_trains_alike(job_file: Path) -> None:
 def test_masked_figures_that_no_count_can_have_are_refused() -> None:
     unit = Unit(1, commons.MODEL_TEST, {"clients": [1], "mask_test": True}, ("m",))
     good = np.array([[1.0, 2.0, 8.0, 3.0, 4.0, 6.0]])
-    check_result(unit, {}, {"figures": figures_section(good)}, np.array([4]))
+    check_answer(kinds_by_event(), unit, {}, {"figures": figures_section(good)}, np.array([4]))
     assert good.shape[1] == len(COLUMNS) + len(MASKED_COLUMNS)
     for wrong in (good[:, :3], np.array([[1.0, 2.0, 8.0, 3.0, 5.0, 6.0]])):
         with pytest.raises(WireError):
-            check_result(unit, {}, {"figures": figures_section(wrong)}, np.array([4]))
+            check_answer(kinds_by_event(), unit, {}, {"figures": figures_section(wrong)}, np.array([4]))

@@ -12,14 +12,14 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import DataSet
-from fedscale_ext.executor.unit_work import figures_section
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.pruned_types import channels_of
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.report.tables import summary_table
-from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.tasks.figures import figures_section
+from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.tasks.test_on_all import EVENT
 from fedscale_ext.transport.unit_ledger import Unit
 from fedscale_ext.transport.wire import WireError
@@ -50,7 +50,7 @@ def test_a_shared_models_accuracy_is_everybodys(job_file: Path) -> None:
 
 def test_a_client_is_tested_with_the_model_that_it_keeps(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscale_ext.tasks.test_on_all._UNIT_SAMPLES", 1)  # a client in each unit
-    monkeypatch.setattr("fedscale_ext.tasks.evaluation._UNIT_SAMPLES", 3)  # all samples in several pieces
+    monkeypatch.setattr("fedscale_ext.tasks.figures._UNIT_SAMPLES", 3)  # all samples in several pieces
     summary = run(job_file, "kept", method="fedmd", num_participants=5, **LOGITS)
     log_dir = Path(summary["log_dir"])
     data = open_job_data(load_config(str(job_file), ["public_samples=6"]))
@@ -120,9 +120,9 @@ def test_an_ensembles_accuracy_is_of_its_mean(job_file: Path) -> None:
 def test_counts_of_more_samples_than_there_are_are_refused() -> None:
     unit = Unit(1, EVENT, {"clients": [2]}, ("m",))
     sizes = np.array([4, 6])
-    check_result(unit, {}, sections(10.0), sizes)
+    check_answer(kinds_by_event(), unit, {}, sections(10.0), sizes)
     with pytest.raises(WireError, match="figures that no count of samples can have"):
-        check_result(unit, {}, sections(11.0), sizes)
+        check_answer(kinds_by_event(), unit, {}, sections(11.0), sizes)
 
 
 def sections(correct: float) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fedscale_ext import models
 from fedscale_ext.core.types import State, Task, WorkItem
 from fedscale_ext.server.collect import SUM, Collector
-from fedscale_ext.server.model_pool import ModelPool
-from fedscale_ext.tasks import calibration
+from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks import calibrate
+from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.tasks.reduction import UnitSum
-from fedscale_ext.tasks.result_checks import check_result
 from fedscale_ext.tasks.update_checks import (
     Rejected,
     check_figures,
@@ -246,7 +246,7 @@ TEST = Unit(1, commons.MODEL_TEST, {"clients": [1, 2]}, ("m",))
 
 
 def test_possible_figures_pass_and_a_loss_may_be_none() -> None:
-    check_result(TEST, {}, columns(), TASK.test_sizes)
+    check_answer(kinds_by_event(), TEST, {}, columns(), TASK.test_sizes)
 
 
 @pytest.mark.parametrize(
@@ -268,17 +268,17 @@ def test_possible_figures_pass_and_a_loss_may_be_none() -> None:
 )
 def test_impossible_tests_are_refused(sections: dict[str, bytes]) -> None:
     with pytest.raises(wire.WireError):
-        check_result(TEST, {}, sections, TASK.test_sizes)
+        check_answer(kinds_by_event(), TEST, {}, sections, TASK.test_sizes)
 
 
 @pytest.mark.parametrize(
     "told", [None, {}, [], [[1]], [[3, 0.1]], [[1, -0.1]], [[1, math.inf]], [["1", 0.1]], [[1, 1]], 7]
 )
 def test_impossible_measurements_are_refused(told: Any) -> None:
-    measure = Unit(1, calibration.EVENT, {"sizes": [1, 4, 8]}, ("m",))
-    check_result(measure, {"seconds_by_size": [[1, 0.2], [4, 0.1]]}, {}, TASK.test_sizes)
+    measure = Unit(1, calibrate.EVENT, {"sizes": [1, 4, 8]}, ("m",))
+    check_answer(kinds_by_event(), measure, {"seconds_by_size": [[1, 0.2], [4, 0.1]]}, {}, TASK.test_sizes)
     with pytest.raises(wire.WireError):
-        check_result(measure, {"seconds_by_size": told}, {}, TASK.test_sizes)
+        check_answer(kinds_by_event(), measure, {"seconds_by_size": told}, {}, TASK.test_sizes)
 
 
 def test_reasons_of_all_rounds_are_few_in_the_summary() -> None:

@@ -71,7 +71,7 @@ def test_ragged_clients_are_exact(changes: dict[str, Any]) -> None:
 
 def test_large_linear_layers_do_not_step_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscale_ext.training.fused_linear.LARGE", 1)
-    with pytest.raises(ValueError, match="only under SGD"):  # unit_work asks for factors under SGD alone
+    with pytest.raises(ValueError, match="only under SGD"):  # can_factor asks for factors under SGD alone
         both_ways(Perceptron, [20, 5], factored=True, **ADAM)
     settings = client_settings(**ADAM, local_steps=1, client_weight_decay=0.0)
     model = nn.Linear(6, 3).double()

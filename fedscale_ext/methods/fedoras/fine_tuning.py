@@ -18,8 +18,8 @@ from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.stages import Stage
-from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.submodels import CountMean
+from fedscale_ext.submodels.model_pool import ModelPool
 
 
 def tier_key(tier: int) -> str:

@@ -123,11 +123,10 @@ class Judges:
         """float64 [sets, paths, 3] of each unit; NaN where nothing came that can be used."""
         job, found = self._job, []
         units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in asked]
-        for (header, counts), result in zip(asked, job.run_units(units), strict=True):
+        for (header, counts), result in zip(asked, job.dispatcher.answers(units), strict=True):
             try:
                 if isinstance(result, Dropped):
                     raise WireError(result.reason)
-                job.workforce.note_seconds(result[0])
                 found.append(judging.read_figures(result[1], counts))
             except WireError as reason:
                 job.notice(f"round {job.round}: {len(header['paths'])} paths are not judged: {reason}")

@@ -4,19 +4,20 @@ A central search puts the samples of all clients together, a federated evaluatio
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.executor.unit_work import UnitWork, figures_section
 from fedscale_ext.methods.fedoras.search import Path
 from fedscale_ext.methods.fedoras.validation import path_figures, validation_rows
 from fedscale_ext.models.supernet.family import Searchable
-from fedscale_ext.tasks.evaluation import COLUMNS
+from fedscale_ext.tasks.figures import COLUMNS, figures_section
+from fedscale_ext.tasks.kind import Answer, Kind, Worker
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.unit_ledger import Unit
 
 EVENT = "judge"  # of such a unit, beside FedScale's events
 
@@ -38,26 +39,36 @@ def header_of(
     }
 
 
-def judge(work: UnitWork, header: Mapping[str, Any], batch: int, seed: int) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Do a unit: sums [sets of samples x paths] of what :func:`path_figures` gives, 0 where nobody was asked."""
-    module = cast(Searchable, work.bench.module(header["model"]))
-    paths, judges = [tuple(path) for path in header["paths"]], header["judges"]
-    figures = []
-    with work.watch("evaluation"):
-        for number, rows in enumerate(_samples(work, header, seed)):
-            asked = list(range(len(paths))) if judges is None else np.flatnonzero(judges[number]).tolist()
-            own = np.zeros((len(paths), len(COLUMNS)))
-            own[asked] = path_figures(
-                module, [paths[place] for place in asked], _Batches(work, rows, batch),
-                recalibrate=header["recalibrate"],
-            )  # fmt: skip
-            figures.append(own)
-    return {}, {"figures": figures_section(np.concatenate(figures))}
+class Judge(Kind):
+    """Sums over sets of samples, for each path, of what :func:`path_figures` gives; 0 where nobody was asked."""
+
+    event: ClassVar[str] = EVENT
+
+    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+        module = cast(Searchable, worker.bench.module(header["model"]))
+        paths, judges = [tuple(path) for path in header["paths"]], header["judges"]
+        figures = []
+        with worker.watch("evaluation"):
+            for number, rows in enumerate(_samples(worker, header)):
+                asked = list(range(len(paths))) if judges is None else np.flatnonzero(judges[number]).tolist()
+                sums = np.zeros((len(paths), len(COLUMNS)))
+                sums[asked] = path_figures(
+                    module, [paths[index] for index in asked], _Batches(worker, rows),
+                    recalibrate=header["recalibrate"],
+                )  # fmt: skip
+                figures.append(sums)
+        return {}, {"figures": figures_section(np.concatenate(figures))}
+
+    def check(  # noqa: D102
+        self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, wire.Section], test_sizes: np.ndarray
+    ) -> None:
+        if sections.keys() != {"figures"}:
+            raise wire.WireError("a judgement has one section, figures")
 
 
-def _samples(work: UnitWork, header: Mapping[str, Any], seed: int) -> Iterator[np.ndarray]:
+def _samples(worker: Worker, header: Mapping[str, Any]) -> Iterator[np.ndarray]:
     """Row numbers of each set of samples."""
-    data, share = work.data, header["share"]
+    data, share, seed = worker.data, header["share"], worker.seed
     if header["clients"] is not None:
         for client in header["clients"]:
             rows = data.train_rows(client)
@@ -70,13 +81,14 @@ def _samples(work: UnitWork, header: Mapping[str, Any], seed: int) -> Iterator[n
 class _Batches:
     """Inputs and labels of rows, the same ones each time."""
 
-    def __init__(self, work: UnitWork, rows: np.ndarray, batch: int) -> None:
-        self._work, self._parts = work, [rows[start : start + batch] for start in range(0, len(rows), batch)]
+    def __init__(self, worker: Worker, rows: np.ndarray) -> None:
+        batch = worker.test_batch
+        self._worker, self._parts = worker, [rows[start : start + batch] for start in range(0, len(rows), batch)]
 
     def __call__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        device = self._work.bench.device
+        device = self._worker.bench.device
         for part in self._parts:
-            x, y = self._work.data.tensors(part)
+            x, y = self._worker.data.tensors(part)
             yield x.to(device), y.to(device)
 
 

@@ -29,7 +29,7 @@ from fedscale_ext.methods.fedoras.subspace_sampling import (
     total_bytes,
 )
 from fedscale_ext.models.supernet.family import Tables, restricted, tables
-from fedscale_ext.server.model_pool import ModelPool
+from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.client_tensors import Returned
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport.wire import Section

@@ -17,7 +17,7 @@ from fedscale_ext.methods.moss.matching import Wanted
 from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.registry import parameter_names, skeleton
 from fedscale_ext.models.taps import as_map, features
-from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.tasks import bn_statistics
 
 _OBSERVED = 64  # samples at once where nothing is learnt
 
@@ -92,12 +92,12 @@ class Student:
 
 def reestimated(spec: ModelSpec, state: State, x: Tensor, batch_size: int) -> State:
     """The state with BatchNorm's running statistics of samples x [N, C, H, W], in batches of that size or less."""
-    if not static_statistics.layers(state):
+    if not bn_statistics.layers(state):
         return state
     module = models.build(spec).to(x.dtype)
     module.load_state_dict(state)
-    seen = static_statistics.sums(module, x.tensor_split(math.ceil(len(x) / batch_size)))
-    return static_statistics.with_statistics(state, seen)
+    seen = bn_statistics.sums(module, x.tensor_split(math.ceil(len(x) / batch_size)))
+    return bn_statistics.with_statistics(state, seen)
 
 
 def _cast(state: State, dtype: torch.dtype) -> State:

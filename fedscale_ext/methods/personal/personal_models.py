@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
 

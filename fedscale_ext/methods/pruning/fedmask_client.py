@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State, models
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.lotteryfl_client import initial
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
 

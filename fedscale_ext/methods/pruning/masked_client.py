@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.method import ClientSamples, MultiModelClient, State
 from fedscale_ext.methods.pruning import masks
-from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.bn_statistics import in_batches
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
 
@@ -68,8 +68,8 @@ class MaskedClient(MultiModelClient):
         if not len(validation):
             return -1.0
         before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-        seen = static_statistics.sums(model, (data.x[part] for part in in_batches(training, conf.test_bsz)))
-        model.load_state_dict(static_statistics.with_statistics(model.state_dict(), seen))
+        seen = bn_statistics.sums(model, (data.x[part] for part in in_batches(training, conf.test_bsz)))
+        model.load_state_dict(bn_statistics.with_statistics(model.state_dict(), seen))
         model.eval()
         rows = torch.from_numpy(validation).to(data.y.device)
         correct = [(model(data.x[part]).argmax(-1) == data.y[part]).sum() for part in rows.split(conf.test_bsz)]

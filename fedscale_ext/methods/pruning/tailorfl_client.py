@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State, models
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
 

@@ -98,4 +98,4 @@ class FjordExecutor(MultiModelExecutor):
 
     def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
         """One client on the resident module of its p_max."""
-        return self.work.train_client(model, FjordClient(conf, self.bench.spec(model)), conf)
+        return self.worker.train_client(model, FjordClient(conf, self.bench.spec(model)), conf)

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedscale_ext.method import JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
 from fedscale_ext.methods.submodel.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
-from fedscale_ext.tasks import bn_statistics as static_statistics
+from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.util.ranges import check_ranges
 
 
@@ -96,7 +96,7 @@ class HeteroFLAggregator(RatesAggregator):
             self.levels_by, self.ranks = "ranks", p.groups
         super().init_state(population, task)
         whole = self.pool[self.whole]
-        if p.scaler and models.scaled(whole.spec, 1.0) is None and not static_statistics.layers(whole.state):
+        if p.scaler and models.scaled(whole.spec, 1.0) is None and not bn_statistics.layers(whole.state):
             self.notice(f"the family {whole.spec.family!r} has no scaler; its levels train without")
 
     def strata(self) -> np.ndarray | None:

@@ -15,9 +15,9 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.executor.workbench import Workbench
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.averaging.qfedavg import QFedAvgAggregator, QFedAvgClient
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 from methods.harness import play, server, trained_states, updates_for

@@ -14,7 +14,6 @@ from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.core.types import Evaluation
-from fedscale_ext.executor.unit_work import figures_section
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 from fedscale_ext.methods.fedoras.figures import accuracies, stage_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys
@@ -23,9 +22,9 @@ from fedscale_ext.methods.fedoras.judging import read_figures
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.stages import Plan, Stage
 from fedscale_ext.models.supernet.family import path_of
-from fedscale_ext.server.model_pool import ModelPool
 from fedscale_ext.submodels import count_mean
-from fedscale_ext.tasks.evaluation import COLUMNS
+from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks.figures import COLUMNS, figures_section
 from fedscale_ext.transport import wire
 from methods.fedoras.test_whole_jobs import SPACE
 from methods.harness import equal, server, trained, updates_for
@@ -147,13 +146,12 @@ def test_stage_3_sees_pictures_without_rand_augment(job: str, own: Any, seen: st
 
 
 class Executors:
-    """Stands for the workforce: judges every path by a number of its own, or fails."""
+    """Stands for the dispatcher: judges every path by a number of its own, or fails."""
 
     def __init__(self, made: Any, broken: int = -1) -> None:
         self.made, self.broken, self.asked = made, broken, []
-        made.workforce = SimpleNamespace(note_seconds=lambda header: None)
+        made.dispatcher = SimpleNamespace(answers=self.run)
         made.make_unit = lambda event, models, **header: SimpleNamespace(header=header, models=models)
-        made.run_units = self.run
         made.population = SimpleNamespace(computation_ms=np.full(6, 10.0), communication_kbps=np.full(6, 1000.0))
 
     def run(self, units: list[Any]) -> list[Any]:

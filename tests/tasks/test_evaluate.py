@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from fedscale_ext import models
 from fedscale_ext.core.types import EvaluationPlan, Task
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.tasks import evaluation
-from fedscale_ext.tasks.evaluation import COLUMNS, Gathered, pairs_to_test
+from fedscale_ext.tasks import figures as measures
+from fedscale_ext.tasks.evaluate import Gathered, pairs_to_test
+from fedscale_ext.tasks.figures import COLUMNS
 
 
 def plain_pairs(plan: EvaluationPlan, task: Task, most: int) -> list[tuple[str, list[int]]]:
@@ -51,7 +52,7 @@ def plans(draw: Any) -> tuple[EvaluationPlan, Task]:
 @given(job=plans(), most=st.integers(1, 40))
 def test_pieces_are_those_of_the_plain_loop(job: tuple[EvaluationPlan, Task], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "_UNIT_SAMPLES", most)
+        patch.setattr(measures, "_UNIT_SAMPLES", most)
         assert pairs_to_test(*job) == plain_pairs(*job, most)
 
 
@@ -92,7 +93,7 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
         nets[-1].load_state_dict(models.initial_state(spec, seed))
     clients = [client for client in range(1, data.num_clients + 1) if len(data.test_rows(client))]
     device = torch.device("cpu")
-    found = evaluation.test_clients(nets, data, clients, batch, device)
+    found = measures.test_clients(nets, data, clients, batch, device)
     resident = models.build(spec)  # an executor holds the members in one module, one after another
 
     def one_by_one() -> Any:
@@ -100,7 +101,7 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
             resident.load_state_dict(net.state_dict())
             yield resident
 
-    assert np.array_equal(evaluation.test_clients(one_by_one(), data, clients, batch, device), found)
+    assert np.array_equal(measures.test_clients(one_by_one(), data, clients, batch, device), found)
     for client, figures in zip(clients, found, strict=True):
         x, y = data.tensors(data.test_rows(client))
         with torch.no_grad():
@@ -112,5 +113,5 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
             torch.nn.functional.cross_entropy(logits, y, reduction="sum"),
         ]
         assert figures == pytest.approx([float(value) for value in expected], rel=1e-5)
-    alone = [evaluation.test_clients([net], data, clients, batch, device) for net in nets]
+    alone = [measures.test_clients([net], data, clients, batch, device) for net in nets]
     assert not any(np.allclose(one[:, 2], found[:, 2], rtol=1e-3) for one in alone)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.tasks.calibration import BUDGET_S, CohortSizes, candidates, fastest, fitting, measure
+from fedscale_ext.tasks.calibrate import BUDGET_S, CohortSizes, candidates, fastest, fitting, measure
 
 SPEC, OTHER = ModelSpec.make("toy", width=3), ModelSpec.make("toy", width=4)
 

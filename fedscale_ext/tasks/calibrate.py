@@ -10,12 +10,26 @@ import json
 import logging
 import os
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import torch
+
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.tasks.answer_checks import LONGEST_S
+from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
+from fedscale_ext.tasks.workbench import can_factor
+from fedscale_ext.training.local_training import train_alone
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.transport.unit_ledger import Dropped, Unit
+from fedscale_ext.transport.wire import Section, WireError
 from fedscale_ext.util.reading import read_json
 
 EVENT = "calibrate"  # of a unit that measures, beside FedScale's events
@@ -81,10 +95,10 @@ class CohortSizes:
     def size(self, spec: ModelSpec) -> int | None:
         """The size for a spec, None where it must be measured first."""
         key = self.key(spec)
-        known = self.chosen.get(key) or self._read(key)
-        if known is not None:
-            self.chosen[key] = known
-        return known
+        size = self.chosen.get(key) or self._read(key)
+        if size is not None:
+            self.chosen[key] = size
+        return size
 
     def choose(self, spec: ModelSpec, seconds: Mapping[int, float]) -> int:
         """Decide by measured seconds and keep it; what another job chose in the meantime stands."""
@@ -117,3 +131,85 @@ class CohortSizes:
 def _default_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "fedscale_ext" / "cohorts"
+
+
+def measure_sizes(dispatcher: Dispatcher, round: int, sizes: CohortSizes, possible: Mapping[str, list[int]]) -> None:
+    """Have executors measure the ``possible`` sizes of cohorts of each model key, and choose one for its spec."""
+    job = dispatcher.job
+    units = [
+        job.make_unit(
+            EVENT,
+            [key],
+            model=key,
+            sizes=candidates_of_key,
+            sum=job.reduces,
+            longest=dispatcher.clip_norm,
+            norms=dispatcher.reports_norms,
+            learning_rate=job.learning_rate(round),
+        )
+        for key, candidates_of_key in possible.items()
+    ]
+    for key, answer in zip(possible, dispatcher.answers(units), strict=True):
+        if isinstance(answer, Dropped):
+            raise UserError(f"cohort_size auto: {answer.reason}; set cohort_size to a number")
+        header, _ = answer
+        size = sizes.choose(job.pool[key].spec, dict(header["seconds_by_size"]))
+        logging.info(f"model {key} trains {size} clients side by side; measured {header['seconds_by_size']}")
+
+
+class Calibrate(Kind):
+    """Seconds per client and step by size of cohort, on random samples from the model's present state."""
+
+    event: ClassVar[str] = EVENT
+
+    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+        model = header["model"]
+        conf = worker.settings(header, {"client": 1, "objective": {}})
+        trainer = worker.client_of(conf)
+        samples = _random_samples(worker, 2 * conf.batch_size)
+        cohort_of = partial(worker.bench.cohort, model, factored=can_factor(header, [conf]))
+        one = cohort_of(1) if trainer.in_cohorts else None
+        sizes = [1]
+        if one is not None:
+            client_bytes = one.client_bytes(conf.local_steps * conf.batch_size)
+            sizes = fitting(header["sizes"], worker.bench.device.type, client_bytes)
+
+        def train(size: int, steps: int) -> None:
+            settings = Namespace(**{**vars(conf), "local_steps": steps, "local_epochs": None})
+            if size == 1:
+                train_alone(trainer, samples, worker.bench.module(model), settings)
+                return
+            cohort = cohort_of(size)
+            assert cohort is not None
+            trainer.train_cohort([samples] * size, cohort, [settings] * size)
+
+        seconds = measure(sizes, train)
+        return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
+
+    def check(  # noqa: D102
+        self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, Section], test_sizes: np.ndarray
+    ) -> None:
+        seconds, sizes = header.get("seconds_by_size"), unit.header["sizes"]
+        if not isinstance(seconds, list) or not 0 < len(seconds) <= len(sizes):
+            raise WireError("seconds_by_size is not a list of as many sizes as asked for")
+        for entry in seconds:
+            match entry:
+                case [int(size), float(spent)] if type(size) is int and size in sizes and 0 < spent < LONGEST_S:
+                    pass
+                case _:
+                    raise WireError("seconds_by_size holds something other than sizes and their seconds")
+        if len({size for size, _ in seconds}) != len(seconds):
+            raise WireError("seconds_by_size names a size twice")
+
+
+def _random_samples(worker: Worker, count: int) -> ClientSamples:
+    """Samples of the data set's shape; numbers of symbols for a text, which clients may learn to predict."""
+    data, device = worker.data, worker.bench.device
+    generator = torch.Generator().manual_seed(0)
+    shape, classes = (count, *data.input_shape), data.num_classes
+    entry = known(data.data_set)
+    if entry is not None and entry.text:
+        x = torch.randint(classes, shape, generator=generator).float().to(device)
+    else:
+        x = torch.randn(*shape, generator=generator).to(device)
+    return ClientSamples(x, torch.randint(classes, (count,), generator=generator).to(device))

@@ -1,4 +1,4 @@
-"""The aggregator's models, each serialised once per change of its state."""
+"""The aggregator's models by key, and the parts that are cut out of them."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,6 @@ from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import IndexMap, Model, Part, State
 from fedscale_ext.submodels.coverage import coverage, extract
-from fedscale_ext.transport import wire
 
 
 class ModelPool:
@@ -14,7 +13,6 @@ class ModelPool:
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
-        self._encoded: dict[str, tuple[int, bytes]] = {}
 
     def add(self, key: str, spec: ModelSpec, state: State) -> Model:
         """A new model; its cost is measured here. Raises ValueError for a key that is taken, or holds a "+" or "@"."""
@@ -92,18 +90,6 @@ class ModelPool:
     def clear(self) -> None:
         """Forget every model."""
         self._models.clear()
-        self._encoded.clear()
-
-    def encoded(self, key: str) -> bytes:
-        """The state of a model as a section of the wire, serialised once per version; a transient one is not kept."""
-        model = self._models[key]
-        if model.transient:
-            return wire.tensors_to_bytes(model.state)
-        version, section = self._encoded.get(key, (-1, b""))
-        if version != model.version:
-            section = wire.tensors_to_bytes(model.state)
-            self._encoded[key] = model.version, section
-        return section
 
     def __getitem__(self, key: str) -> Model:
         return self._models[key]

@@ -1,4 +1,4 @@
-"""Each client tested on its own model: grouped by model, in large batches, reduced per client.
+"""What is measured when a model is tested on clients' samples, in large batches, reduced per client.
 
 With ``mask_test``, a unit's figures have three further columns (:data:`MASKED_COLUMNS`): the same test with the logits
 of classes that the client has no training samples of set to zero. They are what counts for the model that a client is
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.core.types import Evaluation, EvaluationPlan, Task
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.training.label_mask import masked, present
 from fedscale_ext.transport import wire
@@ -22,21 +21,6 @@ _UNIT_SAMPLES = 4096  # samples of one unit: large batches, yet enough units for
 COLUMNS = ("correct", "top5", "loss")
 MASKED_COLUMNS = ("masked_correct", "masked_top5", "masked_loss")
 MASK = "mask_test"  # in the header of a unit whose figures have them
-
-
-def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]]]:
-    """(model key, clients) pieces that cover a plan; they do not depend on the number of executors.
-
-    A client's samples run once per model, also where the model it is served is a named one too.
-    """
-    named = list(dict.fromkeys(plan.named.values()))
-    tested = np.flatnonzero(task.test_sizes > 0)
-    keys, places = served(plan)
-    own = places[tested]
-    present, first = np.unique(own, return_index=True)
-    wanted = [(key, tested) for key in named]
-    wanted += [(keys[k], tested[own == k]) for k in present[np.argsort(first)] if keys[k] not in named]
-    return [(key, piece.tolist()) for key, rows in wanted for piece in pieces(rows + 1, task.test_sizes[rows])]
 
 
 def pieces(clients: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
@@ -48,12 +32,6 @@ def pieces(clients: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
         stop = max(start + 1, int(np.searchsorted(ends, before + _UNIT_SAMPLES, side="right")))
         yield clients[start:stop]
         start = stop
-
-
-def served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
-    """The keys of the models that are served, and the place of each client's among them, int64 [clients]."""
-    place = {key: place for place, key in enumerate(dict.fromkeys(plan.serve))}
-    return list(place), np.fromiter(map(place.__getitem__, plan.serve), np.int64, len(plan.serve))
 
 
 @torch.no_grad()
@@ -122,49 +100,3 @@ def counted(figures: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """[clients, 3] that count for what clients are served; correct answers [clients] without the mask, if any."""
     plain = len(COLUMNS)
     return (figures[:, plain:], figures[:, 0]) if figures.shape[1] > plain else (figures, None)
-
-
-class Gathered:
-    """Reduces what units report to what each client is served and to the named models, without keeping it. ``mask``:
-    figures have masked columns, too."""
-
-    def __init__(self, plan: EvaluationPlan, task: Task, mask: bool = False) -> None:
-        self._plan, self._task = plan, task
-        self._unmasked = np.zeros(task.num_clients) if mask else None
-        keys, self._served = served(plan)
-        self._place = {key: place for place, key in enumerate(keys)}
-        self._columns = np.zeros((task.num_clients, len(COLUMNS)))
-        self._named = {key: np.zeros(len(COLUMNS)) for key in plan.named.values()}
-        self._named_correct = {key: np.zeros(task.num_clients) for key in plan.named.values()}
-        self._count = task.test_sizes.copy()
-        self._named_count = dict.fromkeys(self._named, int(task.test_sizes.sum()))
-
-    def add(self, key: str, clients: Sequence[int], figures: np.ndarray) -> None:
-        """Take in the figures [clients, 3 or 6] of a model on the test samples of these clients."""
-        rows = np.asarray(clients) - 1
-        mine = self._served[rows] == self._place.get(key, -1)
-        self._columns[rows[mine]], unmasked = counted(figures[mine])
-        if self._unmasked is not None and unmasked is not None:
-            self._unmasked[rows[mine]] = unmasked
-        if key in self._named:
-            self._named[key] += figures[:, : len(COLUMNS)].sum(axis=0)
-            self._named_correct[key][rows] = figures[:, 0]
-
-    def miss(self, key: str, clients: Sequence[int]) -> None:
-        """These clients could not be tested on a model: they count as clients without test samples."""
-        rows = np.asarray(clients) - 1
-        if key in self._named:
-            self._named_count[key] -= int(self._task.test_sizes[rows].sum())
-            self._named_correct[key][rows] = np.nan
-        self._count[rows[self._served[rows] == self._place.get(key, -1)]] = 0
-
-    def evaluation(self, round: int) -> Evaluation:
-        """The evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
-        named = {}
-        for title, key in self._plan.named.items():
-            correct, _, loss = self._named[key] / max(1, self._named_count[key])
-            named[title] = float(correct), float(loss)
-        correct, top5, loss = self._columns.T
-        by_client = {title: self._named_correct[key] for title, key in self._plan.named.items()}
-        serve = tuple(self._plan.serve)
-        return Evaluation(round, serve, correct, top5, loss, self._count, named, by_client, self._unmasked)

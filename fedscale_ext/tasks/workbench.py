@@ -1,6 +1,7 @@
 """The models of one executor: states as they were sent, and what is built once to train and test them."""
 
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.training.factored import factorable
 from fedscale_ext.training.resident import Cohort, Resident, Start, channels_last_helps
 from fedscale_ext.transport import wire
+
+MOST_ROWS = 1024  # of factors: the smallest layers that have some are about as large on a side
 
 
 class _Kept:
@@ -100,3 +103,15 @@ class Workbench:
         if spec not in self._residents:
             self._residents[spec] = Resident(models.build(spec), self.device, **self._layout)
         return self._residents[spec]
+
+
+def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
+    """Whether linear weights can be kept as factors (``training/factored.py``): for the optimizer, for what is done
+    with the update, and for the number of rows that they would have."""
+    conf = confs[0]
+    few = max(conf.local_steps * conf.batch_size for conf in confs) <= MOST_ROWS
+    no_norm = header["longest"] is None and conf.max_update_norm is None and not header["norms"]
+    whole = not any(item.get("dropped") for item in header.get("items", ()))
+    plain = not conf.own_classes and conf.own is None and conf.clip_norm is None and conf.precision == "float32"
+    sgd = conf.client_optimizer == "sgd" and conf.offset is None and not conf.group_lasso
+    return bool(header["sum"]) and no_norm and whole and plain and few and sgd

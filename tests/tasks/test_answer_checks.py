@@ -7,8 +7,8 @@ import pytest
 import torch
 from fedscale.cloud import commons
 
-from fedscale_ext.tasks import calibration
-from fedscale_ext.tasks.result_checks import check_result
+from fedscale_ext.tasks import calibrate
+from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.unit_ledger import Unit
 from fedscale_ext.transport.wire import WireError
@@ -16,7 +16,7 @@ from fedscale_ext.transport.wire import WireError
 SIZES = np.array([3, 2, 5])
 TRAIN = Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 3}], "sum": True}, ("m",))
 TEST = Unit(2, commons.MODEL_TEST, {"clients": [2, 3]}, ("m",))
-MEASURE = Unit(3, calibration.EVENT, {"sizes": [1, 4]}, ("m",))
+MEASURE = Unit(3, calibrate.EVENT, {"sizes": [1, 4]}, ("m",))
 
 
 def figures(**changes: Any) -> dict[str, bytes]:
@@ -82,7 +82,7 @@ BAD: list[tuple[Unit, dict[str, Any], dict[str, bytes]]] = [
 
 @pytest.mark.parametrize(("unit", "header", "sections"), GOOD)
 def test_what_executors_send_is_taken(unit: Unit, header: dict[str, Any], sections: dict[str, bytes]) -> None:
-    check_result(unit, header, sections, SIZES)
+    check_answer(kinds_by_event(), unit, header, sections, SIZES)
 
 
 @pytest.mark.parametrize(("unit", "header", "sections"), BAD)
@@ -90,5 +90,5 @@ def test_what_would_make_a_reader_stumble_is_refused(
     unit: Unit, header: dict[str, Any], sections: dict[str, bytes]
 ) -> None:
     with pytest.raises(WireError) as raised:
-        check_result(unit, header, sections, SIZES)
+        check_answer(kinds_by_event(), unit, header, sections, SIZES)
     assert len(str(raised.value)) < 300

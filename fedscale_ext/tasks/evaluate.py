@@ -1,0 +1,142 @@
+"""Each client is tested on the model that it is served: clients are grouped by model and run in large batches."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from fedscale.cloud import commons
+
+from fedscale_ext.core.types import Evaluation, EvaluationPlan, Task, WorkItem, members
+from fedscale_ext.tasks.answer_checks import check_figures
+from fedscale_ext.tasks.client_tensors import OwnTensors
+from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, test_clients
+from fedscale_ext.tasks.kind import HANDED, Answer, Dispatcher, Kind, Worker
+from fedscale_ext.transport.unit_ledger import Dropped, Unit
+from fedscale_ext.transport.wire import Section
+
+
+def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evaluation:
+    """Test each client on the model that the plan serves it, and the plan's named models on all clients."""
+    job = dispatcher.job
+    asked = [
+        (key, list(part))
+        for key, clients in pairs_to_test(plan, job.task)
+        for part in dispatcher.in_messages(clients, members(key)[0], dispatcher.own_of(key))
+    ]
+    units = [
+        job.make_unit(
+            Evaluate.event,
+            members(key),
+            **dispatcher.brings_to_test(
+                dispatcher.own_of(key), [WorkItem(client, members(key)[0]) for client in clients]
+            ),
+            learning_rate=job.learning_rate(round),
+            model=key,
+            members=members(key),
+            clients=clients,
+            **job.mask_arguments,
+        )
+        for key, clients in asked
+    ]
+    gathered = Gathered(plan, job.task, job.masks_tests)
+    for (key, clients), unit, answer in zip(asked, units, dispatcher.answers(units), strict=True):
+        if isinstance(answer, Dropped):
+            job.notice(f"round {round}: {len(clients)} clients are not tested on {key}: {answer.reason}")
+            gathered.miss(key, clients)
+            continue
+        _, sections = answer
+        gathered.add(key, clients, read_figures(unit.header, sections["figures"]))
+    return gathered.evaluation(round)
+
+
+class Evaluate(Kind):
+    """The unit's model, or each client's personal version of it, is tested on the unit's clients' test samples."""
+
+    event: ClassVar[str] = commons.MODEL_TEST
+
+    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+        mask, bench = bool(header.get(MASK)), worker.bench
+        with worker.watch("evaluation"):
+            if OwnTensors.kind in header.get(HANDED, {}):
+                figures = np.concatenate(
+                    [
+                        test_clients([module], worker.data, [client], worker.test_batch, bench.device, mask)
+                        for client, module in worker.own_versions(header)
+                    ]
+                )
+            else:
+                modules = map(bench.module, header["members"])
+                figures = test_clients(modules, worker.data, header["clients"], worker.test_batch, bench.device, mask)
+        return {}, {"figures": figures_section(figures)}
+
+    def check(  # noqa: D102
+        self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, Section], test_sizes: np.ndarray
+    ) -> None:
+        check_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1])
+
+
+def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]]]:
+    """(model key, clients) pieces that cover a plan; they do not depend on the number of executors.
+
+    A client's samples run once per model, also where the model it is served is a named one too.
+    """
+    named = list(dict.fromkeys(plan.named.values()))
+    tested = np.flatnonzero(task.test_sizes > 0)
+    keys, places = served(plan)
+    own = places[tested]
+    present, first = np.unique(own, return_index=True)
+    wanted = [(key, tested) for key in named]
+    wanted += [(keys[k], tested[own == k]) for k in present[np.argsort(first)] if keys[k] not in named]
+    return [(key, piece.tolist()) for key, rows in wanted for piece in pieces(rows + 1, task.test_sizes[rows])]
+
+
+def served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
+    """The keys of the models that are served, and the place of each client's among them, int64 [clients]."""
+    place = {key: place for place, key in enumerate(dict.fromkeys(plan.serve))}
+    return list(place), np.fromiter(map(place.__getitem__, plan.serve), np.int64, len(plan.serve))
+
+
+class Gathered:
+    """Reduces what units report to what each client is served and to the named models, without keeping it. ``mask``:
+    figures have masked columns, too."""
+
+    def __init__(self, plan: EvaluationPlan, task: Task, mask: bool = False) -> None:
+        self._plan, self._task = plan, task
+        self._unmasked = np.zeros(task.num_clients) if mask else None
+        keys, self._served = served(plan)
+        self._place = {key: place for place, key in enumerate(keys)}
+        self._columns = np.zeros((task.num_clients, len(COLUMNS)))
+        self._named = {key: np.zeros(len(COLUMNS)) for key in plan.named.values()}
+        self._named_correct = {key: np.zeros(task.num_clients) for key in plan.named.values()}
+        self._count = task.test_sizes.copy()
+        self._named_count = dict.fromkeys(self._named, int(task.test_sizes.sum()))
+
+    def add(self, key: str, clients: Sequence[int], figures: np.ndarray) -> None:
+        """Take in the figures [clients, 3 or 6] of a model on the test samples of these clients."""
+        rows = np.asarray(clients) - 1
+        mine = self._served[rows] == self._place.get(key, -1)
+        self._columns[rows[mine]], unmasked = counted(figures[mine])
+        if self._unmasked is not None and unmasked is not None:
+            self._unmasked[rows[mine]] = unmasked
+        if key in self._named:
+            self._named[key] += figures[:, : len(COLUMNS)].sum(axis=0)
+            self._named_correct[key][rows] = figures[:, 0]
+
+    def miss(self, key: str, clients: Sequence[int]) -> None:
+        """These clients could not be tested on a model: they count as clients without test samples."""
+        rows = np.asarray(clients) - 1
+        if key in self._named:
+            self._named_count[key] -= int(self._task.test_sizes[rows].sum())
+            self._named_correct[key][rows] = np.nan
+        self._count[rows[self._served[rows] == self._place.get(key, -1)]] = 0
+
+    def evaluation(self, round: int) -> Evaluation:
+        """The evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
+        named = {}
+        for title, key in self._plan.named.items():
+            correct, _, loss = self._named[key] / max(1, self._named_count[key])
+            named[title] = float(correct), float(loss)
+        correct, top5, loss = self._columns.T
+        by_client = {title: self._named_correct[key] for title, key in self._plan.named.items()}
+        serve = tuple(self._plan.serve)
+        return Evaluation(round, serve, correct, top5, loss, self._count, named, by_client, self._unmasked)

@@ -1,0 +1,161 @@
+"""A kind of work: what the aggregator asks executors for, how an executor does it, how the answer is checked.
+
+Each file of this folder has one kind, and both halves of it. The server's half plans units and gathers their answers;
+it is given a :class:`Dispatcher`. The executor's half does one unit; it is given a :class:`Worker`. A method adds a
+kind of its own by a class attribute ``kinds`` of its executor (``methods/fedoras/judging.py``); nothing else changes.
+"""
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from torch import nn
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.types import Task, WorkItem
+from fedscale_ext.data.store import DataSet
+from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks.client_tensors import ClientTensors
+from fedscale_ext.tasks.figures import MASK
+from fedscale_ext.tasks.workbench import Workbench
+from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.resident import CohortState
+from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.transport.unit_ledger import Dropped, Unit
+from fedscale_ext.transport.wire import Section
+from fedscale_ext.util.stopwatch import Stopwatch
+
+T = TypeVar("T")
+
+HANDED = "handed"  # in a unit's header: the kinds of tensors that came for its clients, and these tensors by index
+
+Answer = tuple[dict[str, Any], dict[str, bytes]]
+"""What an executor answers to a unit: JSON, and sections of bytes by name."""
+
+Trained = tuple[Sequence[dict[str, Any] | Exception], CohortState]
+"""FedScale's results of some clients, or why there is none, and their states [clients, *shape]."""
+
+
+class Kind:
+    """Base of each kind of work."""
+
+    event: ClassVar[str]  #: names the kind in messages
+    answer: ClassVar[str] = ""  #: names its answers, where FedScale has another name for them
+
+    def run(self, worker: "Worker", header: dict[str, Any]) -> Answer:
+        """Do one unit on an executor.
+
+        Args:
+            worker: the executor's data, models and clients.
+            header: what the unit asks for, as its planner wrote it.
+
+        """
+        raise NotImplementedError
+
+    def check(
+        self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, Section], test_sizes: np.ndarray
+    ) -> None:
+        """Raise WireError, which says what is wrong, unless this can be the answer to ``unit``; whoever sent it.
+
+        Args:
+            unit: what was asked.
+            header: the answer's JSON.
+            sections: the answer's bytes by name.
+            test_sizes: int64 [clients], test samples of each client.
+
+        """
+        raise NotImplementedError
+
+
+class Worker(Protocol):
+    """An executor, as the kinds of work use it."""
+
+    data: DataSet
+    bench: Workbench  #: the models that came with units
+    watch: Stopwatch
+    test_batch: int  #: samples that a test passes through a model at once
+    seed: int  #: of the job
+
+    def client_of(self, conf: Namespace) -> MultiModelClient:
+        """The object that runs the steps of a client with these settings."""
+
+    def settings(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> Namespace:
+        """A client's settings, from a unit's header and one of its items."""
+
+    def confs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[Namespace]:
+        """The settings of the clients of a unit, with the tensors that came for each."""
+
+    def trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
+        """Train clients, some at a time; their states are overwritten when more are asked for."""
+
+    def batch_sizes(self, conf: Namespace) -> np.ndarray:
+        """How many samples each step of a client sees, int64 [steps]."""
+
+    def samples(self, conf: Namespace) -> ClientSamples:
+        """A client's training samples, on the training device."""
+
+    def device_inputs(self, rows: np.ndarray) -> Any:
+        """The inputs of rows of the data set, on the training device."""
+
+    def own_versions(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
+        """Each client of a unit with its personal version of the unit's model."""
+
+
+class Dispatcher(Protocol):
+    """The aggregator's link to its executors, as the kinds of work use it."""
+
+    job: "JobContext"
+    device: str  #: where executors train: "cpu", "cuda"
+    clip_norm: float | None  #: the norm that clients' changes are clipped to under differential privacy
+    reports_norms: bool  #: whether clients report the norm of their change
+
+    def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
+        """How many clients train side by side, by key of their model."""
+
+    def in_messages(self, unit: Sequence[T], key: str, handed: Sequence[ClientTensors]) -> list[Sequence[T]]:
+        """A unit cut so that each part fits into a message."""
+
+    def own_of(self, key: str) -> list[ClientTensors]:
+        """The tensors that clients get beside the model of a key of an evaluation."""
+
+    def handed_with(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
+        """The tensors that the clients of these items get beside models."""
+
+    def brings(self, handed: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+        """Arguments of ``make_unit`` that make a unit carry these tensors."""
+
+    def brings_to_test(self, own: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+        """The same for a test of clients' personal versions."""
+
+    def answers(self, units: Sequence[Unit], lenient: bool = False) -> Iterator[tuple[Any, Any] | Dropped]:
+        """The answers to units in their order: (header, sections), or Dropped for a unit that was given up."""
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """What is fixed of a job from its first round on; the components of the aggregator are given it."""
+
+    config: JobConfig
+    task: Task
+    pool: ModelPool
+    capacity: np.ndarray  #: float64 [clients], MACs per sample that each client's device affords
+    eligible: np.ndarray  #: bool [clients], who may train
+    handed: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
+    reduces: bool  #: whether executors add up what their clients learnt
+    static_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
+    masks_tests: bool  #: whether clients are tested with masked logits, too
+    learning_rate: Callable[[int], float]  #: of the clients, by round
+    make_unit: Callable[..., Unit]
+    notice: Callable[[str], None]  #: tells whoever watches the job
+
+    @property
+    def unit_size(self) -> int:
+        """Clients of a unit, about."""
+        return self.config.job.unit_size
+
+    @property
+    def mask_arguments(self) -> dict[str, Any]:
+        """Arguments of ``make_unit`` that make a unit test with masked logits, too, where the job asks for it."""
+        return {MASK: True} if self.masks_tests else {}
