@@ -20,6 +20,7 @@ from fedscale_ext.data.store import open_data_set
 from fedscale_ext.executor.executor import MultiModelExecutor
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.metrics.models import load_model
+from fedscale_ext.tasks.kind import Kind
 from fedscale_ext.tasks.train import Train
 from fedscale_ext.training.local_training import MultiModelClient
 
@@ -177,10 +178,10 @@ def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: py
 
     plain = MultiModelExecutor._hand_in
 
-    def twice(self: Any, event: str, do: Any, header: dict[str, Any]) -> Any:
-        if event == "upload_model":
-            plain(self, event, do, {**header, "unit": 9})
-        return plain(self, event, do, header)
+    def twice(self: Any, kind: Kind, header: dict[str, Any]) -> Any:
+        if kind.answer == "upload_model":
+            plain(self, kind, {**header, "unit": 9})
+        return plain(self, kind, header)
 
     monkeypatch.setattr(MultiModelExecutor, "_hand_in", twice)
     monkeypatch.setattr("fedscale_ext.server.coordinator._PING_WAIT_S", 0.1)

@@ -88,11 +88,13 @@ def test_executors_build_one_module_and_keep_no_transient_state() -> None:
 
 def test_a_message_carries_the_subspace_alone_and_a_transient_one_each_time() -> None:
     made = pool()
+    encoded = EncodedModels(made)
     for key, spec in zip(("part0", "part1"), SUBSPACES, strict=True):
-        sent = wire.bytes_to_tensors(EncodedModels(made).section(key))
+        sent = wire.bytes_to_tensors(encoded.section(key))
         assert sent.keys() == set(models.layout(spec)) and all(torch.equal(sent[name], STATE[name]) for name in sent)
         assert sum(tensor.nbytes for tensor in sent.values()) == models.cost(spec).bytes < models.cost(SPEC).bytes
-    assert list(made._encoded) == ["part1"]
+    assert list(encoded._sections) == ["part1"]
+    assert encoded.section("part1") is encoded.section("part1")
     made.drop_transient()
     assert [model.key for model in made] == ["whole", "part1"]
 
