@@ -1,12 +1,16 @@
 """Keys of the clients' training that do not go together, each told in one sentence before a job begins."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.server.exclusions import Feature, exclusion
+
+if TYPE_CHECKING:
+    from fedscale_ext.server.hooks import MethodHooks
 
 
-def check_local_training(config: JobConfig, method: type) -> None:
+def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None:
     """UserError where the clients of ``method`` cannot train as the configuration asks."""
     job, given = config.job, config.given
     if job.local_epochs is not None and "local_steps" in given:
@@ -22,12 +26,12 @@ def check_local_training(config: JobConfig, method: type) -> None:
         ("max_update_norm", job.max_update_norm),
         ("sample_mode: pyramidfl", pyramid),
     ):
-        if asked and (reason := method.own_start):  # type: ignore[attr-defined]
+        if asked and (reason := exclusion(method, Feature.CHANGES)):
             raise UserError(
                 f"{key} takes what a client hands in for what it was handed and a change of its training; method "
                 f"{job.method} {reason}; remove {key}"
             )
-    if job.stop_gain is not None and (reason := method.runs_all_rounds):  # type: ignore[attr-defined]
+    if job.stop_gain is not None and (reason := exclusion(method, Feature.EARLY_STOP)):
         raise UserError(
             f"stop_gain ends a job where its accuracy has converged, and method {job.method} {reason}; remove stop_gain"
         )
@@ -42,7 +46,7 @@ def check_local_training(config: JobConfig, method: type) -> None:
     if "pacer_rule" in given and config.fedscale.sample_mode == "random":
         raise UserError("pacer_rule needs sample_mode: oort or pyramidfl; set one of them, or remove pacer_rule")
     if job.client_optimizer == "adam":
-        if reason := method.assumes_sgd:  # type: ignore[attr-defined]
+        if reason := exclusion(method, Feature.ADAM):
             raise UserError(f"client_optimizer: adam does not go with method {job.method}, which {reason}; set sgd")
         if "client_momentum" in given and job.client_momentum:
             raise UserError("client_momentum is of SGD and client_optimizer is adam: set adam_beta1, or remove one")
@@ -52,9 +56,9 @@ def check_local_training(config: JobConfig, method: type) -> None:
                 raise UserError(f"{key} needs client_optimizer: adam; set that, or remove {key}")
 
 
-def check_prox(config: JobConfig, method: type, params: Any) -> None:
+def check_prox(config: JobConfig, method: "type[MethodHooks]", params: Any) -> None:
     """UserError for ``prox_mu`` where the term's weight is a hyperparameter of ``method``, which goes before it."""
-    own = method.own_prox  # type: ignore[attr-defined]
+    own = method.own_prox
     if not config.job.prox_mu or not own:
         return
     # a method whose default is a weight has the term by its definition: there zero is a weight too, and not "unset"
@@ -76,7 +80,7 @@ def check_groups(config: JobConfig) -> None:
         )
 
 
-def _check_dropout(config: JobConfig, method: type) -> None:
+def _check_dropout(config: JobConfig, method: "type[MethodHooks]") -> None:
     """UserError where clients cannot leave out parts of their updates as PyramidFL has it."""
     low, high = config.job.pyramidfl_dropout_low, config.job.pyramidfl_dropout_high
     if low > high:
@@ -84,7 +88,7 @@ def _check_dropout(config: JobConfig, method: type) -> None:
             f"pyramidfl_dropout_low {low:g} is above pyramidfl_dropout_high {high:g}, and the best client shall leave "
             "out least; exchange them"
         )
-    if high and (reason := method.needs_whole_updates):  # type: ignore[attr-defined]
+    if high and (reason := exclusion(method, Feature.DROPPED_TENSORS)):
         raise UserError(
             f"sample_mode: pyramidfl drops parts of clients' updates, and method {config.job.method} {reason}; set "
             "pyramidfl_dropout_low: 0 and pyramidfl_dropout_high: 0"

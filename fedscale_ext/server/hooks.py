@@ -23,6 +23,7 @@ from fedscale_ext.population.population import Population
 from fedscale_ext.server import resume
 from fedscale_ext.server.combinations import check_groups, check_local_training, check_prox
 from fedscale_ext.server.coordinator import Coordinator
+from fedscale_ext.server.exclusions import Excludes
 from fedscale_ext.server.guided_selection import Guided
 from fedscale_ext.server.initial_weights import saved_weights
 from fedscale_ext.server.model_choices import ModelChoice, assignment_sentence
@@ -50,29 +51,17 @@ class MethodHooks(Coordinator):
     #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
     #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
     reduces: ClassVar[bool] = True
-    #: What :meth:`aggregate` learns of clients beside the means, where it uses that: told wherever epsilon is.
+    #: What :meth:`aggregate` learns of clients beside the means, if it uses any: noise does not cover it.
     unprotected: ClassVar[str] = ""
 
-    #: What clients hand in that noise on a model's mean cannot shield, where that is so: as below.
-    unshielded: ClassVar[str] = ""
+    #: Options of a job that the method cannot have, and why; a subclass adds to those of its base.
+    excludes: ClassVar[tuple[Excludes, ...]] = ()
 
     #: Whether BatchNorm's statistics are measured anew before models are tested, unless the configuration says.
     measures_statistics: ClassVar[bool] = False
 
-    #: Why the clients of a method must step by SGD, where they must: the end of a sentence that begins with its name.
-    assumes_sgd: ClassVar[str] = ""
-
-    #: Why what clients hand in is not what they were handed and a change of their training, where it is not: as above.
-    own_start: ClassVar[str] = ""
-
     #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
     chooses_paths: ClassVar[bool] = False
-
-    #: Why no tensor of a client's update may be left out, where none may: as above.
-    needs_whole_updates: ClassVar[str] = ""
-
-    #: Why a job must not end where its accuracy has converged (``stop_gain``), where it must not: as above.
-    runs_all_rounds: ClassVar[str] = ""
 
     #: The hyperparameter that is the weight of FedProx's term in place of the job's ``prox_mu``, where there is one.
     own_prox: ClassVar[str] = ""

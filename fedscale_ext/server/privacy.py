@@ -14,9 +14,11 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.population.selection import select, select_each
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise, noised_mean
+from fedscale_ext.server.exclusions import Feature, exclusion
 
 if TYPE_CHECKING:
     from fedscale_ext.core.types import State
+    from fedscale_ext.server.hooks import MethodHooks
     from fedscale_ext.submodels.model_pool import ModelPool
     from fedscale_ext.tasks.reduction import ModelMean
 
@@ -28,7 +30,7 @@ _ASSUMES = {
 }
 
 
-def check_options(config: JobConfig, method: type) -> bool:
+def check_options(config: JobConfig, method: "type[MethodHooks]") -> bool:
     """Whether the job asks for differential privacy; UserError where it cannot have what it asks for."""
     job, args = config.job, config.fedscale
     if job.dp_noise_multiplier is None:
@@ -36,12 +38,12 @@ def check_options(config: JobConfig, method: type) -> bool:
         if given:
             raise UserError(f"{given[0]} needs differential privacy: set {_SWITCH}, or remove {given[0]}")
         return False
-    if not method.reduces:  # type: ignore[attr-defined]
+    if not method.reduces:
         raise UserError(
             f"method {job.method} takes each client's model as it is, so {_SWITCH} cannot shield it; choose a "
             f"method that averages, or remove {_SWITCH}"
         )
-    if reason := method.unshielded:  # type: ignore[attr-defined]
+    if reason := exclusion(method, Feature.PRIVACY):
         raise UserError(
             f"method {job.method} {reason}, which {_SWITCH} does not shield; choose a method that averages, or remove "
             f"{_SWITCH}"
@@ -51,7 +53,7 @@ def check_options(config: JobConfig, method: type) -> bool:
         "control_variates": job.control_variates,
         f"sample_mode: {args.sample_mode}": args.sample_mode != "random",
         "bn_statistics: federated": job.bn_statistics == "federated" or (
-            job.bn_statistics == "auto" and method.measures_statistics  # type: ignore[attr-defined]
+            job.bn_statistics == "auto" and method.measures_statistics
         ),
     }  # fmt: skip
     for what, asked in looks.items():

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from fedscale_ext.method import (
     ClientSamples,
     CountMean,
+    Excludes,
+    Feature,
     MultiModelClient,
     MultiModelExecutor,
     Positive,
@@ -101,7 +103,9 @@ class QFedAvgAggregator(FedAvgAggregator):
     Params: ClassVar[type] = QFedAvgParams
     Executor: ClassVar[type] = QFedAvgExecutor
     reduces: ClassVar[bool] = False
-    assumes_sgd: ClassVar[str] = "takes a client's change for a sum of its gradients"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.ADAM, "takes a client's change for a sum of its gradients"),
+    )
 
     _mean: CountMean | None = None  # of this round's clients; their Delta_k / L as weighted by F_k^q
     _h: float = 0.0

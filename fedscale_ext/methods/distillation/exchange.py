@@ -21,6 +21,8 @@ from torch import Tensor
 from fedscale_ext.method import (
     ClientTensors,
     EvaluationPlan,
+    Excludes,
+    Feature,
     OwnTensors,
     Population,
     State,
@@ -42,7 +44,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
     clients shall agree (:meth:`asked`), and what everybody is told of them (:meth:`told`).
     """
 
-    own_start: ClassVar[str] = "trains models that its clients keep"
+    excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "trains models that its clients keep"),)
 
     def init_state(self, population: Population, task: Task) -> None:
         """Models and public data; nobody has been told anything."""

@@ -11,6 +11,8 @@ from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import (
     ClientTensors,
     EvaluationPlan,
+    Excludes,
+    Feature,
     Population,
     Shared,
     State,
@@ -50,7 +52,9 @@ class PublicModelsAggregator(DeviceTypesAggregator):
     """Base of such methods: ``public`` data, ``shared`` (what everybody is handed), and what clients ``said``."""
 
     Executor: ClassVar[type] = LogitsExecutor
-    unshielded: ClassVar[str] = "learns from the logits of each client's model"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.PRIVACY, "learns from the logits of each client's model"),
+    )
     needs_labels: ClassVar[bool] = False  # whether public data must have the clients' classes
     has_server_model: ClassVar[bool] = False  # that of the configuration's ``model``
 

@@ -19,6 +19,8 @@ from fedscale_ext.data.registry import known
 from fedscale_ext.method import (
     ClientTensors,
     EvaluationPlan,
+    Excludes,
+    Feature,
     ModelSpec,
     MultiModelAggregator,
     Population,
@@ -56,8 +58,10 @@ class FedorASAggregator(MultiModelAggregator):
     Executor: ClassVar[type] = FedorASExecutor
     reduces: ClassVar[bool] = False  # each client's operators have weights of their own
     chooses_paths: ClassVar[bool] = True
-    assumes_sgd: ClassVar[str] = "steps each path by SGD"
-    runs_all_rounds: ClassVar[str] = "has stages that follow one another by rounds"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.ADAM, "steps each path by SGD"),
+        Excludes(Feature.EARLY_STOP, "has stages that follow one another by rounds"),
+    )
 
     def supernet(self) -> ModelSpec:
         """The configuration's ``model``; UserError where it is none."""

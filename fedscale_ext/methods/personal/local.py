@@ -18,6 +18,8 @@ import numpy as np
 from fedscale_ext.method import (
     ClientTensors,
     EvaluationPlan,
+    Excludes,
+    Feature,
     OwnTensors,
     Population,
     State,
@@ -42,8 +44,10 @@ class LocalAggregator(FedAvgAggregator):
 
     Params: ClassVar[type] = LocalParams
     Executor: ClassVar[type] = PersonalModelExecutor
-    own_start: ClassVar[str] = "trains models that its clients keep"
-    unshielded: ClassVar[str] = "serves clients models that they trained alone"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "trains models that its clients keep"),
+        Excludes(Feature.PRIVACY, "serves clients models that they trained alone"),
+    )
 
     def init_state(self, population: Population, task: Task) -> None:
         """w_0, from which every client begins."""

@@ -24,7 +24,19 @@ from typing import Any, ClassVar
 
 import torch
 
-from fedscale_ext.method import ModelSpec, Population, Positive, State, Task, Update, Within, WorkItem, models
+from fedscale_ext.method import (
+    Excludes,
+    Feature,
+    ModelSpec,
+    Population,
+    Positive,
+    State,
+    Task,
+    Update,
+    Within,
+    WorkItem,
+    models,
+)
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.fedmask_client import LR, THRESHOLD, MaskExecutor
 from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
@@ -56,7 +68,9 @@ class FedMaskAggregator(PrunedTypesAggregator):
 
     Params: ClassVar[type] = FedMaskParams
     Executor: ClassVar[type] = MaskExecutor
-    own_start: ClassVar[str] = "exchanges masks of weights that never change"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "exchanges masks of weights that never change"),
+    )
 
     def init_state(self, population: Population, task: Task) -> None:
         """W, all of which counts."""

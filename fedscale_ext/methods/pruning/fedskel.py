@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from fedscale_ext.method import Count, Population, State, Task, Update, UserError, WorkItem
+from fedscale_ext.method import Count, Excludes, Feature, Population, State, Task, Update, UserError, WorkItem
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.methods.pruning.fedskel_client import (
     SKELETON,
@@ -54,7 +54,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
 
     Params: ClassVar[type] = FedSkelParams
     Executor: ClassVar[type] = SkeletonExecutor
-    own_start: ClassVar[str] = "starts clients from networks of their own"
+    excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "starts clients from networks of their own"),)
     measures_statistics: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
 
     def init_state(self, population: Population, task: Task) -> None:

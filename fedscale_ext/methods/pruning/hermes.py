@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fedscale_ext.core.local_steps import HELD_OUT
-from fedscale_ext.method import NotNegative, Share, Within, WorkItem
+from fedscale_ext.method import Excludes, Feature, NotNegative, Share, Within, WorkItem
 from fedscale_ext.methods.pruning import channels
 from fedscale_ext.methods.pruning.hermes_client import HermesExecutor
 from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
@@ -52,7 +52,9 @@ class HermesAggregator(PrunedTypesAggregator):
 
     Params: ClassVar[type] = HermesParams
     Executor: ClassVar[type] = HermesExecutor
-    own_start: ClassVar[str] = "starts clients from their own part of the model"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "starts clients from their own part of the model"),
+    )
 
     @property
     def starts_at_target(self) -> bool:  # type: ignore[override]

@@ -30,6 +30,8 @@ from fedscale_ext.method import (
     CountMean,
     Decay,
     EvaluationPlan,
+    Excludes,
+    Feature,
     OwnTensors,
     Population,
     State,
@@ -92,7 +94,9 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     Params: ClassVar[type] = LotteryFLParams
     Executor: ClassVar[type] = LotteryExecutor
     reduces: ClassVar[bool] = False
-    own_start: ClassVar[str] = "starts clients from masked or initial weights"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "starts clients from masked or initial weights"),
+    )
     measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
 
     _mean: CountMean | None = None  # of this round's clients

@@ -26,7 +26,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedscale_ext.method import NotNegative, OwnTensors, Share, State, Update, WorkItem
+from fedscale_ext.method import Excludes, Feature, NotNegative, OwnTensors, Share, State, Update, WorkItem
 from fedscale_ext.methods.pruning import channels
 from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams, kept_bits
 from fedscale_ext.methods.pruning.tailorfl_client import GATE, TailorExecutor
@@ -61,7 +61,9 @@ class TailorFLAggregator(PrunedTypesAggregator):
 
     Params: ClassVar[type] = TailorFLParams
     Executor: ClassVar[type] = TailorExecutor
-    own_start: ClassVar[str] = "starts clients from their own part of the model"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "starts clients from their own part of the model"),
+    )
 
     def template(self) -> State:
         """Which channels, and the gates."""

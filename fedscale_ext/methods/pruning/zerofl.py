@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from fedscale_ext.method import Decay, EvaluationPlan, Population, Share, State, Task, WorkItem
+from fedscale_ext.method import Decay, EvaluationPlan, Excludes, Feature, Population, Share, State, Task, WorkItem
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.pruning.zerofl_client import ZeroFLExecutor, kept, largest, sparse_weights
 from fedscale_ext.models.registry import skeleton
@@ -56,7 +56,9 @@ class ZeroFLAggregator(FedAvgAggregator):
 
     Params: ClassVar[type] = ZeroFLParams
     Executor: ClassVar[type] = ZeroFLExecutor
-    own_start: ClassVar[str] = "hands in a part of what its clients learned"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "hands in a part of what its clients learned"),
+    )
 
     def init_state(self, population: Population, task: Task) -> None:
         """w_0, and how large a sparse one is."""

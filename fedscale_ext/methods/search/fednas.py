@@ -30,6 +30,8 @@ from fedscale_ext.method import (
     Count,
     Decay,
     EvaluationPlan,
+    Excludes,
+    Feature,
     ModelSpec,
     NotNegative,
     Population,
@@ -88,7 +90,7 @@ class FedNASAggregator(FedAvgAggregator):
     Params: ClassVar[type] = FedNASParams
     Executor: ClassVar[type] = FedNASExecutor
     chooses_paths: ClassVar[bool] = True
-    own_start: ClassVar[str] = "steps its alphas by Adam on other losses"
+    excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "steps its alphas by Adam on other losses"),)
 
     def init_state(self, population: Population, task: Task) -> None:
         """w_0 and alpha_0 of the mixture."""

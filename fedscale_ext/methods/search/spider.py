@@ -28,6 +28,8 @@ from fedscale_ext.method import (
     ClientTensors,
     Count,
     EvaluationPlan,
+    Excludes,
+    Feature,
     NotNegative,
     OwnTensors,
     Population,
@@ -104,9 +106,11 @@ class SpiderAggregator(FedAvgAggregator):
     Params: ClassVar[type] = SpiderParams
     Executor: ClassVar[type] = SpiderExecutor
     chooses_paths: ClassVar[bool] = True
-    runs_all_rounds: ClassVar[str] = "removes operators by rounds until one is left on each edge"
-    assumes_sgd: ClassVar[str] = "pulls local weights to the global ones in steps of SGD"
-    own_start: ClassVar[str] = "trains a local network beside the global one"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.EARLY_STOP, "removes operators by rounds until one is left on each edge"),
+        Excludes(Feature.ADAM, "pulls local weights to the global ones in steps of SGD"),
+        Excludes(Feature.CHANGES, "trains a local network beside the global one"),
+    )
     unprotected: ClassVar[str] = "the operators of clients' local networks"
 
     def init_state(self, population: Population, task: Task) -> None:

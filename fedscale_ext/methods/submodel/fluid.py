@@ -31,6 +31,8 @@ from fedscale_ext.method import (
     Count,
     CountMean,
     EvaluationPlan,
+    Excludes,
+    Feature,
     JobConfig,
     NotNegative,
     Part,
@@ -96,7 +98,9 @@ class FluidAggregator(ShrinkingAggregator):
 
     Params: ClassVar[type] = FluidParams
     reduces: ClassVar[bool] = False  # each client's state is looked at on its own
-    needs_whole_updates: ClassVar[str] = "takes neurons that did not move for invariant ones"
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.DROPPED_TENSORS, "takes neurons that did not move for invariant ones"),
+    )
 
     @property
     def narrowest(self) -> float:
