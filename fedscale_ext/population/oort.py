@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.population.selection import quotas, select, select_strata
+from fedscale_ext.population.selection import quotas, select, select_from_groups
 
 _FLAT, _SHARP = 0.1, 5.0  # FedScale's: a change of utility up to this share is none, from this on a sharp one
 
@@ -79,7 +79,7 @@ class Oort:
         """
         self._exploited = np.zeros(0, dtype=np.int64)
         if not self.taken.any() or int(online.sum()) <= wanted:
-            return select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
+            return select(online, wanted, rng) if strata is None else select_from_groups(online, strata, wanted, rng)
         self.exploration = max(self.exploration * self.keys.exploration_decay, self.keys.exploration_min)
         there = self._allowed(online, wanted)
         scores = self.scores(round, there)

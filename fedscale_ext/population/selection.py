@@ -14,7 +14,7 @@ def select(eligible: np.ndarray, wanted: int, rng: np.random.Generator) -> np.nd
     return np.sort(there).astype(np.int64) + 1
 
 
-def select_strata(eligible: np.ndarray, strata: np.ndarray, wanted: int, rng: np.random.Generator) -> np.ndarray:
+def select_from_groups(eligible: np.ndarray, strata: np.ndarray, wanted: int, rng: np.random.Generator) -> np.ndarray:
     """As :func:`select`, from each group of ``strata`` int64 [clients] its quota (:func:`quotas`)."""
     if int(eligible.sum()) <= wanted:
         return np.flatnonzero(eligible).astype(np.int64) + 1

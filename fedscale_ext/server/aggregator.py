@@ -1,9 +1,12 @@
-"""One round in the order in which the data flows: select, assign, schedule, train, collect,
-aggregate, evolve, evaluate, record. Methods subclass it and fill in the hooks."""
+"""The aggregator of a job: one round in the order in which the data flows.
 
-import math
+select -> assign -> schedule -> train -> aggregate -> evolve -> evaluate -> record. Methods subclass
+:class:`MultiModelAggregator` and fill in the hooks of :class:`~fedscale_ext.server.hooks.MethodHooks`.
+"""
+
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,23 +14,24 @@ import torch
 from overrides import overrides
 
 from fedscale_ext import models
-from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.core.types import RoundRecord, Task, Update, is_own
-from fedscale_ext.data.importing.notes import untested_note
-from fedscale_ext.data.job_data import public_notice, split_notice
+from fedscale_ext.core.types import RoundRecord, State, Task, Update, WorkItem, is_own
+from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import load_population
-from fedscale_ext.population.selection import select, select_strata
+from fedscale_ext.population.selection import select, select_from_groups
 from fedscale_ext.server import resume
 from fedscale_ext.server.dispatcher import Dispatcher
+from fedscale_ext.server.eligibility import NEVER_ONLINE, eligible_clients, report_data
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import NOTHING, MethodHooks
 from fedscale_ext.server.privacy import JobPrivacy
 from fedscale_ext.server.records import JobRecords
+from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.tasks.around_training import around_training
 from fedscale_ext.tasks.kind import JobContext
@@ -37,11 +41,9 @@ from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.transport.unit_ledger import told
 from fedscale_ext.util import full_disk
 
-_NEVER_ONLINE = "no client that may train is ever online: check device_avail_file and filter_less"
-
 
 class MultiModelAggregator(MethodHooks):
-    """Base of every method: runs a job and asks the hooks, which :class:`MethodHooks` declares."""
+    """Base of every method: runs a job and calls the hooks, which :class:`MethodHooks` declares."""
 
     @full_disk.explained
     @overrides
@@ -51,32 +53,53 @@ class MultiModelAggregator(MethodHooks):
             self.setup_env()
             self.init_control_communication()
             self.prepare(self.wait_for_executors())
-            first_notices = list(self.notices)
-            done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
-            # only now: after a refused checkpoint, header.json is still that of its run
-            self.records = JobRecords(self, first_notices)
-            self.history = self.records.begin(done, marks)
-            for kept in self.handed.values():
-                kept.files.drop_after(done)
-            self.emit(self.ready())
-            if self.wandb is not None:
-                self.notice(f"Weights & Biases has this job at {self.wandb.where}")
-            stopped = self._converged()
-            if self.privacy is not None:
-                self.notice(self.privacy.announcement(self.args.rounds))
-                stopped = stopped or self.privacy.spent()
+            done = self._begin()
+            stopped = self._over_before_it_began()
             while done < self.args.rounds and stopped is None:
                 done += 1
-                stopped = self._run_round(done)
+                stopped = self.run_round(done)
             self._report_dropped()
             self.emit({"event": "trained"})  # from here on, an executor that ends is no loss
             self.board.close()  # executors end while the results are written
             return self.records.finish(stopped)
         except (SystemExit, KeyboardInterrupt):
-            self.farewell_s = 0.0  # told to stop now: so are the executors
+            self.farewell_s = 0.0  # the user stops the job now: executors are not waited for
             raise
         finally:
             self.stop()
+
+    def run_round(self, round: int) -> str | None:
+        """Run one round; returns why it was the last one, or None."""
+        began = time.monotonic()
+        self.round = round
+        self._internals, self._internal_states, self._beside = {}, {}, dict(NOTHING)
+
+        able, target = self.candidates(round)
+        participants, offline = self.select_participants(round, able, target)
+        items = self.assign_work(round, participants)
+        schedule = self.schedule_work(round, items, target)
+        updates, means, failed = self.dispatcher.train(round, schedule.items)
+        self.global_virtual_clock += schedule.duration_s + self._beside["seconds"]
+        record = self._record_of(schedule, updates, failed, len(participants), offline)
+        if self.selection is not None and items:
+            self.selection.learn(round, schedule, updates)
+        self.aggregate_updates(round, updates, means)
+
+        reason = self._reason_to_stop(record)
+        last = round == self.args.rounds or reason is not None
+        if last or round == 1 or round % self.args.eval_interval == 0 or not items:
+            with self.watch("evaluate"):
+                record.evaluation = self.dispatcher.evaluate(round)
+            reason = reason or self._converged(record)
+            last = last or reason is not None
+        if last:
+            self.evaluate_at_the_end(record)
+        self._write_record(record, began, last)
+        if reason is not None:
+            self.notice(f"stopped after round {round}: {reason}")
+        return reason
+
+    # ---- before the first round ----
 
     def prepare(self, info: ExecutorInfo) -> None:
         """Everything before the first round that can refuse a job, from what executors report of the data.
@@ -115,57 +138,16 @@ class MultiModelAggregator(MethodHooks):
 
     @overrides
     def init_model(self) -> None:
-        """Population, capacities, and the method's first models."""
+        """Population, capacities, eligible clients, and the method's first models."""
         args, job = self.args, self.config.job
         self.population = load_population(
             self.task.client_names, args.device_conf_file, args.device_avail_file, self.seed, job.device_match
         )
-        smallest = models.cost(self.smallest_spec())
-        self.capacity = capacities(
-            self.population,
-            job.capacity_rule,
-            smallest,
-            # by epochs, a device has as much to compute as it has samples
-            local_steps=args.local_steps if job.local_epochs is None else job.local_epochs,
-            batch_size=args.batch_size if job.local_epochs is None else self.task.train_sizes,
-            reference_macs=job.reference_macs,
-            deadline_s=job.deadline_s,
-            spread=job.capacity_spread,
-        )
-        self.notice(f"clients are tested on {self.data_info['test_source']}")
-        if (split := split_notice(self.config, self.data_info["test_source"])) is not None:
-            self.notice(split)
-        for note in self.data_info["notes"]:
-            self.notice(f"data: {one_line(note, 1000)}")
-        if untested := int((self.task.test_sizes == 0).sum()):
-            self.notice(untested_note(untested, self.task.num_clients))
-        strangers = self.data_info["test_only_clients"]
-        if strangers:
-            self.notice(f"{strangers} clients of test.csv have no training samples and are left out")
-        sizes = self.task.train_sizes
-        self.eligible = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
-        if not self.eligible.all():
-            self.notice(
-                f"{int((~self.eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less} "
-                f"or more than filter_more={args.filter_more:g} training samples and never train"
-            )
-        if args.num_participants > self.eligible.sum():
-            raise UserError(
-                f"num_participants {args.num_participants} is above the {int(self.eligible.sum())} clients that may "
-                "train; lower it, or lower filter_less"
-            )
-        reachable = self.population.ever_online()
-        if not (self.eligible & reachable).any():
-            raise UserError(_NEVER_ONLINE)
-        if never := int((~reachable).sum()):
-            self.notice(f"{never:,} of {len(reachable):,} clients are never online and never train")
+        self.capacity = self._capacities()
+        report_data(self.config, self.task, self.data_info, self.notice)
+        self.eligible = eligible_clients(self.config, self.task, self.population, self.notice)
         if self._private:
             self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)
-        if (job.min_updates or 1) > args.num_participants:
-            raise UserError(
-                f"min_updates {job.min_updates} is above num_participants {args.num_participants}, the most updates "
-                "of a round; lower it"
-            )
         self.init_state(self.population, self.task)
         if job.initial_weights is not None and not self.weights_given:
             raise UserError(
@@ -174,19 +156,99 @@ class MultiModelAggregator(MethodHooks):
             )
         if (public := public_notice(self.config, self.public_data_used)) is not None:
             self.notice(public)
-        self.handed = {kept.kind: kept for kept in self.client_tensors()}
+        self.handed = {tensors.kind: tensors for tensors in self.client_tensors()}
         self.selection = guided(self)
 
-    def _run_round(self, number: int) -> str | None:
-        self.round = number
-        began = time.monotonic()
-        self._internals, self._internal_states, self._beside = {}, {}, dict(NOTHING)
-        able, most = self.candidates(number)
+    def _capacities(self) -> np.ndarray:
+        """MACs per sample that each client's device affords, float64 [clients]."""
+        args, job = self.args, self.config.job
+        return capacities(
+            self.population,
+            job.capacity_rule,
+            models.cost(self.smallest_spec()),
+            # by epochs, a device has as much to compute as it has samples
+            local_steps=args.local_steps if job.local_epochs is None else job.local_epochs,
+            batch_size=args.batch_size if job.local_epochs is None else self.task.train_sizes,
+            reference_macs=job.reference_macs,
+            deadline_s=job.deadline_s,
+            spread=job.capacity_spread,
+        )
+
+    def _begin(self) -> int:
+        """Open the records, continue from a checkpoint where the job resumes; returns how many rounds are done."""
+        first_notices = list(self.notices)
+        done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
+        # only now: after a refused checkpoint, header.json is still that of its run
+        self.records = JobRecords(self, first_notices)
+        self.history = self.records.begin(done, marks)
+        for tensors in self.handed.values():
+            tensors.files.drop_after(done)
+        self.emit(self.ready())
+        if self.wandb is not None:
+            self.notice(f"Weights & Biases has this job at {self.wandb.where}")
+        return done
+
+    def _over_before_it_began(self) -> str | None:
+        """Why a resumed job trains no further: its accuracy has converged, or its privacy is spent."""
+        stopped = self._converged()
+        if self.privacy is not None:
+            self.notice(self.privacy.announcement(self.args.rounds))
+            stopped = stopped or self.privacy.spent()
+        return stopped
+
+    # ---- the steps of a round ----
+
+    def select_participants(self, round: int, able: np.ndarray, target: int) -> tuple[np.ndarray, int]:
+        """Select a round's participants; virtual time passes until a client that may train is online.
+
+        Args:
+            round: its number.
+            able: bool [clients], whom the method's hook ``candidates`` names.
+            target: how many participants count; ``overcommitment`` times as many are selected.
+
+        Returns:
+            Sorted ids of the participants, int64, and how many able clients were offline.
+
+        """
         with self.watch("select"):
-            selected, offline = self._select(number, able, most)
+            if not able.any():
+                return np.zeros(0, dtype=np.int64), 0
+            online = self._online(able)
+            count, offline = int(target * self.args.overcommitment), int(able.sum() - online.sum())
+            key = (self.args.sample_seed, round, "select")
+            if self.privacy is not None:
+                return self.privacy.select(online, count, *key), offline
+            rng, groups = stream(self.seed, *key), self.selection_groups()
+            if self.selection is not None:
+                return self.selection.select(round, online, count, rng, groups), offline
+            if groups is not None:
+                return select_from_groups(online, groups, count, rng), offline
+            return select(online, count, rng), offline
+
+    def _online(self, able: np.ndarray) -> np.ndarray:
+        """Who of the ``able`` clients is online, bool [clients], as soon as one that may train is."""
+        availability = self.population.availability
+        if availability is None:
+            return able
+        allowed = able if self.privacy is None else self.privacy.allowed()
+        online: np.ndarray = able & availability.online(self.global_virtual_clock)
+        if not (online & allowed).any():
+            next_s = availability.next_online(self.global_virtual_clock, allowed)
+            if next_s is None:
+                raise UserError(NEVER_ONLINE)
+            self.global_virtual_clock = next_s
+            online = able & availability.online(next_s)
+        return online
+
+    def assign_work(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Ask the method what each participant trains, and check its answer."""
         with self.watch("assign"):
-            items = list(self.assign(number, selected))
+            items = list(self.assign(round, participants))
             check_items(items, self.config.job.method, self.pool, self.task.num_clients)
+            return items
+
+    def schedule_work(self, round: int, items: list[WorkItem], target: int) -> Schedule:
+        """Decide by the virtual clock whose work counts: the ``target`` fastest that stay online."""
         with self.watch("schedule"):
             schedule = schedule_round(
                 items,
@@ -194,49 +256,60 @@ class MultiModelAggregator(MethodHooks):
                 self.population,
                 self.task,
                 clock_s=self.global_virtual_clock,
-                collect=len(items) if self.privacy and self.privacy.sampling else most,
+                collect=len(items) if self.privacy and self.privacy.sampling else target,
                 reference_macs=self.config.job.reference_macs,
                 traffic=self.traffic,
                 upload=self.uploaded,
             )
-            if self.selection is not None and items:
-                schedule = self.selection.refined(number, schedule)
-        updates, means, failed = self.dispatcher.train(number, schedule.items)
-        self.round_duration = schedule.duration_s + self._beside["seconds"]
-        self.global_virtual_clock += self.round_duration
-        record = self._round_record(number, schedule, updates, failed, len(selected), offline)
-        if self.selection is not None and items:
-            self.selection.learn(number, schedule, updates)
+            return self.selection.refined(round, schedule) if self.selection is not None and items else schedule
+
+    def aggregate_updates(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Let the method turn the updates into new models, then transform, distil or generate."""
         if updates or means:  # noise alone, where privacy is on and nobody took part
             with self.watch("aggregate"):
-                self.aggregate(number, updates, means)
+                self.aggregate(round, updates, means)
             with self.watch("evolve"):
-                self.evolve(number)
+                self.evolve(round)
         self.pool.drop_transient()
-        reason = self.finished(number)
-        if self.privacy is not None:
-            record.privacy = self.privacy.figures()
-            reason = reason or self.privacy.spent()
-        last = number == self.args.rounds or reason is not None
-        if last or number == 1 or number % self.args.eval_interval == 0 or not items:
-            with self.watch("evaluate"):
-                record.evaluation = self.dispatcher.evaluate(number)
-            reason = reason or self._converged(record)
-            last = last or reason is not None
-            if last:
-                self._report_untrained(record)
-        epochs = self.config.job.personalise_epochs
-        if last and epochs and record.evaluation is not None:
+
+    def evaluate_at_the_end(self, record: RoundRecord) -> None:
+        """The tests of the final models that the job asks for, beside those of every evaluation."""
+        if record.evaluation is None:
+            return
+        job, round, serve = self.config.job, record.round, record.evaluation.serve
+        self._report_untrained(record)
+        if job.personalise_epochs:
             with self.watch("personalise"):
-                record.personalised = personalise(self.dispatcher, number, record.evaluation.serve, epochs)
-        if last and self.config.job.test_on_all and record.evaluation is not None:
+                record.personalised = personalise(self.dispatcher, round, serve, job.personalise_epochs)
+        if job.test_on_all:
             with self.watch("on_all"):
-                record.on_all = test_on_all(self.dispatcher, number, record.evaluation.serve)
-        if last and self.config.job.test_around_training and record.evaluation is not None:
+                record.on_all = test_on_all(self.dispatcher, round, serve)
+        if job.test_around_training:
             with self.watch("around_training"):
-                serve = record.evaluation.serve
-                found = around_training(self.dispatcher, number, serve, self.next_items())
-                record.before_training, record.after_training = found
+                before, after = around_training(self.dispatcher, round, serve, self.next_items())
+                record.before_training, record.after_training = before, after
+
+    def _record_of(
+        self, schedule: Schedule, updates: list[Update], failed: Mapping[str, int], selected: int, offline: int
+    ) -> RoundRecord:
+        return round_record(
+            self.round,
+            schedule,
+            updates,
+            self.pool,
+            clock_s=self.global_virtual_clock,
+            duration_s=schedule.duration_s + self._beside["seconds"],
+            selected=selected,
+            offline=offline,
+            failed=failed,
+            learning_rate=self.learning_rate(self.round),
+            download=self.traffic,
+            upload=self.uploaded,
+            beside=self._beside,
+        )
+
+    def _write_record(self, record: RoundRecord, began: float, last: bool) -> None:
+        """Complete the record, write and announce it, and write a checkpoint when one is due."""
         record.models = len(self.pool)
         record.cohort_sizes = {key: size for key, size in self.dispatcher.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began
@@ -246,10 +319,17 @@ class MultiModelAggregator(MethodHooks):
         self.history.append(record)
         with self.watch("record"):
             self.records.round(record, self._internals, self._internal_states)
-            if last or number % self.config.job.checkpoint_interval == 0:
-                resume.save_job(self, number)
-        if reason is not None:
-            self.notice(f"stopped after round {number}: {reason}")
+            if last or record.round % self.config.job.checkpoint_interval == 0:
+                resume.save_job(self, record.round)
+
+    # ---- the end of a job ----
+
+    def _reason_to_stop(self, record: RoundRecord) -> str | None:
+        """Why the method or the job's privacy ends the job after this round, or None."""
+        reason = self.finished(record.round)
+        if self.privacy is not None:
+            record.privacy = self.privacy.figures()
+            reason = reason or self.privacy.spent()
         return reason
 
     def _converged(self, record: RoundRecord | None = None) -> str | None:
@@ -257,78 +337,10 @@ class MultiModelAggregator(MethodHooks):
         job = self.config.job
         if job.stop_gain is None:
             return None
-        seen = mean_accuracies(self.history if record is None else [*self.history, record])
-        if converged_round(seen, job.stop_gain, job.stop_patience, job.stop_unit) is None:
+        accuracies = mean_accuracies(self.history if record is None else [*self.history, record])
+        if converged_round(accuracies, job.stop_gain, job.stop_patience, job.stop_unit) is None:
             return None
         return f"accuracy rose by no more than {job.stop_gain:g} over {job.stop_patience} {job.stop_unit}"
-
-    def _select(self, number: int, able: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-        """Participants among the clients that are ``able`` and online now, and how many of these are not; waits in
-        virtual time until somebody is."""
-        availability = self.population.availability
-        online = able
-        may = able if self.privacy is None else self.privacy.allowed()
-        if not able.any():
-            return np.zeros(0, dtype=np.int64), 0
-        if availability is not None:
-            online = able & availability.online(self.global_virtual_clock)
-            if not (online & may).any():
-                then = availability.next_online(self.global_virtual_clock, may)
-                if then is None:
-                    raise UserError(_NEVER_ONLINE)
-                self.global_virtual_clock = then
-                online = able & availability.online(then)
-        wanted, offline = int(most * self.args.overcommitment), int(able.sum() - online.sum())
-        key = (self.args.sample_seed, number, "select")
-        if self.privacy is not None:
-            return self.privacy.select(online, wanted, *key), offline
-        rng, strata = stream(self.seed, *key), self.strata()
-        if self.selection is not None:
-            chosen = self.selection.select(number, online, wanted, rng, strata)
-        else:
-            chosen = select(online, wanted, rng) if strata is None else select_strata(online, strata, wanted, rng)
-        return chosen, offline
-
-    def _round_record(
-        self,
-        number: int,
-        schedule: Schedule,
-        updates: list[Update],
-        failed: Counter[str],
-        selected: int,
-        offline: int,
-    ) -> RoundRecord:
-        beside, cost = self._beside, {model.key: model.cost for model in self.pool}
-        trained = (self.pool[update.item.model] for update in updates)
-        assignments = Counter(model.whole if model.transient else model.key for model in trained)
-        computed: dict[str, float] = {}  # samples by model, each for as much of it as was computed
-        for update in updates:
-            model = update.item.model
-            computed[model] = computed.get(model, 0.0) + update.trained * update.item.effort
-        weight = sum(update.trained for update in updates)
-        loss = math.fsum(update.loss * update.trained for update in updates) / weight if weight else math.nan
-        return RoundRecord(
-            round=number,
-            virtual_clock_s=self.global_virtual_clock,
-            round_duration_s=self.round_duration,
-            client_durations_s=schedule.durations_s.tolist(),
-            wall_s=0.0,
-            selected=selected,
-            participants=sorted({update.client for update in updates}),
-            assignments=dict(assignments),
-            offline=schedule.offline + offline,
-            stragglers=schedule.stragglers,
-            failed=dict(failed),
-            train_loss=loss,
-            learning_rate=self.learning_rate(number),
-            models=len(self.pool),
-            forward_macs=float(sum(samples * cost[key].forward_macs for key, samples in computed.items()))
-            + beside["forward_macs"],
-            training_macs=float(sum(samples * cost[key].training_macs for key, samples in computed.items()))
-            + beside["forward_macs"],
-            download_bytes=sum(map(self.traffic, schedule.items)) + beside["download_bytes"],
-            upload_bytes=sum(self.uploaded(update.item) for update in updates) + beside["upload_bytes"],
-        )
 
     def _task(self, info: ExecutorInfo) -> Task:
         channels, height, width = info.data["input_shape"]

@@ -64,10 +64,10 @@ class Guided:
         return computation + communication
 
     def select(
-        self, round: int, online: np.ndarray, wanted: int, rng: np.random.Generator, strata: np.ndarray | None
+        self, round: int, online: np.ndarray, wanted: int, rng: np.random.Generator, groups: np.ndarray | None
     ) -> np.ndarray:
         """Sorted ids of a round's participants among ``online`` bool [clients]."""
-        chosen = self.oort.select(round, online, wanted, rng, strata)
+        chosen = self.oort.select(round, online, wanted, rng, groups)
         self._job.record(
             "selection",
             {

@@ -112,7 +112,7 @@ class MethodHooks(Coordinator):
         """Put the first model or models into the pool."""
         raise NotImplementedError
 
-    def strata(self) -> np.ndarray | None:
+    def selection_groups(self) -> np.ndarray | None:
         """Number of the group of each client, int64 [clients], where participants are to come from all groups in
         proportion; None: from all clients alike. Not asked under differential privacy."""
         return None

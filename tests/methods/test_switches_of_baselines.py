@@ -141,8 +141,8 @@ def test_fedrolex_departs_from_heterofl_by_its_windows_from_the_second_round_on(
 def test_groups_as_large_as_capacity_makes_them_change_only_whom_participants_are_taken_from(method: str) -> None:
     assert departures(plain(method), traced(method, groups=(1, 1, 1, 1, 2))) == []
     made = server(method_class(method), method, capacity=CAPACITY, groups=(1, 1, 1, 1, 2))
-    assert made.strata().tolist() == [0, 1, 2, 3, 4, 0]
-    assert server(method_class(method), method, capacity=CAPACITY).strata() is None
+    assert made.selection_groups().tolist() == [0, 1, 2, 3, 4, 0]
+    assert server(method_class(method), method, capacity=CAPACITY).selection_groups() is None
 
 
 def test_the_table_has_every_switch() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.streams import stream
 from fedscale_ext.population.oort import Oort, OortKeys, draw
-from fedscale_ext.population.selection import select, select_strata
+from fedscale_ext.population.selection import select, select_from_groups
 
 KEYS = OortKeys.of(make_config({}, {}).fedscale, "falls")
 
@@ -141,7 +141,7 @@ def test_the_first_round_is_drawn_alike() -> None:
     online, strata = np.arange(9) != 4, np.arange(9) % 2
     assert (made.select(1, online, 4, stream("draw")) == select(online, 4, stream("draw"))).all()
     chosen = made.select(1, online, 4, stream("draw"), strata)
-    assert (chosen == select_strata(online, strata, 4, stream("draw"))).all()
+    assert (chosen == select_from_groups(online, strata, 4, stream("draw"))).all()
     assert made.exploration == KEYS.exploration_factor
 
 

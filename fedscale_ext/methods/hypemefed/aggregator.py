@@ -97,7 +97,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
             logging.info(f"never generated: {skipped.target}, {skipped.reason}")
         return made
 
-    def strata(self) -> np.ndarray | None:
+    def selection_groups(self) -> np.ndarray | None:
         """Levels: participants come from all of them (section 5.1)."""
         return self.own if self.params.strata else None
 

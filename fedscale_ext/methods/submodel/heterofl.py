@@ -99,7 +99,7 @@ class HeteroFLAggregator(RatesAggregator):
         if p.scaler and models.scaled(whole.spec, 1.0) is None and not bn_statistics.layers(whole.state):
             self.notice(f"the family {whole.spec.family!r} has no scaler; its levels train without")
 
-    def strata(self) -> np.ndarray | None:
+    def selection_groups(self) -> np.ndarray | None:
         """Groups: participants come from all of them."""
         return self.own if self.params.levels == "groups" else None
 

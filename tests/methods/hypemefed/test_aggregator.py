@@ -76,7 +76,7 @@ def test_clients_train_and_are_served_the_prefix_that_they_afford() -> None:
     assert made.evaluation_plan().named == {"global": "exit3"}
     assert set(made.pool["exit1"].state) == {n for n in whole(made) if n.startswith(("common", "block1", "exit1"))}
     assert made.smallest_spec() == prefix(SPEC, 1)
-    assert made.strata().tolist() == [2, 2, 1, 1, 0, 0] and hypemefed(strata=False).strata() is None
+    assert made.selection_groups().tolist() == [2, 2, 1, 1, 0, 0] and hypemefed(strata=False).selection_groups() is None
 
 
 def test_groups_put_the_weakest_on_the_first_exit() -> None:

@@ -132,8 +132,8 @@ def test_groups_put_the_weakest_on_the_narrowest_level(cls: type, method: str) -
     keys = {"rates": [1.0, 0.5, 0.25], "groups": [3, 1, 2]}
     made = server(cls, method, capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], **keys)
     assert made.own.tolist() == [1, 0, 2, 2, 0, 2]
-    assert made.strata() is made.own
-    assert server(cls, method).strata() is None
+    assert made.selection_groups() is made.own
+    assert server(cls, method).selection_groups() is None
     with pytest.raises(UserError, match=rf"{method}.groups is \[3, 3\]; it must hold .* for each of 3 levels"):
         server(cls, method, rates=[1.0, 0.5, 0.25], groups=[3, 3])
     with pytest.raises(UserError, match="give sizes with levels groups"):

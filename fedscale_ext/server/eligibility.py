@@ -1,0 +1,71 @@
+"""Which clients may train at all, and what people are told of those who never do."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.types import Task
+from fedscale_ext.data.importing.notes import untested_note
+from fedscale_ext.data.job_data import split_notice
+from fedscale_ext.population.population import Population
+
+NEVER_ONLINE = "no client that may train is ever online: check device_avail_file and filter_less"
+
+
+def report_data(config: JobConfig, task: Task, data_info: Mapping[str, Any], notice: Callable[[str], None]) -> None:
+    """Tell what a result rests on: which samples clients are tested on, notes of the data, clients without samples."""
+    notice(f"clients are tested on {data_info['test_source']}")
+    if (split := split_notice(config, data_info["test_source"])) is not None:
+        notice(split)
+    for note in data_info["notes"]:
+        notice(f"data: {one_line(note, 1000)}")
+    if untested := int((task.test_sizes == 0).sum()):
+        notice(untested_note(untested, task.num_clients))
+    if strangers := data_info["test_only_clients"]:
+        notice(f"{strangers} clients of test.csv have no training samples and are left out")
+
+
+def eligible_clients(
+    config: JobConfig, task: Task, population: Population, notice: Callable[[str], None]
+) -> np.ndarray:
+    """Find the clients that have neither too few nor too many training samples.
+
+    Args:
+        config: the job.
+        task: sizes of the clients' data.
+        population: the clients' devices.
+        notice: tells whoever watches the job of clients that never train.
+
+    Returns:
+        bool [clients].
+
+    Raises:
+        UserError: where fewer clients may train than a round asks for, or none of them is ever online.
+
+    """
+    args, sizes = config.fedscale, task.train_sizes
+    eligible: np.ndarray = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
+    if not eligible.all():
+        notice(
+            f"{int((~eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less} "
+            f"or more than filter_more={args.filter_more:g} training samples and never train"
+        )
+    if args.num_participants > eligible.sum():
+        raise UserError(
+            f"num_participants {args.num_participants} is above the {int(eligible.sum())} clients that may "
+            "train; lower it, or lower filter_less"
+        )
+    reachable = population.ever_online()
+    if not (eligible & reachable).any():
+        raise UserError(NEVER_ONLINE)
+    if never := int((~reachable).sum()):
+        notice(f"{never:,} of {len(reachable):,} clients are never online and never train")
+    if (config.job.min_updates or 1) > args.num_participants:
+        raise UserError(
+            f"min_updates {config.job.min_updates} is above num_participants {args.num_participants}, the most updates "
+            "of a round; lower it"
+        )
+    return eligible

@@ -1,0 +1,77 @@
+"""What a round was and what it cost, as one record."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedscale_ext.core.types import RoundRecord, Update, WorkItem
+from fedscale_ext.server.schedule import Schedule
+from fedscale_ext.submodels.model_pool import ModelPool
+
+
+def round_record(
+    round: int,
+    schedule: Schedule,
+    updates: Sequence[Update],
+    pool: ModelPool,
+    *,
+    clock_s: float,
+    duration_s: float,
+    selected: int,
+    offline: int,
+    failed: Mapping[str, int],
+    learning_rate: float,
+    download: Callable[[WorkItem], int],
+    upload: Callable[[WorkItem], int],
+    beside: Mapping[str, Any],
+) -> RoundRecord:
+    """Describe a round whose clients have trained; what comes after that is added by whoever does it.
+
+    Args:
+        round: its number.
+        schedule: whose work counted, and how long it took.
+        updates: what the clients reported.
+        pool: the models that they trained.
+        clock_s: the virtual clock at its end.
+        duration_s: virtual seconds that it lasted.
+        selected: how many clients were selected.
+        offline: how many could not be selected because they were offline.
+        failed: how many failed, by reason.
+        learning_rate: the clients' in this round.
+        download: bytes that a client downloads for an item.
+        upload: bytes that a client uploads for an item.
+        beside: what clients did beside training (``MethodHooks.charge``).
+
+    """
+    cost = {model.key: model.cost for model in pool}
+    trained = (pool[update.item.model] for update in updates)
+    assignments = Counter(model.whole if model.transient else model.key for model in trained)
+    computed: dict[str, float] = {}  # samples by model, each for as much of the model as was computed
+    for update in updates:
+        model = update.item.model
+        computed[model] = computed.get(model, 0.0) + update.trained * update.item.effort
+    samples = sum(update.trained for update in updates)
+    loss = math.fsum(update.loss * update.trained for update in updates) / samples if samples else math.nan
+    forward_macs = float(sum(count * cost[key].forward_macs for key, count in computed.items()))
+    training_macs = float(sum(count * cost[key].training_macs for key, count in computed.items()))
+    return RoundRecord(
+        round=round,
+        virtual_clock_s=clock_s,
+        round_duration_s=duration_s,
+        client_durations_s=schedule.durations_s.tolist(),
+        wall_s=0.0,
+        selected=selected,
+        participants=sorted({update.client for update in updates}),
+        assignments=dict(assignments),
+        offline=schedule.offline + offline,
+        stragglers=schedule.stragglers,
+        failed=dict(failed),
+        train_loss=loss,
+        learning_rate=learning_rate,
+        models=len(pool),
+        forward_macs=forward_macs + beside["forward_macs"],
+        training_macs=training_macs + beside["forward_macs"],
+        download_bytes=sum(map(download, schedule.items)) + beside["download_bytes"],
+        upload_bytes=sum(upload(update.item) for update in updates) + beside["upload_bytes"],
+    )
