@@ -22,8 +22,8 @@ def test_the_configuration_reference_sends_nobody_into_the_code() -> None:
     assert not re.findall(r":(?:class|func|meth|mod):`[^`]*`", reference())
 
 
-def test_the_architecture_pages_twin_of_fedavg_runs(job_file: Path, tmp_path: Path, monkeypatch) -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+def test_the_guides_twin_of_fedavg_runs(job_file: Path, tmp_path: Path, monkeypatch) -> None:
+    page = (ROOT / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
     code = next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "class TwinAggregator" in block)
     (tmp_path / "my_package").mkdir()
     (tmp_path / "my_package" / "__init__.py").touch()

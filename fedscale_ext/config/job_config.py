@@ -112,7 +112,9 @@ def entry_path(exp_path: str, entry: str) -> Path:
     for folder in (root, PACKAGE.parent / root):
         if (folder / entry).is_file():
             return (folder / entry).resolve()
-    raise UserError(f"entry {entry!r} is not below exp_path {root}; set exp_path to the folder it lies in")
+    moved = entry.startswith("methods/")  # as earlier releases had them
+    advice = "name entry/aggregator.py and entry/executor.py" if moved else "set exp_path to the folder it lies in"
+    raise UserError(f"entry {entry!r} is not below exp_path {root}; {advice}")
 
 
 def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:

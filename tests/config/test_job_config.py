@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fedscale_ext import compat
 from fedscale_ext.config.job_config import (
     decisive,
+    entry_path,
     executor_configs,
     executor_slots,
     from_argv,
@@ -247,3 +248,10 @@ def test_what_is_wrong_on_the_command_line_is_said_of_it() -> None:
                            ("cohort_size=0", "--set cohort_size: key 'cohort_size'")):  # fmt: skip
         with pytest.raises(UserError, match=said):
             load_config("quickstart", [override])
+
+
+def test_an_entry_of_an_earlier_release_is_told_its_new_name() -> None:
+    with pytest.raises(UserError, match=r"'methods/fedavg.py' is not .*; name entry/aggregator.py and entry/executor"):
+        entry_path("fedscale_ext", "methods/fedavg.py")
+    with pytest.raises(UserError, match="'gone.py' is not .*; set exp_path to the folder"):
+        entry_path("fedscale_ext", "gone.py")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedscale_ext
-from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.importers import import_npz
+from fedscale_ext.method import UserError
 
 CONF = Path(__file__).parents[1] / "mymethod.yml"
 # twelve participants make work units of three (fewer would train alone, whatever cohort_size says), and a small
