@@ -253,5 +253,5 @@ def test_what_is_wrong_on_the_command_line_is_said_of_it() -> None:
 def test_an_entry_of_an_earlier_release_is_told_its_new_name() -> None:
     with pytest.raises(UserError, match=r"'methods/fedavg.py' is not .*; name entry/aggregator.py and entry/executor"):
         entry_path("fedscale_ext", "methods/fedavg.py")
-    with pytest.raises(UserError, match="'gone.py' is not .*; set exp_path to the folder"):
+    with pytest.raises(UserError, match=r"'gone.py' is not .*; set exp_path to the folder"):
         entry_path("fedscale_ext", "gone.py")
