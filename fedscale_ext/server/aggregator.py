@@ -112,7 +112,7 @@ class MultiModelAggregator(MethodHooks):
         self.majority_correct = info.majority_correct
         self.most_frequent_correct = info.most_frequent_correct
         self.init_model()
-        self.dispatcher = Dispatcher(self._context(), self, info, self.run_units)
+        self.dispatcher = Dispatcher(self.context, self, info, self.run_units)
 
     def _context(self) -> JobContext:
         """What is fixed of the job from now on."""
@@ -120,6 +120,7 @@ class MultiModelAggregator(MethodHooks):
             config=self.config,
             task=self.task,
             pool=self.pool,
+            population=self.population,
             capacity=self.capacity,
             eligible=self.eligible,
             handed=self.handed,
@@ -127,8 +128,11 @@ class MultiModelAggregator(MethodHooks):
             static_statistics=self.static_statistics,
             masks_tests=self.masks_tests,
             learning_rate=self.learning_rate,
+            traffic=self.traffic,
+            upload=self.uploaded,
             make_unit=self.make_unit,
             notice=self.notice,
+            record=self.record,
         )
 
     @overrides
@@ -157,7 +161,8 @@ class MultiModelAggregator(MethodHooks):
         if (public := public_notice(self.config, self.public_data_used)) is not None:
             self.notice(public)
         self.handed = {tensors.kind: tensors for tensors in self.client_tensors()}
-        self.selection = guided(self)
+        self.context = self._context()
+        self.selection = guided(self.context)
 
     def _capacities(self) -> np.ndarray:
         """MACs per sample that each client's device affords, float64 [clients]."""
@@ -261,7 +266,9 @@ class MultiModelAggregator(MethodHooks):
                 traffic=self.traffic,
                 upload=self.uploaded,
             )
-            return self.selection.refined(round, schedule) if self.selection is not None and items else schedule
+            if self.selection is None or not items:
+                return schedule
+            return self.selection.refined(round, schedule, self.global_virtual_clock)
 
     def aggregate_updates(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Let the method turn the updates into new models, then transform, distil or generate."""

@@ -5,7 +5,7 @@ They know no method. What a client's data is worth comes with every update; how 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,15 +18,13 @@ from fedscale_ext.population.clock import completion_times
 from fedscale_ext.population.oort import Oort, OortKeys
 from fedscale_ext.population.pyramidfl import dropout_ratios, lengthened
 from fedscale_ext.server.schedule import Schedule, client_times
-
-if TYPE_CHECKING:
-    from fedscale_ext.server.aggregator import MultiModelAggregator
+from fedscale_ext.tasks.kind import JobContext
 
 
-def guided(job: "MultiModelAggregator") -> "Guided | None":
+def guided(job: JobContext) -> "Guided | None":
     """The job's selector, once its clients and first models are known; None: participants are drawn alike."""
     kinds: dict[str, type[Guided]] = {"oort": Guided, "pyramidfl": Pyramid}
-    kind = kinds.get(job.args.sample_mode)
+    kind = kinds.get(job.config.fedscale.sample_mode)
     return None if kind is None else kind(job)
 
 
@@ -39,9 +37,9 @@ class Guided:
 
     norms: ClassVar[bool] = False  # whether clients tell the norm of their change
 
-    def __init__(self, job: "MultiModelAggregator") -> None:
+    def __init__(self, job: JobContext) -> None:
         self._job = job
-        keys = OortKeys.of(job.args, job.config.job.pacer_rule)
+        keys = OortKeys.of(job.config.fedscale, job.config.job.pacer_rule)
         seen = job.task.samples_seen(np.arange(job.task.num_clients))
         self.oort = Oort(keys, job.eligible, np.minimum(seen, job.task.train_sizes), self._expected_s(seen))
 
@@ -78,7 +76,7 @@ class Guided:
         )
         return chosen
 
-    def refined(self, round: int, schedule: Schedule) -> Schedule:
+    def refined(self, round: int, schedule: Schedule, clock_s: float) -> Schedule:
         """The schedule with what those who count do otherwise; they do as the method says."""
         return schedule
 
@@ -117,7 +115,7 @@ class Pyramid(Guided):
 
     norms: ClassVar[bool] = True
 
-    def __init__(self, job: "MultiModelAggregator") -> None:
+    def __init__(self, job: JobContext) -> None:
         super().__init__(job)
         self.gradient = np.full(job.task.num_clients, np.nan)
 
@@ -133,7 +131,7 @@ class Pyramid(Guided):
             own = [_by_norm(update) for update in updates if update.client == client]
             self.gradient[client - 1] = np.mean(own)
 
-    def refined(self, round: int, schedule: Schedule) -> Schedule:
+    def refined(self, round: int, schedule: Schedule, clock_s: float) -> Schedule:
         """Drop tensors by rank; then lengthen the training of those who would wait for the slowest, as far as they
         are still online when they end."""
         if not schedule.items:
@@ -148,7 +146,7 @@ class Pyramid(Guided):
         durations = computation + communication
         availability = self._job.population.availability
         if availability is not None:
-            there = availability.online_at(clients, self._job.global_virtual_clock + durations)
+            there = availability.online_at(clients, clock_s + durations)
             stay = set((clients[there] + 1).tolist())
             longer = [new if new.client in stay else item for new, item in zip(longer, items, strict=True)]
             _, computation, communication = self._times(longer)
@@ -167,7 +165,7 @@ class Pyramid(Guided):
         """Names of the parameters that a client leaves out, each with probability ``share``."""
         model = self._job.pool[item.model]
         names = [name for name in parameter_names(model.spec) if name in model.state]
-        drawn = stream(self._job.seed, round, item.client, item.model, "dropped").random(len(names)) < share
+        drawn = stream(self._job.config.job.seed, round, item.client, item.model, "dropped").random(len(names)) < share
         return tuple(name for name, out in zip(names, drawn.tolist(), strict=True) if out)
 
     def _lengthened(self, item: WorkItem, slack_s: float, computation_s: float) -> WorkItem:
@@ -183,7 +181,7 @@ class Pyramid(Guided):
         job = self._job
         return client_times(
             items, job.pool, job.population, job.task,
-            reference_macs=job.config.job.reference_macs, traffic=job.traffic, upload=job.uploaded,
+            reference_macs=job.config.job.reference_macs, traffic=job.traffic, upload=job.upload,
         )  # fmt: skip
 
     def state(self) -> tuple[State, dict[str, Any]]:

@@ -16,6 +16,7 @@ from torch import nn
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.types import Task, WorkItem
 from fedscale_ext.data.store import DataSet
+from fedscale_ext.population.population import Population
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.client_tensors import ClientTensors
 from fedscale_ext.tasks.figures import MASK
@@ -140,6 +141,7 @@ class JobContext:
     config: JobConfig
     task: Task
     pool: ModelPool
+    population: Population
     capacity: np.ndarray  #: float64 [clients], MACs per sample that each client's device affords
     eligible: np.ndarray  #: bool [clients], who may train
     handed: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
@@ -147,8 +149,11 @@ class JobContext:
     static_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too
     learning_rate: Callable[[int], float]  #: of the clients, by round
+    traffic: Callable[[WorkItem], int]  #: bytes that a client downloads for an item
+    upload: Callable[[WorkItem], int]  #: bytes that a client uploads for an item
     make_unit: Callable[..., Unit]
     notice: Callable[[str], None]  #: tells whoever watches the job
+    record: Callable[[str, Any], None]  #: keeps a figure of the round for internals.jsonl
 
     @property
     def unit_size(self) -> int:

@@ -179,7 +179,6 @@ class Job:
 
     def __init__(self, **keys: Any) -> None:
         self.config = make_config({}, {"sample_mode": "pyramidfl", "num_participants": 4, **keys})
-        self.args, self.seed, self.global_virtual_clock = self.config.fedscale, 1, 0.0
         self.task = Task((1, 28, 28), 10, np.full(7, 50), np.zeros(7), local_steps=4, batch_size=10)
         self.population = Population(50.0 * 2.0 ** np.arange(7), np.full(7, 1e9), None, "test")
         self.pool, self.eligible = ModelPool(), np.ones(7, dtype=bool)
@@ -194,7 +193,7 @@ class Job:
     def traffic(self, item: WorkItem) -> int:
         return self.pool[item.model].cost.bytes
 
-    def uploaded(self, item: WorkItem) -> int:
+    def upload(self, item: WorkItem) -> int:
         return self.traffic(item) - dropped_bytes(item, self.pool)
 
     def schedule(self, clients: list[int]) -> Any:
@@ -227,7 +226,7 @@ def test_the_worst_leave_out_most_and_the_fast_train_longest() -> None:
     selector: Any = guided(job)  # type: ignore[arg-type]
     first = job.schedule([1, 2, 3, 4])
     selector.learn(1, first, [update(item, 1.0, float(item.client)) for item in first.items])
-    refined = selector.refined(2, first)
+    refined = selector.refined(2, first, 0.0)
     whole = len(models.parameter_names(job.pool["global"].spec))
     dropped = [len(item.dropped) for item in refined.items]
     assert dropped[3] == 0 and dropped[0] == whole
@@ -235,7 +234,7 @@ def test_the_worst_leave_out_most_and_the_fast_train_longest() -> None:
     assert steps == [25, 16, 8, 4]  # five epochs, as long as the slowest, twice as long as itself, itself
     assert refined.duration_s == first.duration_s  # the slowest leaves out nothing
     assert (refined.durations_s <= refined.duration_s).all()
-    again = selector.refined(2, first)
+    again = selector.refined(2, first, 0.0)
     assert [item.dropped for item in again.items] == [item.dropped for item in refined.items]
 
 
@@ -254,7 +253,7 @@ def test_nobody_trains_on_beyond_its_time_online() -> None:
     schedule = job.schedule([1, 2, 3, 4])
     object.__setattr__(job.population, "availability", _Gone(float(schedule.durations_s[1])))
     selector: Any = guided(job)  # type: ignore[arg-type]
-    assert not any(item.objective for item in selector.refined(1, schedule).items)
+    assert not any(item.objective for item in selector.refined(1, schedule, 0.0).items)
 
 
 def test_random_needs_no_selector() -> None:
