@@ -80,27 +80,27 @@ def load(
     rounds = written_rounds(directory)
     if not rounds:
         return None
-    wanted = max(rounds) if round is None else round
-    if wanted not in rounds:
-        raise UserError(f"{directory} holds no checkpoint of round {wanted}; {_others(rounds)}")
-    path = rounds[wanted]
-    before = _others({other: rounds[other] for other in rounds if other < wanted})
+    wanted_round = max(rounds) if round is None else round
+    if wanted_round not in rounds:
+        raise UserError(f"{directory} holds no checkpoint of round {wanted_round}; {_others(rounds)}")
+    path = rounds[wanted_round]
+    before = _others({other: rounds[other] for other in rounds if other < wanted_round})
     try:
         tensors, metadata = read_tensors(path)
-        if metadata.get("format") != _FORMAT or metadata.get("round") != str(wanted):
-            raise UserError(f"{path} is no checkpoint of round {wanted} in format {_FORMAT}")
+        if metadata.get("format") != _FORMAT or metadata.get("round") != str(wanted_round):
+            raise UserError(f"{path} is no checkpoint of round {wanted_round} in format {_FORMAT}")
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
     content = json.loads(tensors.pop(_JSON).numpy().tobytes())
     if changed := changed_settings(complete(content["settings"]), settings):
-        earlier = [other for other in rounds if other < wanted]
+        earlier = [other for other in rounds if other < wanted_round]
         same = {other: rounds[other] for other in earlier if _has_settings(rounds[other], settings, complete)}
         raise UserError(
             f"{path} was written by a job with another configuration: {changed}; "
             "resume with the configuration that it was started with, or "
             + (_others(same) if same else "start it anew without --resume: no checkpoint before it is of this one")
         )
-    return Checkpoint(wanted, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
+    return Checkpoint(wanted_round, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
 
 
 def _has_settings(path: Path, settings: Mapping[str, Any], complete: Complete) -> bool:
@@ -129,12 +129,12 @@ def drop_after(directory: Path, round: int) -> None:
 
 def written_rounds(directory: Path) -> dict[int, Path]:
     """Round -> file, in rising order; other files in the folder are left alone."""
-    found = {}
+    paths = {}
     if directory.is_dir():
         for path in directory.iterdir():
             if match := _NAME.fullmatch(path.name):
-                found[int(match[1])] = path
-    return dict(sorted(found.items()))
+                paths[int(match[1])] = path
+    return dict(sorted(paths.items()))
 
 
 def _check(data: Any, where: str) -> None:

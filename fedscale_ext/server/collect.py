@@ -14,9 +14,9 @@ from fedscale_ext.tasks.update_checks import (
     Rejected,
     checked_class_weights,
     checked_figures,
+    checked_num_unclipped,
     checked_state,
     checked_sum,
-    checked_within,
 )
 from fedscale_ext.training.label_mask import class_rows
 from fedscale_ext.transport.wire import Section
@@ -28,7 +28,7 @@ class Collector:
     ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
     client's state, which is handed to it and let go; otherwise they carry one sum per unit. ``max_norm`` bounds
     the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
-    one of clients within it. ``longest`` is the norm that changes are clipped to; ``within`` counts those that
+    one of clients within it. ``clip_norm`` is the norm that changes are clipped to; ``num_unclipped`` counts those that
     were no longer. ``handed``: what keeps the tensors that clients hand back beside their states, before ``keep`` is
     called. ``norms``: clients tell the norm of their change.
     """
@@ -42,17 +42,17 @@ class Collector:
         weight: Callable[[WorkItem], float],
         keep: Callable[[Update, State], None] | None,
         max_norm: float | None = None,
-        longest: float | None = None,
-        handed: Sequence[ClientTensors] = (),
+        clip_norm: float | None = None,
+        client_tensors: Sequence[ClientTensors] = (),
         norms: bool = False,
     ) -> None:
-        self._max_norm, self._handed = max_norm, handed
+        self._max_norm, self._client_tensors = max_norm, client_tensors
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
-        self._longest, self._norms = longest, norms
+        self._clip_norm, self._norms = clip_norm, norms
         self._open = {(item.client, item.model): item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._updates: list[Update] = []
-        self.within = 0
+        self.num_unclipped = 0
         self.failed: Counter[str] = Counter()
         self.diverged: set[int] = set()  # clients among those that failed
 
@@ -60,9 +60,9 @@ class Collector:
         """Take in the result of a unit."""
         mine = {item.client: item.model for item in unit}
         good: list[Update] = []
-        brought: list[tuple[WorkItem, list[State]]] = []
+        returned: list[tuple[WorkItem, list[State]]] = []
         results = header.get("results")
-        for place, result in enumerate(results if isinstance(results, list) else ()):
+        for index, result in enumerate(results if isinstance(results, list) else ()):
             client = result.get("client") if isinstance(result, dict) else None
             item = self._open.pop((client, mine[client]), None) if isinstance(client, int) and client in mine else None
             if item is None:
@@ -70,14 +70,16 @@ class Collector:
                 continue
             try:
                 update = checked_figures(self._round, item, result, self._task, self._norms)
-                new = [each.checked(item, sections.get(section_name(each.kind, place))) for each in self._handed]
+                new = [
+                    each.checked(item, sections.get(section_name(each.kind, index))) for each in self._client_tensors
+                ]
                 if self._keep is not None:
                     start = self._pool[item.model].state
-                    state = checked_state(sections.get(str(place)), start, self._max_norm)
+                    state = checked_state(sections.get(str(index)), start, self._max_norm)
                     self._take(item, new)
                     self._keep(update, state)
                 else:
-                    brought.append((item, new))
+                    returned.append((item, new))
                 good.append(update)
             except Rejected as reason:
                 self._fail([item], reason)
@@ -87,12 +89,12 @@ class Collector:
             except Rejected as reason:
                 self._fail([update.item for update in good], reason)
                 return
-        for item, new in brought:
+        for item, new in returned:
             self._take(item, new)
         self._updates += good
 
     def _take(self, item: WorkItem, new: Sequence[State]) -> None:
-        for each, own in zip(self._handed, new, strict=True):
+        for each, own in zip(self._client_tensors, new, strict=True):
             each.take(self._round, item, own)
 
     def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
@@ -103,10 +105,10 @@ class Collector:
             raise Rejected("its sum weighs something else than its clients", f"{weight:g}")
         trained = self._pool[model]
         start = trained.state
-        bound = self._max_norm if self._longest is None else self._longest
+        bound = self._max_norm if self._clip_norm is None else self._clip_norm
         change = checked_sum(sections.get(SUM), start, template(start), weight, bound)
-        if self._longest is not None:
-            self.within += checked_within(header.get("within"), len(good))
+        if self._clip_norm is not None:
+            self.num_unclipped += checked_num_unclipped(header.get("num_unclipped"), len(good))
         rows = {}
         if CLASSES in sections:
             rows = class_rows(trained.spec, checked_class_weights(sections[CLASSES], self._task.num_classes, weight))

@@ -112,15 +112,15 @@ class Coordinator(NoPickle, Aggregator):
 
     def wait_for_executors(self) -> ExecutorInfo:
         """The registration that all executors agree on; UserError when one is missing or differs."""
-        wanted = len(self.executors)
+        expected = len(self.executors)
         deadline = time.monotonic() + self.config.job.register_timeout_s
         with self._changed:
-            while len(self.infos) < wanted and not self.board.closed:
-                self.emit({"event": "waiting", "for": f"executors ({len(self.infos)} of {wanted} are here)"})
+            while len(self.infos) < expected and not self.board.closed:
+                self.emit({"event": "waiting", "for": f"executors ({len(self.infos)} of {expected} are here)"})
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     raise UserError(
-                        f"only {len(self.infos)} of {wanted} executors registered within "
+                        f"only {len(self.infos)} of {expected} executors registered within "
                         f"{self.config.job.register_timeout_s:g} s; their log says why"
                     )
             if self.board.closed:

@@ -96,7 +96,7 @@ class Dispatcher:
             tensors.settle()
         self._check_quorum(round, items, updates, collector)
         with self._method.watch("collect"):
-            means = self._means(round, items, updates, sums, collector.within)
+            means = self._means(round, items, updates, sums, collector.num_unclipped)
         return updates, means, collector.failed
 
     def _planned(self, items: Sequence[WorkItem], handed: Sequence[ClientTensors]) -> list[Sequence[WorkItem]]:

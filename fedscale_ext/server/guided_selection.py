@@ -62,10 +62,10 @@ class Guided:
         return computation + communication
 
     def select(
-        self, round: int, online: np.ndarray, wanted: int, rng: np.random.Generator, groups: np.ndarray | None
+        self, round: int, online: np.ndarray, count: int, rng: np.random.Generator, groups: np.ndarray | None
     ) -> np.ndarray:
         """Sorted ids of a round's participants among ``online`` bool [clients]."""
-        chosen = self.oort.select(round, online, wanted, rng, groups)
+        chosen = self.oort.select(round, online, count, rng, groups)
         self._job.record(
             "selection",
             {
@@ -82,12 +82,12 @@ class Guided:
 
     def learn(self, round: int, schedule: Schedule, updates: Sequence[Update]) -> None:
         """Take in a round: what each client's update was worth, how long everybody took who was asked and stayed."""
-        brought: dict[int, list[float]] = {}
+        worth_by_client: dict[int, list[float]] = {}
         for update in updates:
-            brought.setdefault(update.client, []).append(self.worth(update))
-        kept = sorted({item.client for item in schedule.items})
-        clients = np.array([*kept, *schedule.late.tolist()], dtype=np.int64)
-        utility = np.array([np.mean(brought.get(client, [np.nan])) for client in clients.tolist()])
+            worth_by_client.setdefault(update.client, []).append(self.worth(update))
+        counted = sorted({item.client for item in schedule.items})
+        clients = np.array([*counted, *schedule.late.tolist()], dtype=np.int64)
+        utility = np.array([np.mean(worth_by_client.get(client, [np.nan])) for client in clients.tolist()])
         self.oort.learn(round, clients, utility, np.concatenate([schedule.durations_s, schedule.late_s]))
 
     def worth(self, update: Update) -> float:
@@ -174,8 +174,8 @@ class Pyramid(Guided):
         batch = int(item.objective.get("batch_size", task.batch_size))
         steps, epochs = local_steps(samples, batch, task.local_steps, task.local_epochs, item.objective)
         key, passes, per_epoch = (OWN_STEPS, steps, -(-samples // batch)) if epochs is None else (OWN_EPOCHS, epochs, 1)
-        wanted = lengthened(passes, per_epoch, slack_s, computation_s, beta)
-        return item if wanted == passes else replace(item, objective={**item.objective, key: wanted})
+        count = lengthened(passes, per_epoch, slack_s, computation_s, beta)
+        return item if count == passes else replace(item, objective={**item.objective, key: count})
 
     def _times(self, items: Sequence[WorkItem]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         job = self._job

@@ -27,9 +27,9 @@ def check_plan(plan: EvaluationPlan, method: str, pool: ModelPool, clients: int,
     first: dict[str, int] = {}  # client by key: there are fewer keys than clients, as a rule
     for client, key in enumerate(plan.serve, 1):
         first.setdefault(key, client)
-    places = [(serve, key, f"client {client}") for key, client in first.items()]
-    places += [(named, key, repr(title)) for title, key in plan.named.items()]
-    for hook, key, whom in places:
+    uses = [(serve, key, f"client {client}") for key, client in first.items()]
+    uses += [(named, key, repr(title)) for title, key in plan.named.items()]
+    for hook, key, whom in uses:
         for member in members(key):
             if member not in pool:
                 raise UserError(f"{hook} names model {member!r} for {whom}{_lacks(pool, member)}")

@@ -20,16 +20,16 @@ def saved_weights(given: str, spec: ModelSpec) -> State:
     UserError where the file is missing, damaged or of another model, or where its numbers are not finite.
     """
     path = Path(given).expanduser()
-    found, state = load_model(path)
-    wanted = skeleton(spec).state_dict()
-    fits = state.keys() == wanted.keys() and all(
-        (tensor.shape, tensor.dtype) == (wanted[name].shape, wanted[name].dtype) for name, tensor in state.items()
+    saved_spec, state = load_model(path)
+    template = skeleton(spec).state_dict()
+    fits = state.keys() == template.keys() and all(
+        (tensor.shape, tensor.dtype) == (template[name].shape, template[name].dtype) for name, tensor in state.items()
     )
-    if found != spec or not fits:
+    if saved_spec != spec or not fits:
         raise UserError(
             f"initial_weights {path} does not fit the model that the job starts from: it is of another one; "
             "give the .json beside it as model"
         )
     if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
         raise UserError(f"initial_weights {path} holds numbers that are not finite: that job's training diverged")
-    return {name: state[name] for name in wanted}
+    return {name: state[name] for name in template}

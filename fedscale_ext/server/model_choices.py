@@ -28,7 +28,7 @@ def assignment_sentence(choices: Sequence[ModelChoice], indices: np.ndarray) -> 
     ``indices`` int64 [clients]: the place of each client's model among ``choices``.
     """
     counts = np.bincount(indices, minlength=len(choices)).tolist()
-    given = [(count, choice) for count, choice in zip(counts, choices, strict=True) if count]
-    (first, choice), *others = given
+    chosen = [(count, choice) for count, choice in zip(counts, choices, strict=True) if count]
+    (first, choice), *others = chosen
     parts = [f"{first} of {len(indices)} clients {choice.described()}"]
     return ", ".join(parts + [f"{count} {other.described()}" for count, other in others])

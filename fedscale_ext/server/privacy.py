@@ -129,12 +129,12 @@ class JobPrivacy:
         pool: "ModelPool",
         sums: Mapping[str, "ModelMean"],
         shares: Mapping[str, float],
-        within: int,
+        num_unclipped: int,
         counted: int,
     ) -> dict[str, "State"]:
         """The noised mean state of every model that ``clients`` could have trained; the cost is counted.
 
-        ``shares``: of the participants, by model, as expected before the coins were thrown. ``within`` of
+        ``shares``: of the participants, by model, as expected before the coins were thrown. ``num_unclipped`` of
         ``counted`` clients had changes no longer than the norm. A sum is divided by the expected number
         of its clients, never by their actual one, and at least by an equal share, so that a model that few
         train is not drowned in noise. A model whom nobody trained is noised like the others.
@@ -150,19 +150,19 @@ class JobPrivacy:
         self._releases += 1
         self._taken[np.fromiter(clients, dtype=np.int64) - 1] += 1
         self._last = {"epsilon": self.epsilon(), "delta": self._job.dp_delta, "clip_norm": self.clip_norm,
-                      "noise_std": deviation, "within": self._adapt(round, within, counted)}  # fmt: skip
+                      "noise_std": deviation, "within": self._adapt(round, num_unclipped, counted)}  # fmt: skip
         return means
 
     def _noise(self, round: int, *name: str) -> np.random.Generator:
         return stream(self.key, round, *name, "privacy")
 
-    def _adapt(self, round: int, within: int, counted: int) -> float | None:
+    def _adapt(self, round: int, num_unclipped: int, counted: int) -> float | None:
         """Let the norm follow its quantile; the noised share of changes that were within it."""
         quantile = self._job.dp_target_quantile
         if quantile is None:
             return None
         noise = self._bits * float(self._noise(round, "within").standard_normal())
-        share = (within - counted / 2 + noise) / self._wanted + 0.5
+        share = (num_unclipped - counted / 2 + noise) / self._wanted + 0.5
         self.clip_norm = adapted_norm(self.clip_norm, share, quantile)
         return share
 

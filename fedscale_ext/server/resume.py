@@ -53,14 +53,14 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         own, content["selection"] = job.selection.state()
         tensors.update({f"selection/{name}": tensor for name, tensor in own.items()})
     handed = {}
-    for kind, kept in job.handed.items():
-        own, handed[kind] = kept.state()
+    for kind, client_tensors in job.handed.items():
+        own, handed[kind] = client_tensors.state()
         tensors.update({f"{kind}/{name}": tensor for name, tensor in own.items()})
     content["handed"] = handed
     settings, keep = job.config.decisive(), job.config.job.checkpoint_keep
     checkpoint.save(job.log_dir / FOLDER, round, tensors, content, settings, keep)
-    for kept in job.handed.values():
-        kept.files.drop_unneeded(checkpoint.written_rounds(job.log_dir / FOLDER))
+    for client_tensors in job.handed.values():
+        client_tensors.files.drop_unneeded(checkpoint.written_rounds(job.log_dir / FOLDER))
 
 
 def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
@@ -70,22 +70,22 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
     no such checkpoint, or it is damaged or of another configuration.
     """
     folder = job.log_dir / FOLDER
-    found = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from, completed)
-    if found is None:
+    saved = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from, completed)
+    if saved is None:
         raise UserError(f"nothing to resume: {folder} holds no checkpoint; start without --resume")
-    if found.round > job.args.rounds:
+    if saved.round > job.args.rounds:
         raise UserError(
-            f"the checkpoint of round {found.round} is beyond the {job.args.rounds} rounds that are asked for; raise "
+            f"the checkpoint of round {saved.round} is beyond the {job.args.rounds} rounds that are asked for; raise "
             "rounds, or start the job anew without --resume"
         )
-    data = found.data
+    data = saved.data
     digest = job.data_info["digest"]
     before = data.get("data_digest", digest)  # an earlier release did not write it
-    check_same_data(job.config, digest, before, f"the checkpoint of round {found.round} was written")
+    check_same_data(job.config, digest, before, f"the checkpoint of round {saved.round} was written")
     if changed := differing_files(data.get("named_files", {}), job.file_digests):  # as above
         raise UserError(
             f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} other contents than when the checkpoint of "
-            f"round {found.round} was written: restore {'it' if len(changed) == 1 else 'them'}, or start anew without "
+            f"round {saved.round} was written: restore {'it' if len(changed) == 1 else 'them'}, or start anew without "
             "--resume"
         )
     job.pool.clear()
@@ -96,26 +96,26 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
         else:
             channels = {group: torch.tensor(index) for group, index in entry["part"]["channels"].items()}
             model = job.pool.add_part(key, entry["part"]["reference"], spec, channels)
-        model.state, model.version = _below(found.tensors, f"pool/{key}/"), entry["version"]
-    job.load_state(_below(found.tensors, "method/"), data["method"])
+        model.state, model.version = _below(saved.tensors, f"pool/{key}/"), entry["version"]
+    job.load_state(_below(saved.tensors, "method/"), data["method"])
     job.global_virtual_clock = data["clock_s"]
     job.dispatcher.cohort_sizes.chosen.update(data["cohort_sizes"])
     same = data["code"] == job.code
     job.notices = dict.fromkeys([*data.get("notices", ()), *job.notices])  # an earlier version kept none
-    job.resumed = [*data["resumed"], {"after_round": found.round, "code_changed": not same}]
+    job.resumed = [*data["resumed"], {"after_round": saved.round, "code_changed": not same}]
     if job.privacy is not None:
-        job.privacy.load_state(_below(found.tensors, "privacy/"), data["privacy"])
+        job.privacy.load_state(_below(saved.tensors, "privacy/"), data["privacy"])
     if job.selection is not None:
-        job.selection.load_state(_below(found.tensors, "selection/"), data["selection"])
-    for kind, kept in job.handed.items():
-        kept.load_state(_below(found.tensors, f"{kind}/"), data["handed"][kind])
-    job.notice(f"resumed after round {found.round}")
+        job.selection.load_state(_below(saved.tensors, "selection/"), data["selection"])
+    for kind, client_tensors in job.handed.items():
+        client_tensors.load_state(_below(saved.tensors, f"{kind}/"), data["handed"][kind])
+    job.notice(f"resumed after round {saved.round}")
     if not same:
         job.notice(
             "this program, torch or NumPy has changed since the checkpoint was written: the result may differ from "
             "that of an undisturbed job"
         )
-    return found.round, data["records"]
+    return saved.round, data["records"]
 
 
 def _part_to_json(part: Part | None) -> dict[str, Any] | None:

@@ -61,12 +61,12 @@ def schedule_round(
         there = population.availability.online_at(clients, clock_s + durations)
     order = np.argsort(durations, kind="stable")
     order = order[there[order]]
-    kept = np.sort(order[:collect])
-    chosen = set((clients[kept] + 1).tolist())
+    counted = np.sort(order[:collect])
+    chosen = set((clients[counted] + 1).tolist())
     return Schedule(
         items=[item for item in items if item.client in chosen],
-        durations_s=durations[kept],
-        duration_s=float((durations[kept] if len(kept) else durations).max(initial=0.0)),
+        durations_s=durations[counted],
+        duration_s=float((durations[counted] if len(counted) else durations).max(initial=0.0)),
         late=clients[np.sort(order[collect:])] + 1,
         late_s=durations[np.sort(order[collect:])],
         offline=int((~there).sum()),
@@ -87,14 +87,14 @@ def client_times(
     and communicates for all of its items; float64 [clients]."""
     if not items:
         return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
-    place = np.array([item.client - 1 for item in items], dtype=np.int64)
-    clients, first = np.unique(place, return_index=True)
+    index = np.array([item.client - 1 for item in items], dtype=np.int64)
+    clients, first = np.unique(index, return_index=True)
     known = {key: pool[key].cost for key in {item.model for item in items}}
     down = [known[item.model].bytes if traffic is None else traffic(item) for item in items]
     up = down if upload is None else [upload(item) for item in items]
     computation, communication = completion_times(
-        population.computation_ms[place],
-        population.communication_kbps[place],
+        population.computation_ms[index],
+        population.communication_kbps[index],
         macs=np.array([known[item.model].forward_macs * item.effort for item in items], dtype=np.float64),
         down_bytes=np.array(down, dtype=np.float64),
         up_bytes=np.array(up, dtype=np.float64),

@@ -55,7 +55,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
             cohort=sizes[part[0].model],
             statistics=job.static_statistics,
             sum=False,
-            longest=None,
+            clip_norm=None,
             norms=False,
         )
         for unit in units

@@ -143,7 +143,7 @@ def measure_sizes(dispatcher: Dispatcher, round: int, sizes: CohortSizes, possib
             model=key,
             sizes=candidates_of_key,
             sum=job.reduces,
-            longest=dispatcher.clip_norm,
+            clip_norm=dispatcher.clip_norm,
             norms=dispatcher.reports_norms,
             learning_rate=job.learning_rate(round),
         )

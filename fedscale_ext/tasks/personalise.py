@@ -60,7 +60,7 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
                     learning_rate=job.learning_rate(round),
                     cohort=size,
                     sum=False,
-                    longest=None,
+                    clip_norm=None,
                     norms=False,
                     **job.mask_arguments,
                 )

@@ -30,19 +30,19 @@ CLASSES = "classes"  # ... and of the weight of those who have each class, where
 class UnitSum:
     """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0.
 
-    A client with |x_k - x_0| above ``max_norm`` is left out. With ``longest``, each change is first clipped
-    to this norm; ``within`` counts those that were no longer to begin with.
+    A client with |x_k - x_0| above ``max_norm`` is left out. With ``clip_norm``, each change is first clipped
+    to this norm; ``num_unclipped`` counts those that were no longer to begin with.
     """
 
     def __init__(
-        self, start: State, max_norm: float | None = None, longest: float | None = None, spec: ModelSpec | None = None
+        self, start: State, max_norm: float | None = None, clip_norm: float | None = None, spec: ModelSpec | None = None
     ) -> None:
-        self._spec, self._start, self._max_norm, self._longest = spec, start, max_norm, longest
+        self._spec, self._start, self._max_norm, self._clip_norm = spec, start, max_norm, clip_norm
         self.class_weight: Tensor | None = None  # float64 [classes], where clients count for their own classes only
         self._total: dict[str, Tensor] = {}
         self._states = dict.fromkeys(start, 0.0)  # weight of the clients whose state, not change, is in a total
         self.weight = 0.0
-        self.within = 0
+        self.num_unclipped = 0
 
     def add(
         self, states: CohortState, weights: Sequence[float | None], classes: Tensor | None = None
@@ -60,7 +60,7 @@ class UnitSum:
             for column in finite.unbind(1)
         ]
         norms = None
-        if self._max_norm is not None or self._longest is not None:
+        if self._max_norm is not None or self._clip_norm is not None:
             norms = change_norms(states, self._start).tolist()
         if norms is not None and self._max_norm is not None:
             near = [norm <= self._max_norm for norm in norms]
@@ -71,9 +71,9 @@ class UnitSum:
             if weight is not None and fault is None
         ]
         self.weight += sum(weight for _, weight in good)
-        if norms is not None and self._longest is not None:
-            self.within += sum(norms[place] <= self._longest for place, _ in good)
-            good = [(place, weight * clip_factor(norms[place], self._longest)) for place, weight in good]
+        if norms is not None and self._clip_norm is not None:
+            self.num_unclipped += sum(norms[place] <= self._clip_norm for place, _ in good)
+            good = [(place, weight * clip_factor(norms[place], self._clip_norm)) for place, weight in good]
         added = sum(weight for _, weight in good)
         theirs = {} if classes is None else self._count_classes(classes, good)
         for name, rows in states.items():

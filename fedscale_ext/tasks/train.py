@@ -46,7 +46,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: 
         learning_rate=job.learning_rate(round),
         cohort=cohort,
         sum=job.reduces,
-        longest=dispatcher.clip_norm,
+        clip_norm=dispatcher.clip_norm,
         norms=dispatcher.reports_norms,
         items=[
             {
@@ -76,7 +76,7 @@ class Train(Kind):
         confs = worker.confs(header, items)
         model, most = items[0]["model"], confs[0].max_update_norm
         spec, start = worker.bench.spec(model), worker.bench.state(model)
-        total = UnitSum(start, most, header["longest"], spec) if header["sum"] else None
+        total = UnitSum(start, most, header["clip_norm"], spec) if header["sum"] else None
         results: list[dict[str, Any]] = []
         sections: dict[str, bytes] = {}
         for trained, states in worker.trained(header, confs):
@@ -104,7 +104,7 @@ class Train(Kind):
         answer: dict[str, Any] = {"results": results}
         if total is not None:
             with worker.watch("wire"):
-                answer.update(weight=total.weight, within=total.within)
+                answer.update(weight=total.weight, num_unclipped=total.num_unclipped)
                 sections[SUM] = wire.tensors_to_bytes(total.change())
                 if total.class_weight is not None:
                     sections[CLASSES] = wire.tensors_to_bytes({"weights": total.class_weight})

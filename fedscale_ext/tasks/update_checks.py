@@ -103,11 +103,11 @@ def checked_tensors(section: wire.Section | None, reference: State) -> State:
     return state
 
 
-def checked_within(within: Any, clients: int) -> int:
+def checked_num_unclipped(num_unclipped: Any, clients: int) -> int:
     """How many of a unit's clients were within the norm that each was clipped to; raises Rejected."""
-    if not isinstance(within, int) or isinstance(within, bool) or not 0 <= within <= clients:
-        raise Rejected("its count of clients within the clipping norm cannot be", f"{within!r} of {clients}")
-    return within
+    if not isinstance(num_unclipped, int) or isinstance(num_unclipped, bool) or not 0 <= num_unclipped <= clients:
+        raise Rejected("its count of clients within the clipping norm cannot be", f"{num_unclipped!r} of {clients}")
+    return num_unclipped
 
 
 def checked_class_weights(section: wire.Section, classes: int, weight: float) -> torch.Tensor:

@@ -110,7 +110,7 @@ def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
     with the update, and for the number of rows that they would have."""
     conf = confs[0]
     few = max(conf.local_steps * conf.batch_size for conf in confs) <= MOST_ROWS
-    no_norm = header["longest"] is None and conf.max_update_norm is None and not header["norms"]
+    no_norm = header["clip_norm"] is None and conf.max_update_norm is None and not header["norms"]
     whole = not any(item.get("dropped") for item in header.get("items", ()))
     plain = not conf.own_classes and conf.own is None and conf.clip_norm is None and conf.precision == "float32"
     sgd = conf.client_optimizer == "sgd" and conf.offset is None and not conf.group_lasso

@@ -71,7 +71,7 @@ def test_a_factor_shortens_to_the_limit_and_never_lengthens(norm: float, limit: 
 @given(st.integers(0, 1000), st.floats(0.01, 100))
 def test_a_clipped_change_keeps_its_direction_and_has_at_most_the_norm(key: int, limit: float) -> None:
     states = trained(1, key)
-    total = UnitSum(start(), longest=limit)
+    total = UnitSum(start(), clip_norm=limit)
     assert total.add(states, [1.0]) == [None]
     clipped, change = floating(total.change()), rows(states)[0]
     assert float(clipped.norm()) <= limit * (1 + 1e-5)
@@ -84,7 +84,7 @@ def test_a_clipped_change_keeps_its_direction_and_has_at_most_the_norm(key: int,
 @given(st.integers(0, 1000), st.integers(0, 3), st.sampled_from([0.1, 3.0, 1e3]), st.sampled_from([0.0, 1.0, 50.0]))
 def test_one_client_moves_a_sum_by_one_norm_or_two(key: int, place: int, limit: float, other: float) -> None:
     def sums(states: dict[str, torch.Tensor]) -> torch.Tensor:
-        total = UnitSum(start(), longest=limit)
+        total = UnitSum(start(), clip_norm=limit)
         total.add(states, [1.0] * 4)
         assert total.weight == 4
         return floating(total.change())
@@ -107,11 +107,11 @@ def test_cohorts_are_clipped_row_by_row_and_counted() -> None:
             states[name][row] = base + (row + 1) * (states[name][row] - base)
     lengths = norms.change_norms(states, start()).tolist()
     limit = sorted(lengths)[2]
-    together, alone = UnitSum(start(), longest=limit), UnitSum(start(), longest=limit)
+    together, alone = UnitSum(start(), clip_norm=limit), UnitSum(start(), clip_norm=limit)
     together.add(states, [1.0] * 6)
     for row in range(6):
         alone.add({name: tensor[row : row + 1] for name, tensor in states.items()}, [1.0])
-    assert together.within == alone.within == 3
+    assert together.num_unclipped == alone.num_unclipped == 3
     by_hand = sum(change * min(1.0, limit / float(change.norm())) for change in rows(states))
     for total in (together.change(), alone.change()):
         torch.testing.assert_close(floating(total), by_hand, rtol=1e-5, atol=1e-5)
@@ -120,10 +120,10 @@ def test_cohorts_are_clipped_row_by_row_and_counted() -> None:
 def test_a_client_that_failed_or_is_not_finite_is_neither_summed_nor_counted() -> None:
     states = trained(3, "bad")
     states["b"][1, 0] = math.nan
-    total, only = UnitSum(start(), longest=1e9), UnitSum(start(), longest=1e9)
+    total, only = UnitSum(start(), clip_norm=1e9), UnitSum(start(), clip_norm=1e9)
     assert total.add(states, [1.0, 1.0, None])[1] == "diverged: tensor 'b' is not finite"
     only.add({name: tensor[:1] for name, tensor in states.items()}, [1.0])
-    assert (total.weight, total.within) == (1, 1)
+    assert (total.weight, total.num_unclipped) == (1, 1)
     assert all(
         torch.equal(one, other) for one, other in zip(total.change().values(), only.change().values(), strict=True)
     )

@@ -28,7 +28,7 @@ from fedscale_ext.report.tables import summary_table
 from fedscale_ext.server.privacy import JobPrivacy, check_options
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.reduction import ModelMean
-from fedscale_ext.tasks.update_checks import Rejected, checked_sum, checked_within
+from fedscale_ext.tasks.update_checks import Rejected, checked_num_unclipped, checked_sum
 from fedscale_ext.transport import wire
 from server.test_jobs import FEDTRANS, assert_equal, command, in_process
 from tests.methods.harness import server
@@ -269,11 +269,11 @@ def test_a_promise_that_is_none_or_cannot_be_kept_is_refused(keys: dict[str, Any
 
 def test_an_executor_that_did_not_clip_is_found_out() -> None:
     section, start = wire.tensors_to_bytes(CHANGES), {name: torch.zeros_like(one) for name, one in CHANGES.items()}
-    assert checked_within(2, 2) == 2
+    assert checked_num_unclipped(2, 2) == 2
     checked_sum(section, start, start, 2.0, 1.0)
-    for within in (3, -1, True, None):
+    for count in (3, -1, True, None):
         with pytest.raises(Rejected, match="clipping norm"):
-            checked_within(within, 2)
-    for clients, longest in ((2.0, 0.99), (1.0, 1.5)):
+            checked_num_unclipped(count, 2)
+    for clients, clip_norm in ((2.0, 0.99), (1.0, 1.5)):
         with pytest.raises(Rejected, match="longer"):
-            checked_sum(section, start, start, clients, longest)
+            checked_sum(section, start, start, clients, clip_norm)
