@@ -51,7 +51,9 @@ def prefix(reference: State, state: State) -> Coverage:
 def grid(index: Index, shape: torch.Size) -> tuple[Tensor, ...]:
     """Indices that broadcast to the outer product of an index per axis, for reading and writing."""
     axes = [torch.arange(length) if axis is None else axis for axis, length in zip(index, shape, strict=True)]
-    return tuple(axis.view([-1 if place == dim else 1 for dim in range(len(axes))]) for place, axis in enumerate(axes))
+    return tuple(
+        axis.view([-1 if position == dim else 1 for dim in range(len(axes))]) for position, axis in enumerate(axes)
+    )
 
 
 def extract(state: State, layout: Layout, index_map: IndexMap) -> State:

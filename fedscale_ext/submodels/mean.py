@@ -49,11 +49,11 @@ class CountMean:
             total.add_(torch.where(entries, value, torch.zeros((), dtype=value.dtype)), alpha=weight)
             self._weight[name].add_(entries, alpha=weight)
             return
-        place = grid(entries, total.shape)
-        if value.shape != torch.broadcast_shapes(*(axis.shape for axis in place)):
+        index = grid(entries, total.shape)
+        if value.shape != torch.broadcast_shapes(*(axis.shape for axis in index)):
             raise ValueError(f"{name}: update of shape {tuple(value.shape)} does not fit its coverage")
-        total[place] += value.double() * weight
-        self._weight[name][place] += weight
+        total[index] += value.double() * weight
+        self._weight[name][index] += weight
 
     def result(self) -> State:
         """The mean in the reference's dtypes; entries without weight keep the reference's value.

@@ -41,8 +41,8 @@ def narrowed(spec: ModelSpec, rate: float) -> ModelSpec:
 def rate_of(spec: ModelSpec, parameters: float) -> float:
     """The rate in (0, 1] at which ``narrowed`` comes nearest to so many parameters."""
     models.check_resizable(spec)
-    rates = sorted({place / width for group, width in models.group_widths(spec).items() for place in range(1, width + 1)
-                    if group not in FIXED})  # fmt: skip
+    widths = [width for group, width in models.group_widths(spec).items() if group not in FIXED]
+    rates = sorted({channels / width for width in widths for channels in range(1, width + 1)})
     low, high = 0, len(rates) - 1  # parameters grow with the rate
     while low < high:
         middle = (low + high) // 2
