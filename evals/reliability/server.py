@@ -24,10 +24,10 @@ from fedscale_ext.core.events import ignore_event
 from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport.board import Board
-from fedscale_ext.transport.connection import Connection
+from fedscale_ext.transport.executor_link import Connection
 from fedscale_ext.transport.leases import Worker
 from fedscale_ext.transport.signing import Signer
-from fedscale_ext.transport.unit_ledger import Unit
+from fedscale_ext.transport.unit_tracker import Unit
 from fedscale_ext.util.token import new_token, read_token
 
 _SERVICE = "/fedscale.JobService/"

@@ -24,8 +24,7 @@ from fedscale_ext.tasks.kinds import kinds_by_event
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.connection import Connection
-from fedscale_ext.transport.executor_link import Link
+from fedscale_ext.transport.executor_link import Connection, Link
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import registration
 from fedscale_ext.util.stopwatch import Stopwatch

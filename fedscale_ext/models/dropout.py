@@ -12,8 +12,8 @@ from torch.overrides import TorchFunctionMode
 
 def mask(shape: Sequence[int], p: float, generator: torch.Generator, like: Tensor) -> Tensor:
     """Zeros with probability ``p`` and 1 / (1 - p) elsewhere, drawn on the CPU, of the dtype and device of ``like``."""
-    kept = torch.rand(*shape, generator=generator) >= p
-    return kept.to(like.device).to(like.dtype) / (1.0 - p)
+    keep = torch.rand(*shape, generator=generator) >= p
+    return keep.to(like.device).to(like.dtype) / (1.0 - p)
 
 
 class Dropout(nn.Module):

@@ -14,7 +14,7 @@ from fedscale_ext.models.cost import cost
 from fedscale_ext.models.registry import family, named_spec
 from fedscale_ext.util.reading import MEGA, read_json
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 _SUFFIX = ".json"
 _KEYS = ["family", "fields"]
@@ -40,11 +40,11 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
         raise UserError(f"{path}: {one_line(str(error), 200)}") from None
     if hasattr(module, "completed"):
         spec = _built(path, spec, lambda: module.completed(spec, input_shape, num_classes))
-    for name, wanted in (("input_shape", input_shape), ("num_classes", num_classes)):
-        found = dict(spec.fields).get(name)
-        if found != wanted:
+    for name, required in (("input_shape", input_shape), ("num_classes", num_classes)):
+        value = dict(spec.fields).get(name)
+        if value != required:
             raise UserError(
-                f"{path} is a model for {name} {found!r:.60}, but this data set has {name} {wanted!r}; "
+                f"{path} is a model for {name} {value!r:.60}, but this data set has {name} {required!r}; "
                 "give the spec of a job on data of that kind"
             )
     size = _built(path, spec, lambda: cost(spec).bytes)
@@ -53,7 +53,7 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
     return spec
 
 
-def _built(path: Path, spec: ModelSpec, make: Callable[[], Made]) -> Made:
+def _built(path: Path, spec: ModelSpec, make: Callable[[], T]) -> T:
     try:
         return make()
     except Exception as error:  # whatever a family or torch makes of fields that it did not write

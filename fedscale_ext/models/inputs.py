@@ -13,7 +13,7 @@ def early_halvings(input_shape: tuple[int, int, int], early: int, later: int) ->
     1x28x28 for ``later`` = 3, none at 3x128x128).
     """
     side = min(input_shape[1:])
-    return next((kept for kept in range(early, 0, -1) if -(-side // 2 ** (kept + later)) >= _SHORTEST), 0)
+    return next((halvings for halvings in range(early, 0, -1) if -(-side // 2 ** (halvings + later)) >= _SHORTEST), 0)
 
 
 def check_depth(model: str, input_shape: tuple[int, int, int], halvings: int) -> None:

@@ -46,13 +46,13 @@ def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = No
         if path is None:
             raise ValueError("a supernet runs a path: say which")
         cast(Searchable, module).choose(path)
-    own = {tensor.untyped_storage()._cdata for tensor in module.state_dict(keep_vars=True).values()}
-    kept: dict[int, tuple[int, Any]] = {}  # storages stay alive, or their numbers would come back
+    state_storages = {tensor.untyped_storage()._cdata for tensor in module.state_dict(keep_vars=True).values()}
+    saved_storages: dict[int, tuple[int, Any]] = {}  # storages stay alive, or their numbers would come back
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in own:
-            kept[storage._cdata] = storage.nbytes(), storage
+        if storage._cdata not in state_storages:
+            saved_storages[storage._cdata] = storage.nbytes(), storage
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -64,5 +64,5 @@ def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = No
         state=sum(tensor.nbytes for tensor in module.state_dict().values()),
         gradients=gradients,
         optimizer=moments * sum(parameter.nbytes for parameter in parameters.values()),
-        activations=sum(size for size, _ in kept.values()),
+        activations=sum(size for size, _ in saved_storages.values()),
     )

@@ -45,7 +45,7 @@ class Family(Protocol):
 def _families() -> dict[str, Family]:
     from fedscale_ext.models.families import headed  # which asks this module for its bodies
 
-    own = {
+    built_in = {
         "headed": cast(Family, headed),
         "nasbench201": cast(Family, nasbench201),
         "cnn": cast(Family, cnn),
@@ -57,17 +57,17 @@ def _families() -> dict[str, Family]:
         "supernet": cast(Family, supernet),
         "torchvision": cast(Family, torchvision_models),
     }
-    others = {point.name: cast(Family, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return {**others, **own}
+    from_entry_points = {point.name: cast(Family, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {**from_entry_points, **built_in}
 
 
 def family(spec_or_name: ModelSpec | str) -> Family:
     """The module of a spec's family, or of a family's name; UserError when there is none."""
     name = spec_or_name if isinstance(spec_or_name, str) else spec_or_name.family
-    found = _families().get(name)
-    if found is None:
+    module = _families().get(name)
+    if module is None:
         raise UserError(f"there is no family of models {name!r}{meant_or_known(name, _families())}")
-    return found
+    return module
 
 
 def check_name(name: str) -> None:
@@ -119,8 +119,8 @@ def layout(spec: ModelSpec) -> Layout:
 
 def searched(spec: ModelSpec) -> bool:
     """Whether the spec is a supernet, whose modules run only where a path is chosen (``models/supernet/family.py``)."""
-    found: Any = family(spec)
-    return hasattr(found, "searched") and bool(found.searched(spec))
+    module: Any = family(spec)
+    return hasattr(module, "searched") and bool(module.searched(spec))
 
 
 def initial_state(spec: ModelSpec, seed: int | torch.Generator) -> dict[str, Tensor]:

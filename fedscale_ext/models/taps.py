@@ -47,47 +47,47 @@ def features(
     Of a network that gives logits of several exits [B, exits, classes] in training, those of the deepest. One
     thread at a time may ask a module.
     """
-    with _listening(module, names) as found:
+    with _listening(module, names) as outputs:
         logits: Tensor = module(x) if state is None else functional_call(module, dict(state), (x,))
     for name in names:
-        if name not in found:  # a list of modules, or an exit that is left out in this pass
+        if name not in outputs:  # a list of modules, or an exit that is left out in this pass
             raise UserError(f"module {name!r} cannot be tapped: the network does not run it as a whole; tap one within")
-    return (logits[:, -1] if logits.dim() == 3 else logits), {name: found[name] for name in names}
+    return (logits[:, -1] if logits.dim() == 3 else logits), {name: outputs[name] for name in names}
 
 
 @contextmanager
 def _listening(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     check_taps(module, names)
-    found: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
 
     def keep(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-            found[name] = output
+            outputs[name] = output
 
         return hook
 
     handles = [module.get_submodule(name).register_forward_hook(keep(name)) for name in names]
     try:
-        yield found
+        yield outputs
     finally:
         for handle in handles:
             handle.remove()
 
 
-def as_map(found: Tensor, aspect: float) -> Tensor:
+def as_map(output: Tensor, aspect: float) -> Tensor:
     """Any tap's output as a map [B, C, H, W]: features are one pixel, tokens the rows of a grid.
 
     The grid is the one whose height / width comes nearest to ``aspect``, that of the input (patches of an image
     are such rows); a sequence of a prime length becomes a single line.
     """
-    if found.dim() == 4:
-        return found
-    if found.dim() == 2:
-        return found[:, :, None, None]
-    length = found.shape[1]
+    if output.dim() == 4:
+        return output
+    if output.dim() == 2:
+        return output[:, :, None, None]
+    length = output.shape[1]
     fitting = [rows for rows in range(1, length + 1) if length % rows == 0]
     rows = min(fitting, key=lambda rows: abs(math.log(rows * rows / length / aspect)))
-    return found.transpose(1, 2).unflatten(2, (rows, length // rows))
+    return output.transpose(1, 2).unflatten(2, (rows, length // rows))
 
 
 @lru_cache(maxsize=1024)
@@ -96,10 +96,10 @@ def map_shapes(spec: ModelSpec, names: tuple[str, ...]) -> tuple[tuple[int, int,
     if searched(spec):
         raise UserError("a supernet has no features to tap; name a path of it, such as cnn_l_smallest")
     _, height, width = shape = spec["input_shape"]
-    found = features(skeleton(spec).eval(), torch.empty(2, *shape, device="meta"), names)[1]
-    return tuple(_shape(as_map(each, height / width)) for each in found.values())
+    outputs = features(skeleton(spec).eval(), torch.empty(2, *shape, device="meta"), names)[1]
+    return tuple(_shape(as_map(each, height / width)) for each in outputs.values())
 
 
-def _shape(found: Tensor) -> tuple[int, int, int]:
-    _, channels, height, width = found.shape
+def _shape(feature_map: Tensor) -> tuple[int, int, int]:
+    _, channels, height, width = feature_map.shape
     return channels, height, width

@@ -54,14 +54,14 @@ class Availability:
         """bool[len(positions)]: whether each of these clients is online at its own time."""
         rows = self._rows[positions]
         counts = self._offsets[rows + 1] - self._offsets[rows]
-        asked = np.repeat(np.arange(len(rows)), counts)
+        query = np.repeat(np.arange(len(rows)), counts)
         first = np.cumsum(counts) - counts
-        places = np.arange(len(asked)) + (self._offsets[rows] - first)[asked]
+        interval = np.arange(len(query)) + (self._offsets[rows] - first)[query]
         period = self._period[rows] if len(self._period) > 1 else self._period
-        phase = (_ticks(times_s) % period)[asked]
-        there = np.zeros(len(rows), dtype=bool)
-        there[asked[(self._begin[places] <= phase) & (phase <= self._end[places])]] = True
-        return there
+        phase = (_ticks(times_s) % period)[query]
+        is_online = np.zeros(len(rows), dtype=bool)
+        is_online[query[(self._begin[interval] <= phase) & (phase <= self._end[interval])]] = True
+        return is_online
 
     def next_online(self, time_s: float, among: np.ndarray | None = None) -> float | None:
         """The first time from ``time_s`` on at which a client of mask ``among`` (default: any) is online.

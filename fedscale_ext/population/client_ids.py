@@ -10,7 +10,7 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.columns import Where
 
-_MOST_BYTES = 512 << 20  # of an array of text, each as long as the longest
+_MAX_BYTES = 512 << 20  # of an array of text, each as long as the longest
 _EXACT = 15  # digits that a float has for certain
 _PLAIN = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)  # a whole number below 2^63 as str() writes it
 _OTHER_NAME = re.compile(r"0\d+|.*_.*", re.DOTALL)  # what float() reads as a number that is written otherwise
@@ -21,20 +21,20 @@ class IdColumn:
     among them."""
 
     def __init__(self) -> None:
-        self._places: dict[str, int] = {}
+        self._index: dict[str, int] = {}
         self._rows = array("q")
 
     def append(self, text: str) -> None:
         """Add a row."""
-        self._rows.append(self._places.setdefault(text, len(self._places)))
+        self._rows.append(self._index.setdefault(text, len(self._index)))
 
     @property
     def texts(self) -> list[str]:
         """Each id once."""
-        return list(self._places)
+        return list(self._index)
 
     @property
-    def places(self) -> np.ndarray:
+    def index(self) -> np.ndarray:
         """int64 [rows]."""
         return np.array(self._rows, np.int64)
 
@@ -52,10 +52,10 @@ def ids_of_texts(texts: Sequence[str], path: Path, where: Where) -> np.ndarray:
         return whole(numbers, "client_id", path, where)
     if "" in texts:
         raise UserError(f"{path}: {where(list(texts).index(''))} has no client_id")
-    longest = max(map(len, texts))
-    if 4 * longest * len(texts) > _MOST_BYTES:
+    max_length = max(map(len, texts))
+    if 4 * max_length * len(texts) > _MAX_BYTES:
         raise UserError(
-            f"{path}: client ids of up to {longest:,} characters in {len(texts):,} rows are too much; shorten them"
+            f"{path}: client ids of up to {max_length:,} characters in {len(texts):,} rows are too much; shorten them"
         )
     return np.array(texts)
 

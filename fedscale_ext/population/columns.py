@@ -8,10 +8,10 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 
 Where = Callable[[int], str]  # row number -> the words that find this row in its file
-Given = Callable[[int, str], str]  # row number, column -> the words for what stands there
+Content = Callable[[int, str], str]  # row number, column -> the words for what stands there
 
 # availability counts whole microseconds in 64 bits: beyond these seconds they would be none, or wrap around
-_SHORTEST_S, _LONGEST_S = 1e-6, 1e12
+_MIN_S, _MAX_S = 1e-6, 1e12
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class AvailabilityTrace:
         )
 
 
-def check_capacity(trace: CapacityTrace, source: str, where: Where, given: Given | None = None) -> CapacityTrace:
+def check_capacity(trace: CapacityTrace, source: str, where: Where, content: Content | None = None) -> CapacityTrace:
     """Return ``trace``, or raise UserError naming the first row that cannot be a device.
 
-    ``given`` words what stands in the file where the column's number does not show it.
+    ``content`` words what stands in the file where the column's number does not show it.
     """
     if not len(trace):
         raise UserError(f"{source} holds no device; a capacity trace needs at least one")
@@ -79,12 +79,12 @@ def check_capacity(trace: CapacityTrace, source: str, where: Where, given: Given
         "computation": (trace.computation_ms, "ms per sample"),
         "communication": (trace.communication_kbps, "kbit/s"),
     }
-    _check_positive(columns, source, where, given)
+    _check_positive(columns, source, where, content)
     return trace
 
 
 def check_availability(
-    trace: AvailabilityTrace, source: str, where: Where, given: Given | None = None
+    trace: AvailabilityTrace, source: str, where: Where, content: Content | None = None
 ) -> AvailabilityTrace:
     """Return ``trace``, or raise UserError naming the first row with an impossible time.
 
@@ -94,20 +94,20 @@ def check_availability(
     if not len(trace):
         raise UserError(f"{source} holds no client; an availability trace needs at least one")
     _check_ids(trace.client_id, source, where)
-    _check_positive({"finish_time": (trace.finish_time, "seconds")}, source, where, given)
-    bad = np.flatnonzero((trace.finish_time < _SHORTEST_S) | (trace.finish_time > _LONGEST_S))
+    _check_positive({"finish_time": (trace.finish_time, "seconds")}, source, where, content)
+    bad = np.flatnonzero((trace.finish_time < _MIN_S) | (trace.finish_time > _MAX_S))
     if len(bad):
         raise UserError(
             f"{source}: {where(bad[0])} has finish_time {trace.finish_time[bad[0]]:g}; "
-            f"it must be from {_SHORTEST_S:g} to {_LONGEST_S:g} seconds"
+            f"it must be from {_MIN_S:g} to {_MAX_S:g} seconds"
         )
     for name, times in (("active", trace.active), ("inactive", trace.inactive)):
-        bad = np.flatnonzero(~((times >= 0) & (times <= _LONGEST_S)))
+        bad = np.flatnonzero(~((times >= 0) & (times <= _MAX_S)))
         if len(bad):
             row = int(np.searchsorted(trace.offsets, bad[0], side="right")) - 1
             raise UserError(
                 f"{source}: {where(row)} has {name} time {times[bad[0]]:g}; "
-                f"it must be a number of seconds from 0 to {_LONGEST_S:g}"
+                f"it must be a number of seconds from 0 to {_MAX_S:g}"
             )
     return trace
 
@@ -129,12 +129,12 @@ def repeated(source: str, where: str, client: object) -> str:
 
 
 def _check_positive(
-    columns: Mapping[str, tuple[np.ndarray, str]], source: str, where: Where, given: Given | None
+    columns: Mapping[str, tuple[np.ndarray, str]], source: str, where: Where, content: Content | None
 ) -> None:
     bad = {name: ~(np.isfinite(column) & (column > 0)) for name, (column, _) in columns.items()}
     rows = {name: int(np.argmax(wrong)) for name, wrong in bad.items() if wrong.any()}
     if rows:
         name = min(rows, key=rows.__getitem__)
         row, (column, unit) = rows[name], columns[name]
-        what = given(row, name) if given else f"{name} {column[row]:g}"
+        what = content(row, name) if content else f"{name} {column[row]:g}"
         raise UserError(f"{source}: {where(row)} has {what}; {name} is a finite number above 0 ({unit})")

@@ -9,7 +9,7 @@ from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 
 QUANTILES = (0, 5, 25, 50, 75, 95, 100)
 _DAY_H = 24
-_MOST_DAYS = 7
+_MAX_DAYS = 7
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def online(trace: AvailabilityTrace) -> Online:
     since = begin.copy()
     since[1:] = np.where(owner[1:] == owner[:-1], np.maximum(begin[1:], reached[:-1]), begin[1:])
     seconds = np.bincount(owner, weights=np.maximum(end - since, 0), minlength=len(trace))
-    days = int(np.clip(np.ceil(trace.finish_time.max() / 86400), 1, _MOST_DAYS))
+    days = int(np.clip(np.ceil(trace.finish_time.max() / 86400), 1, _MAX_DAYS))
     clients = Availability(trace, len(trace))
     hours = [clients.online((hour + 0.5) * 3600).mean() for hour in range(days * _DAY_H)]
     return Online(
@@ -64,12 +64,12 @@ def online(trace: AvailabilityTrace) -> Online:
     )
 
 
-def online_spreads(found: Online) -> list[Spread]:
+def online_spreads(figures: Online) -> list[Spread]:
     """Its figures over clients, and over intervals for their length."""
-    spreads = [_spread("% of time online", 100 * found.share), _spread("intervals", found.intervals)]
-    if len(found.minutes):
-        spreads.append(_spread("minutes each", found.minutes))
-    return [*spreads, _spread("period, hours", found.period_h)]
+    spreads = [_spread("% of time online", 100 * figures.share), _spread("intervals", figures.intervals)]
+    if len(figures.minutes):
+        spreads.append(_spread("minutes each", figures.minutes))
+    return [*spreads, _spread("period, hours", figures.period_h)]
 
 
 def histogram(values: np.ndarray, bins: int, *, log: bool = False) -> tuple[np.ndarray, np.ndarray]:

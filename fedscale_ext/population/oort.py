@@ -44,8 +44,8 @@ class OortKeys:
     @classmethod
     def of(cls, args: Namespace, pacer_rule: str) -> "OortKeys":
         """Those of FedScale's arguments."""
-        given = {field.name: getattr(args, field.name) for field in fields(cls) if field.name != "pacer_rule"}
-        return cls(**given, pacer_rule=pacer_rule)
+        values = {field.name: getattr(args, field.name) for field in fields(cls) if field.name != "pacer_rule"}
+        return cls(**values, pacer_rule=pacer_rule)
 
 
 class Oort:
@@ -70,34 +70,34 @@ class Oort:
     # ---- the choice ----
 
     def select(
-        self, round: int, online: np.ndarray, wanted: int, rng: np.random.Generator, strata: np.ndarray | None = None
+        self, round: int, online: np.ndarray, count: int, rng: np.random.Generator, strata: np.ndarray | None = None
     ) -> np.ndarray:
-        """Sorted ids (1..N, int64) of ``wanted`` clients of ``online`` bool [clients], or of all if there are no more.
+        """Sorted ids (1..N, int64) of ``count`` clients of ``online`` bool [clients], or of all if there are no more.
 
         While nobody has trained, they are drawn as :func:`select` draws them (FedScale's first round). With ``strata``
         each group gives its quota, by the scores of all.
         """
         self._exploited = np.zeros(0, dtype=np.int64)
-        if not self.taken.any() or int(online.sum()) <= wanted:
-            return select(online, wanted, rng) if strata is None else select_from_groups(online, strata, wanted, rng)
+        if not self.taken.any() or int(online.sum()) <= count:
+            return select(online, count, rng) if strata is None else select_from_groups(online, strata, count, rng)
         self.exploration = max(self.exploration * self.keys.exploration_decay, self.keys.exploration_min)
-        there = self._allowed(online, wanted)
-        scores = self.scores(round, there)
-        groups = [(np.flatnonzero(there), wanted)] if strata is None else quotas(there, strata, wanted, rng)
-        chosen = [self._choose(group, count, scores, rng) for group, count in groups]
+        eligible = self._allowed(online, count)
+        scores = self.scores(round, eligible)
+        groups = [(np.flatnonzero(eligible), count)] if strata is None else quotas(eligible, strata, count, rng)
+        chosen = [self._choose(group, quota, scores, rng) for group, quota in groups]
         self._exploited = np.concatenate([exploited for exploited, _ in chosen])
         return np.sort(np.concatenate([clients for pair in chosen for clients in pair])).astype(np.int64) + 1
 
-    def scores(self, round: int, there: np.ndarray) -> np.ndarray:
-        """float64 [clients]: of those of ``there`` bool [clients] that have trained, else 0. A utility is clipped at
+    def scores(self, round: int, eligible: np.ndarray) -> np.ndarray:
+        """float64 [clients]: of those of ``eligible`` bool [clients] that have trained, else 0. A utility is clipped at
         quantile ``clip_bound``, scaled to 0..1, raised by sqrt(0.1 ln(round) / last round), and lowered for clients
         slower than preferred."""
-        scores = np.zeros(len(there))
-        tried = np.flatnonzero(there & (self.taken > 0))
+        scores = np.zeros(len(eligible))
+        tried = np.flatnonzero(eligible & (self.taken > 0))
         if len(tried):
             utility = self.utility[tried]
-            place = min(int(len(tried) * self.keys.clip_bound), len(tried) - 1)
-            utility = np.minimum(utility, np.partition(utility, place)[place])
+            clip_index = min(int(len(tried) * self.keys.clip_bound), len(tried) - 1)
+            utility = np.minimum(utility, np.partition(utility, clip_index)[clip_index])
             low = 0.999 * utility.min()
             spread = utility.max() - low
             stale = np.sqrt(0.1 * np.log(round) / self.last[tried])
@@ -109,8 +109,8 @@ class Oort:
         if self.round_threshold >= 100:
             return np.inf
         durations = self.durations_s[self._eligible]
-        place = min(int(len(durations) * self.round_threshold / 100), len(durations) - 1)
-        return float(np.partition(durations, place)[place])
+        index = min(int(len(durations) * self.round_threshold / 100), len(durations) - 1)
+        return float(np.partition(durations, index)[index])
 
     def penalties(self) -> np.ndarray:
         """(T / t_i)^round_penalty of clients whose duration t_i is above T, else 1; float64 [clients]."""
@@ -119,8 +119,8 @@ class Oort:
         ratio = np.divide(preferred, self.durations_s, out=np.ones(len(slow)), where=slow)
         return ratio**self.keys.round_penalty
 
-    def _allowed(self, online: np.ndarray, wanted: int) -> np.ndarray:
-        """``online`` without the clients that took part too often, as long as there are ``wanted`` others."""
+    def _allowed(self, online: np.ndarray, count: int) -> np.ndarray:
+        """``online`` without the clients that took part too often, as long as there are ``count`` others."""
         keys = self.keys
         if keys.blacklist_rounds < 0:
             return online
@@ -128,7 +128,7 @@ class Oort:
         often = often[np.argsort(-self.taken[often], kind="stable")]
         left = online.copy()
         left[often[: int(keys.blacklist_max_len * self._eligible.sum())]] = False
-        return left if int(left.sum()) >= wanted else online
+        return left if int(left.sum()) >= count else online
 
     def _choose(
         self, there: np.ndarray, count: int, scores: np.ndarray, rng: np.random.Generator
@@ -153,15 +153,15 @@ class Oort:
     def learn(self, round: int, clients: np.ndarray, utility: np.ndarray, durations_s: np.ndarray) -> None:
         """Take in what ``clients`` (ids) of a round brought, a column each: NaN as ``utility`` for those that brought
         nothing, for they were late or failed. They count as if they were like the others (FedScale's rule)."""
-        place = np.asarray(clients, dtype=np.int64) - 1
-        brought = np.isfinite(utility)
-        if not brought.any():
+        index = np.asarray(clients, dtype=np.int64) - 1
+        reported = np.isfinite(utility)
+        if not reported.any():
             return
-        self.utility[place] = np.where(brought, utility, utility[brought].mean())
-        self.durations_s[place] = durations_s
-        self.last[place] = round
-        self.taken[place] += 1
-        exploited = self._exploited[np.isin(self._exploited, place[brought])]
+        self.utility[index] = np.where(reported, utility, utility[reported].mean())
+        self.durations_s[index] = durations_s
+        self.last[index] = round
+        self.taken[index] += 1
+        exploited = self._exploited[np.isin(self._exploited, index[reported])]
         if len(exploited):
             self._history.append(float(self.utility[exploited].mean()))
             self._pace()
@@ -208,6 +208,6 @@ def draw(
     if count == 0:
         return clients[:0]
     shares = np.asarray(weights, dtype=np.float64)
-    most = shares.max()
-    shares = shares / most + 1e-12 if most > 0 else np.ones(len(clients))
+    largest = shares.max()
+    shares = shares / largest + 1e-12 if largest > 0 else np.ones(len(clients))
     return rng.choice(clients, size=count, replace=False, p=shares / shares.sum(), shuffle=False)

@@ -75,7 +75,7 @@ def load_population(
 
 
 def _existing(path: str | None, key: str) -> Path:
-    found = Path(str(path)).expanduser()
-    if not found.is_file():
-        raise UserError(f"{key} {found} is missing: give FedScale's trace file, or set {key}: {RESAMPLED}")
-    return found
+    file = Path(str(path)).expanduser()
+    if not file.is_file():
+        raise UserError(f"{key} {file} is missing: give FedScale's trace file, or set {key}: {RESAMPLED}")
+    return file

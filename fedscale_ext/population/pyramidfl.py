@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_MOST = 10  # extra passes, in what a client trains without
+_MAX_FACTOR = 10  # extra passes, in what a client trains without
 _EPOCHS = 5  # most passes over a client's samples, unless it trains more without
 
 
@@ -22,4 +22,4 @@ def lengthened(passes: int, per_epoch: int, slack_s: float, computation_s: float
     if computation_s <= 0:
         return passes
     fitting = beta * int(slack_s * passes / computation_s)
-    return max(passes, min(passes + int(min(_MOST * passes, fitting)), _EPOCHS * per_epoch))
+    return max(passes, min(passes + int(min(_MAX_FACTOR * passes, fitting)), _EPOCHS * per_epoch))

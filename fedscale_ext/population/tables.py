@@ -29,10 +29,10 @@ RESAMPLED = "resampled"  # column or array that may be there: not 0 where figure
 _AVAILABILITY_NPZ = ("client_id", "offsets", "active", "inactive", "finish_time")
 
 
-def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """Content of a trace file; UserError when it is missing, unreadable, empty or above ``most`` bytes."""
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Content of a trace file; UserError when it is missing, unreadable, empty or above ``max_bytes`` bytes."""
     try:
-        data = read_plain(path, most)
+        data = read_plain(path, max_bytes)
     except OSError as error:
         raise UserError(
             f"{path}: cannot read this trace ({error.strerror}); name a FedScale trace as pickle, .csv "
@@ -46,11 +46,11 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 def capacity_csv(path: Path) -> CapacityTrace:
     """One device a line: ``client_id,computation,communication`` (ms per sample, kbit/s)."""
     column, (computation, communication), lines, resampled = _csv_columns(path, _CAPACITY_CSV)
-    texts, places, where = column.texts, column.places, _line(lines)
-    again = np.flatnonzero(places != np.arange(len(places)))
+    texts, id_index, where = column.texts, column.index, _line(lines)
+    again = np.flatnonzero(id_index != np.arange(len(id_index)))
     if len(again):
         row = int(again[0])
-        raise UserError(repeated(str(path), where(row), texts[places[row]]))
+        raise UserError(repeated(str(path), where(row), texts[id_index[row]]))
     trace = CapacityTrace(ids_of_texts(texts, path, where), computation, communication, resampled)
     return check_capacity(trace, str(path), where)
 
@@ -66,17 +66,17 @@ def capacity_npz(path: Path) -> CapacityTrace:
 def availability_csv(path: Path) -> AvailabilityTrace:
     """One interval a line: ``client_id,active,inactive,finish_time`` (seconds), in any order of lines."""
     column, (active, inactive, finish), lines, resampled = _csv_columns(path, _AVAILABILITY_CSV)
-    places = column.places
-    if not len(places):
+    id_index = column.index
+    if not len(id_index):
         raise UserError(f"{path} holds no client; an availability trace needs at least one")
-    line_of_text = np.unique(places, return_index=True)[1]
-    ids = ids_of_texts(column.texts, path, lambda place: _line(lines)(line_of_text[place]))
-    clients, first_place, client_of = np.unique(ids, return_index=True, return_inverse=True)
+    line_of_text = np.unique(id_index, return_index=True)[1]
+    ids = ids_of_texts(column.texts, path, lambda index: _line(lines)(line_of_text[index]))
+    clients, first_index, client_of = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.empty(len(clients), np.int64)
-    rank[np.argsort(first_place)] = np.arange(len(clients))  # keep the order of first appearance
-    row_of = rank[client_of][places]
+    rank[np.argsort(first_index)] = np.arange(len(clients))  # keep the order of first appearance
+    row_of = rank[client_of][id_index]
     first = np.unique(row_of, return_index=True)[1]
-    ids = ids[np.sort(first_place)]
+    ids = ids[np.sort(first_index)]
     differs = ~((finish == finish[first][row_of]) | np.isnan(finish))
     if differs.any():
         line = int(np.argmax(differs))
@@ -138,18 +138,18 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.nd
         if RESAMPLED in header:
             names = (*names, RESAMPLED)
             values.append(array("d"))
-        id_place, *places = [header.index(name) for name in names]
+        id_column, *value_columns = [header.index(name) for name in names]
         for row in reader:
             if not row:
                 continue
             if len(row) != len(header):
                 raise UserError(f"{path}: line {reader.line_num} has {len(row)} values for {len(header)} columns")
-            ids.append(row[id_place])
-            for column, place in zip(values, places, strict=True):
-                column.append(float(row[place]))
+            ids.append(row[id_column])
+            for column, position in zip(values, value_columns, strict=True):
+                column.append(float(row[position]))
             lines.append(reader.line_num)
     except ValueError:
-        raise UserError(f"{path}: line {reader.line_num} has {row[place]!r:.60} where a number belongs") from None
+        raise UserError(f"{path}: line {reader.line_num} has {row[position]!r:.60} where a number belongs") from None
     except csv.Error as error:
         raise UserError(f"{path}: line {reader.line_num} is no csv ({error})") from None
     columns = [np.array(column, np.float64) for column in values]

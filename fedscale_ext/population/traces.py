@@ -21,7 +21,7 @@ from fedscale_ext.population import tables
 from fedscale_ext.population.columns import (
     AvailabilityTrace,
     CapacityTrace,
-    Given,
+    Content,
     Where,
     check_availability,
     check_capacity,
@@ -33,7 +33,7 @@ _MAX_BYTES = 256 * MEGA
 _MAX_CONTAINERS = 8_000_000
 _LONG_NUMBER = 22  # characters of a line with the largest number of 64 bits
 _MAX_LONG_NUMBERS = 1000  # thousands of them can be chosen so that a dict needs hours to tell them apart
-_LONGEST_NUMBER = 4000
+_MAX_NUMBER_LENGTH = 4000
 _ADVICE = "a trace holds only dicts, lists, numbers and text; convert it to csv or npz where it was made"
 _PLAIN = frozenset(
     "PROTO FRAME STOP MARK EMPTY_DICT DICT SETITEM SETITEMS EMPTY_LIST LIST APPEND APPENDS "
@@ -129,7 +129,7 @@ def _capacity(entries: Entries, path: Path) -> CapacityTrace:
 
 def _availability(entries: Entries, path: Path) -> AvailabilityTrace:
     ids = _client_ids(entries, path)
-    where, given = _words(entries)
+    where, content = _words(entries)
     active, active_sizes = _times(entries, "active", path)
     inactive, inactive_sizes = _times(entries, "inactive", path)
     if (active_sizes != inactive_sizes).any():
@@ -140,7 +140,7 @@ def _availability(entries: Entries, path: Path) -> AvailabilityTrace:
         )
     offsets = np.concatenate(([0], np.cumsum(active_sizes)))
     trace = AvailabilityTrace(ids, offsets, active, inactive, _numbers(entries, "finish_time"))
-    return check_availability(trace, str(path), where, given)
+    return check_availability(trace, str(path), where, content)
 
 
 def _entries(path: Path) -> Entries:
@@ -198,7 +198,7 @@ def _refuse_other_opcodes(data: bytes, path: Path) -> None:
             line, at = at, data.index(b"\n", at) + 1
             size = at - line if name in ("INT", "LONG", "FLOAT", "PUT", "GET") else 0
             long_numbers += size > _LONG_NUMBER and name in ("INT", "LONG")
-            if size > _LONGEST_NUMBER:
+            if size > _MAX_NUMBER_LENGTH:
                 raise UserError(f"{path}: refused, opcode {name} with a number of {size:,} characters")
             if name == "PUT" and int(data[line:at]) > len(data):
                 raise UserError(f"{path}: refused, opcode {name} with an index past the file's length")
@@ -218,15 +218,15 @@ def _client_ids(entries: Entries, path: Path) -> np.ndarray:
     return np.fromiter(entries, np.int64, len(entries))
 
 
-def _words(entries: Entries) -> tuple[Where, Given]:
+def _words(entries: Entries) -> tuple[Where, Content]:
     """How to name a row of a pickled trace, and what stands in it."""
     keys = list(entries)
 
-    def given(row: int, name: str) -> str:
+    def content(row: int, name: str) -> str:
         entry = entries[keys[row]]
         return f"{name} {_shown(entry[name])}" if name in entry else f"no {name!r}"
 
-    return (lambda row: f"client {keys[row]}"), given
+    return (lambda row: f"client {keys[row]}"), content
 
 
 def _numbers(entries: Entries, name: str) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Epsilon of the released models, by Google's dp-accounting library.
 
-Neighbours differ in one client's data: it is replaced by nothing, so that the client's clipped change is
-zero ("zero-out"; dp-accounting calls it REPLACE_SPECIAL). A client's device, its number of samples and
-when it is online stay, so nothing but its change can tell the two apart.
+Neighbouring data sets differ in one client's data, which one of them lacks, so that the client's clipped change is zero
+("zero-out"; dp-accounting calls it REPLACE_SPECIAL). The client's device, number of samples and online times are the
+same in both. Nothing but its change can tell the two apart.
 """
 
 import logging
@@ -17,15 +17,22 @@ NEEDS_ACCOUNTING = (
     "differential privacy needs the package dp-accounting: install it with pip install 'fedscale_ext[privacy]', "
     "in a checkout with pip install -c constraints.txt -e '.[privacy]'"
 )
-_MOST = 1 << 20  # releases that anybody asks about
+_MAX_RELEASES = 1 << 20  # upper bound of the search for affordable releases
 
 
 class Accountant:
-    """Epsilon at ``delta`` after a number of releases with noise of ``noise_multiplier`` times their sensitivity.
+    """Epsilon after a number of Gaussian releases.
 
-    ``probability``: with which a client is part of each release, by a coin of its own that stays secret
-    (Poisson sampling, Renyi accountant: an upper bound). None: the releases counted are those that the
-    client was part of, which may be public (exact).
+    Args:
+        noise_multiplier: Standard deviation of the noise, in units of a release's sensitivity.
+        delta: The delta at which epsilon is given.
+        probability: Chance of a client to be part of a release, by a secret coin per client (Poisson sampling, Renyi
+            accountant: an upper bound). None counts only releases that the client was part of, which may be public;
+            epsilon is then exact.
+
+    Raises:
+        UserError: If the package dp-accounting is not installed.
+
     """
 
     def __init__(self, noise_multiplier: float, delta: float, probability: float | None) -> None:
@@ -38,7 +45,7 @@ class Accountant:
 
     @cached_property
     def renyi(self) -> tuple[np.ndarray, np.ndarray]:
-        """Orders, and the Renyi divergence of one sampled release at each."""
+        """Return the orders and the Renyi divergence of one sampled release at each, both [orders]."""
         dp = self._library
         accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_SPECIAL)
         event = dp.PoissonSampledDpEvent(self.probability, dp.GaussianDpEvent(self.noise_multiplier))
@@ -51,7 +58,7 @@ class Accountant:
         return accountant.orders, accountant.rdp
 
     def epsilon(self, releases: int) -> float:
-        """Epsilon after so many releases; 0 for none."""
+        """Return epsilon after ``releases`` releases; 0 for none."""
         if releases == 0:
             return 0.0
         if self.probability is None:
@@ -60,9 +67,9 @@ class Accountant:
         return float(self._library.rdp.compute_epsilon(orders, releases * divergence, self.delta)[0])
 
     def affordable(self, epsilon: float) -> int:
-        """The most releases whose epsilon is not above ``epsilon``."""
+        """Return the largest number of releases whose epsilon is not above ``epsilon``."""
         enough, too_many = 0, 1
-        while too_many <= _MOST and self.epsilon(too_many) <= epsilon:
+        while too_many <= _MAX_RELEASES and self.epsilon(too_many) <= epsilon:
             enough, too_many = too_many, 2 * too_many
         while too_many - enough > 1:
             middle = (enough + too_many) // 2

@@ -1,6 +1,6 @@
-"""By what a client's change of its model is shortened. Done where clients train (``tasks/reduction.py``)."""
+"""The factor that bounds the norm of a client's change; ``tasks/reduction.py`` applies it where clients train."""
 
 
 def clip_factor(norm: float, limit: float) -> float:
-    """What a change of this norm is multiplied by so that its norm is at most ``limit``; its direction stays."""
+    """Return the factor that scales a change of this norm down to at most ``limit``; 1.0 where it is within."""
     return 1.0 if norm <= limit else limit / norm

@@ -1,7 +1,7 @@
 """The Gaussian mechanism on sums of clipped changes, and the norm that follows a quantile.
 
-A round releases every model's sum of changes and, where the norm adapts, how many were within it. A
-client is in one model's sum, so all of it together changes by one clipped vector, and by half a bit.
+A round releases every model's sum of changes. Where the norm adapts, it also releases the number of unclipped changes.
+Each client is part of one model's sum only. One client thus alters a release by one clipped vector and half a bit.
 """
 
 import math
@@ -18,32 +18,54 @@ _BIT_NOISE = 1 / 20  # their sigma_b in participants
 
 
 def bit_noise(noise_multiplier: float, participants: int) -> float:
-    """Standard deviation of the noise on the number of clients within the norm.
+    """Return the standard deviation of the noise on the number of unclipped clients.
 
-    A twentieth of the participants, as Andrew et al. (2021) have it; not below the noise multiplier, so
-    that in small rounds, too, most of the noise that is accounted for shields the changes.
+    It is a twentieth of the participants, as in Andrew et al. (2021), but never below the noise multiplier. In small
+    rounds, too, most of the noise that is accounted for then shields the changes.
     """
     return max(_BIT_NOISE * participants, noise_multiplier)
 
 
 def change_noise(noise_multiplier: float, bits: float) -> float:
-    """z_Delta of Andrew et al. (2021), Theorem 1: the multiplier for the changes, so that both releases
-    together cost what one with ``noise_multiplier`` would. ``bits`` above noise_multiplier / 2."""
+    """Return z_Delta of Andrew et al. (2021), Theorem 1: the noise multiplier for the changes.
+
+    With it, both releases together cost what one release with ``noise_multiplier`` would.
+
+    Args:
+        noise_multiplier: The multiplier of the round as a whole.
+        bits: Standard deviation of the noise on the number of unclipped clients, above ``noise_multiplier / 2``.
+
+    """
     return (noise_multiplier**-2 - (2 * bits) ** -2) ** -0.5
 
 
-def adapted_norm(norm: float, within: float, quantile: float) -> float:
-    """The next norm: smaller where a share ``within`` above ``quantile`` of the changes was within this one."""
-    return norm * math.exp(-_STEP * (within - quantile))
+def adapted_norm(clip_norm: float, unclipped_share: float, quantile: float) -> float:
+    """Return the clipping norm of the next round (Andrew et al. 2021, Algorithm 1).
+
+    Args:
+        clip_norm: The norm of this round.
+        unclipped_share: Share of the clients whose change was within it, noised, so that it may leave [0, 1].
+        quantile: Target share. The norm shrinks when ``unclipped_share`` is above it, and grows otherwise.
+
+    """
+    return clip_norm * math.exp(-_STEP * (unclipped_share - quantile))
 
 
 def noised_mean(
     start: Mapping[str, Tensor], total: Mapping[str, Tensor] | None, deviation: float, count: float, draws: Draws
 ) -> dict[str, Tensor]:
-    """start + (total + N(0, deviation^2)) / count, in the dtypes of ``start``; no ``total`` is a sum of zero.
+    """Return ``start + (total + N(0, deviation^2)) / count`` in the dtypes of ``start``.
 
-    Whole numbers stay as they are. BatchNorm's variances are kept from below zero afterwards, which
-    costs nothing, as it sees the noised values alone.
+    Integer tensors stay unchanged. BatchNorm's variances are clamped at zero afterwards. This costs no privacy, because
+    it reads the noised values alone.
+
+    Args:
+        start: The state from which the clients trained.
+        total: Sum of the clipped changes, float64, by tensor name; None stands for a sum of zeros.
+        deviation: Standard deviation of the noise on the sum.
+        count: Divisor of the noised sum.
+        draws: The noise stream of a tensor, by its name.
+
     """
     mean = {}
     for name, tensor in start.items():

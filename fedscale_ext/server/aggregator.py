@@ -38,7 +38,7 @@ from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.personalise import personalise
 from fedscale_ext.tasks.test_on_all import test_on_all
 from fedscale_ext.transport.registration import ExecutorInfo
-from fedscale_ext.transport.unit_ledger import told
+from fedscale_ext.transport.unit_tracker import fault_summary
 from fedscale_ext.util import full_disk
 
 
@@ -381,7 +381,7 @@ class MultiModelAggregator(MethodHooks):
         if refused:
             total["messages refused"] += refused
         if total:
-            self.notice(f"met and mended on the way: {told(total)}; the aggregator's log says more")
+            self.notice(f"met and mended on the way: {fault_summary(total)}; the aggregator's log says more")
 
     def ready(self) -> dict[str, Any]:
         """The event that says what the job is, once it is prepared."""

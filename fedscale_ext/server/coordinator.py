@@ -28,12 +28,12 @@ from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout
 from fedscale_ext.transport.executor_link import ALIVE
-from fedscale_ext.transport.leases import Displaced, Leases, Taken, Unknown, Worker
+from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import ExecutorInfo, read_registration
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import Gate
-from fedscale_ext.transport.unit_ledger import Handout, Ledger, Unit
+from fedscale_ext.transport.unit_tracker import Assignment, Unit, UnitTracker
 from fedscale_ext.util.refusals import Refusals
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
@@ -77,7 +77,7 @@ class Coordinator(NoPickle, Aggregator):
         executor = getattr(type(self), "Executor", None)  # of a method whose clients differ
         self._kinds = kinds_by_event(executor.kinds if executor is not None else ())
         job = config.job
-        self.board = Board(Leases(job.lease_s), Ledger(job.unit_tries), job.replacement_s)
+        self.board = Board(Leases(job.lease_s), UnitTracker(job.unit_tries), job.replacement_s)
         #: names this start of the job: what was computed for an earlier one does not count
         self.incarnation = secrets.token_hex(8)
         self.infos: dict[str, ExecutorInfo] = {}
@@ -172,7 +172,7 @@ class Coordinator(NoPickle, Aggregator):
         worker = Worker(request.executor_id, request.client_id)
         try:
             self.board.register(worker)
-        except Taken as error:
+        except NumberInUse as error:
             return self._reject(context, "executor number taken", str(error))
         with self._changed:
             if worker.executor not in self._sent or self._sent[worker.executor].worker != worker:
@@ -191,7 +191,7 @@ class Coordinator(NoPickle, Aggregator):
         context.add_callback(self.board.wake)
         try:
             handout = self.board.take(worker, _PING_WAIT_S, context.is_active)
-        except Unknown as error:
+        except NotRegistered as error:
             return self._send_away(context, error)
         if handout is not None:
             return job_api_pb2.ServerResponse(event=handout.unit.event, data=self._encode(worker, handout))
@@ -214,7 +214,7 @@ class Coordinator(NoPickle, Aggregator):
             job, unit, attempt = (header.get(name) for name in ("job", "unit", "attempt"))
             if type(job) is not str or type(unit) is not int or type(attempt) is not int:
                 raise wire.WireError("it names no unit")
-        except Unknown as error:
+        except NotRegistered as error:
             return self._send_away(context, error)
         except wire.WireError as error:
             return self._reject(context, "not a result", str(error))
@@ -250,11 +250,11 @@ class Coordinator(NoPickle, Aggregator):
         context.add_callback(self.board.wake)
         try:
             self.board.stay(worker, _ALIVE_SHARE * self.config.job.lease_s, context.is_active)
-        except Unknown as error:
+        except NotRegistered as error:
             return self._send_away(context, error)
         return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN if self.board.closed else commons.DUMMY_EVENT)
 
-    def _encode(self, worker: Worker, handout: Handout) -> bytes:
+    def _encode(self, worker: Worker, handout: Assignment) -> bytes:
         sent, unit = self._sent[worker.executor], handout.unit
         models = {}
         sections = dict(unit.more()) if unit.more else {}
@@ -272,9 +272,9 @@ class Coordinator(NoPickle, Aggregator):
         sent.offered = {model.key: model.version for model in lasting}
         return wire.pack({**unit.header, "attempt": handout.attempt, "models": models}, sections)
 
-    def _send_away(self, context: Any, error: Unknown) -> None:
+    def _send_away(self, context: Any, error: NotRegistered) -> None:
         """The caller must register first, or end because another process has its number."""
-        code = grpc.StatusCode.ABORTED if isinstance(error, Displaced) else grpc.StatusCode.FAILED_PRECONDITION
+        code = grpc.StatusCode.ABORTED if isinstance(error, Superseded) else grpc.StatusCode.FAILED_PRECONDITION
         context.abort(code, str(error))
 
     def _reject(self, context: Any, reason: str, detail: str = "") -> Any:

@@ -20,7 +20,7 @@ from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.reduction import ModelMean
 from fedscale_ext.tasks.units import SPREAD, in_parts, plan_units
 from fedscale_ext.transport.registration import ExecutorInfo
-from fedscale_ext.transport.unit_ledger import Dropped, Unit
+from fedscale_ext.transport.unit_tracker import Dropped, Unit
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Parts of models: which entries a submodel holds, taking them out, putting them back, averaging them."""
+"""Submodels: which entries of a model they cover, and how to extract, insert and average them."""
 
 from fedscale_ext.submodels.coverage import coverage, extract, insert, prefix
 from fedscale_ext.submodels.mean import CountMean, count_mean

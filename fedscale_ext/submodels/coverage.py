@@ -1,4 +1,4 @@
-"""Which entries of a reference model a submodel holds, and moving them out and back in."""
+"""The entries of a reference model that a submodel covers, and their extraction and insertion."""
 
 import torch
 from torch import Tensor
@@ -8,16 +8,28 @@ from fedscale_ext.core.types import Coverage, Entries, Index, IndexMap, State
 
 
 def _axis_index(axis: Axis | None, index_map: IndexMap) -> Tensor | None:
+    """Return the covered indices along an axis, int64 [entries]; None if the axis stays whole."""
     if axis is None or axis.group not in index_map:
         return None
     index = torch.as_tensor(index_map[axis.group], dtype=torch.int64)
-    return index if axis.repeat == 1 else (index[:, None] * axis.repeat + torch.arange(axis.repeat)).flatten()
+    if axis.repeat == 1:
+        return index
+    return (index[:, None] * axis.repeat + torch.arange(axis.repeat)).flatten()  # [channels, repeat] -> [entries]
 
 
 def coverage(layout: Layout, index_map: IndexMap) -> Coverage:
-    """The entries that belong to the channels ``index_map`` keeps; groups it does not name stay whole.
+    """Return the entries that belong to a submodel's channels.
 
-    ValueError for a group that the layout does not have or that names a channel twice.
+    Args:
+        layout: Axes of the reference's tensors.
+        index_map: Channels of each group that the submodel has; groups that it does not name stay whole.
+
+    Returns:
+        For each tensor the indices along each axis; None for a whole axis or tensor.
+
+    Raises:
+        ValueError: If the layout does not have a group, or a group names a channel twice.
+
     """
     groups = {axis.group for axes in layout.values() for axis in axes if axis is not None}
     for group, index in index_map.items():
@@ -33,10 +45,18 @@ def coverage(layout: Layout, index_map: IndexMap) -> Coverage:
 
 
 def prefix(reference: State, state: State) -> Coverage:
-    """The leading entries that a smaller model's tensors overlap with the reference's (HeteroFL's crop).
+    """Return the leading entries of the reference that a smaller model's tensors overlap (HeteroFL's crop).
 
-    Tensors that only one of the two has are not covered. ValueError where ``state`` is the larger
-    along some axis.
+    Args:
+        reference: The larger state.
+        state: The smaller state.
+
+    Returns:
+        The coverage of the tensors that both have.
+
+    Raises:
+        ValueError: If a tensor of ``state`` is larger than the reference's along an axis.
+
     """
     covered: dict[str, Entries] = {}
     for name in reference.keys() & state.keys():
@@ -49,13 +69,37 @@ def prefix(reference: State, state: State) -> Coverage:
 
 
 def grid(index: Index, shape: torch.Size) -> tuple[Tensor, ...]:
-    """Indices that broadcast to the outer product of an index per axis, for reading and writing."""
+    """Return indices that broadcast to the outer product of an index per axis, for reading and writing.
+
+    Args:
+        index: For each axis the indices [entries]; None: all.
+        shape: Shape of the tensor to index.
+
+    Returns:
+        For axis d of D, indices of shape [1, ..., entries, ..., 1] with D axes.
+
+    """
     axes = [torch.arange(length) if axis is None else axis for axis, length in zip(index, shape, strict=True)]
-    return tuple(axis.view([-1 if place == dim else 1 for dim in range(len(axes))]) for place, axis in enumerate(axes))
+    return tuple(
+        axis.view([-1 if position == dim else 1 for dim in range(len(axes))]) for position, axis in enumerate(axes)
+    )
 
 
 def extract(state: State, layout: Layout, index_map: IndexMap) -> State:
-    """The submodel of the channels that ``index_map`` keeps (a copy)."""
+    """Copy the submodel of some channels out of a state.
+
+    Args:
+        state: The reference's tensors by name.
+        layout: Axes of its tensors.
+        index_map: Channels of each group that the submodel has; other groups stay whole.
+
+    Returns:
+        The submodel's tensors, smaller along the axes of the named groups.
+
+    Raises:
+        ValueError: If the layout does not have a group, or a group names a channel twice.
+
+    """
     covered = coverage(layout, index_map)
     result: State = {}
     for name, tensor in state.items():
@@ -65,7 +109,17 @@ def extract(state: State, layout: Layout, index_map: IndexMap) -> State:
 
 
 def insert(reference: State, state: State, covered: Coverage | None) -> State:
-    """A copy of the reference in which the covered entries have the submodel's values (None: all)."""
+    """Copy the reference with a submodel's values in the covered entries.
+
+    Args:
+        reference: The reference's tensors by name.
+        state: The submodel's tensors.
+        covered: Entries of the reference that the submodel covers; None: all.
+
+    Returns:
+        The copy, in the reference's dtypes.
+
+    """
     result = {name: tensor.clone() for name, tensor in reference.items()}
     for name, tensor in result.items():
         if covered is not None and name not in covered:

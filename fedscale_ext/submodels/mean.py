@@ -1,4 +1,8 @@
-"""The one weighted mean that all methods share: each entry over the updates that cover it."""
+"""A weighted mean of whole states, entry by entry, over the updates that cover the entry.
+
+The server uses it where it holds states itself. A round's mean of the clients' changes is reduced where they train, by
+``tasks/reduction.py``.
+"""
 
 import math
 from collections.abc import Iterable
@@ -13,19 +17,32 @@ from fedscale_ext.submodels.coverage import grid
 class CountMean:
     """Running weighted mean of updates against a reference.
 
-    Sums in float64, in the order of :meth:`add`; holds two tensors of the reference's size at
-    most, however many updates come.
+    It sums in float64, in the order of :meth:`add`. It holds at most two tensors of the reference's size, whatever the
+    number of updates.
+
+    Args:
+        reference: The state whose values stay where no update covers an entry.
+
     """
 
     def __init__(self, reference: State) -> None:
         self.reference = reference
         self._total = {name: torch.zeros(tensor.shape, dtype=torch.float64) for name, tensor in reference.items()}
-        # A scalar for as long as the whole tensor is covered by all, else one weight per entry.
+        # one scalar while every update covers the whole tensor, else one weight per entry
         self._weight = {name: torch.zeros((), dtype=torch.float64) for name in reference}
 
     def add(self, state: State, covered: Coverage | None, weight: float) -> None:
-        """Add an update; ``covered`` None means every entry. ValueError for a negative or non-finite
-        weight and for a tensor that does not fit its covered entries."""
+        """Add an update.
+
+        Args:
+            state: The update's tensors by name.
+            covered: The entries of the reference that it covers; None: all.
+            weight: Its weight, finite and not negative.
+
+        Raises:
+            ValueError: If the weight is out of range, or a tensor does not fit its covered entries.
+
+        """
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"an update's weight must be finite and not negative, got {weight}")
         for name in self.reference:
@@ -45,21 +62,21 @@ class CountMean:
         if self._weight[name].shape != total.shape:
             self._weight[name] = self._weight[name].expand(total.shape).clone()
         if isinstance(entries, Tensor):
-            # where, not a product: what is not covered may hold anything
+            # where, not a product: entries that are not covered may hold any value
             total.add_(torch.where(entries, value, torch.zeros((), dtype=value.dtype)), alpha=weight)
             self._weight[name].add_(entries, alpha=weight)
             return
-        place = grid(entries, total.shape)
-        if value.shape != torch.broadcast_shapes(*(axis.shape for axis in place)):
+        index = grid(entries, total.shape)
+        if value.shape != torch.broadcast_shapes(*(axis.shape for axis in index)):
             raise ValueError(f"{name}: update of shape {tuple(value.shape)} does not fit its coverage")
-        total[place] += value.double() * weight
-        self._weight[name][place] += weight
+        total[index] += value.double() * weight
+        self._weight[name][index] += weight
 
     def result(self) -> State:
-        """The mean in the reference's dtypes; entries without weight keep the reference's value.
+        """Return the mean in the reference's dtypes; entries without weight keep the reference's value.
 
-        Integer buffers (BatchNorm's num_batches_tracked) take the mean rounded to the nearest
-        integer, so equal counts stay what they are.
+        Integer buffers (BatchNorm's num_batches_tracked) take the mean rounded to the nearest integer, so that equal
+        counts stay unchanged.
         """
         mean: State = {}
         for name, tensor in self.reference.items():
@@ -67,16 +84,27 @@ class CountMean:
             value = self._total[name] / weight
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 value = value.round()
-            # The untouched value is taken over as it is: no way through float64 for it.
+            # an entry without weight keeps its exact value, which float64 might not hold
             mean[name] = torch.where(weight > 0, value.to(tensor.dtype), tensor)
         return mean
 
 
 def count_mean(reference: State, updates: Iterable[tuple[State, Coverage | None, float]]) -> State:
-    """Weighted mean of the updates (state, coverage, weight) entry by entry, in one pass.
+    """Return the weighted mean of updates, entry by entry, in one pass.
 
-    With full coverage it is FedAvg (McMahan et al. 2017), with prefix coverage HeteroFL's
-    aggregation (Diao et al. 2021).
+    With full coverage it is FedAvg (McMahan et al. 2017). With prefix coverage it is HeteroFL's aggregation (Diao et
+    al. 2021).
+
+    Args:
+        reference: The state whose values stay where no update covers an entry.
+        updates: Of each update its state, its coverage (None: all entries) and its weight.
+
+    Returns:
+        The mean, in the reference's dtypes.
+
+    Raises:
+        ValueError: If a weight is out of range, or a tensor does not fit its covered entries.
+
     """
     mean = CountMean(reference)
     for state, covered, weight in updates:

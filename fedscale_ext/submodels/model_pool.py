@@ -1,4 +1,4 @@
-"""The aggregator's models by key, and the parts that are cut out of them."""
+"""The aggregator's models by key, and the submodels (parts) that are extracted from them."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,20 @@ class ModelPool:
         self._models: dict[str, Model] = {}
 
     def add(self, key: str, spec: ModelSpec, state: State) -> Model:
-        """A new model; its cost is measured here. Raises ValueError for a key that is taken, or holds a "+" or "@"."""
+        """Add a model and count its cost.
+
+        Args:
+            key: Its key.
+            spec: Its architecture.
+            state: Its tensors.
+
+        Returns:
+            The new model.
+
+        Raises:
+            ValueError: If the key is in use, or contains a "+" or "@".
+
+        """
         if "+" in key or "@" in key:
             raise ValueError(f"{key!r} cannot be a model's key: a plus sign joins the keys of an ensemble, @ ends them")
         if key in self._models:
@@ -26,28 +39,38 @@ class ModelPool:
     def add_part(
         self, key: str, reference: str, spec: ModelSpec, channels: IndexMap, *, transient: bool = False
     ) -> Model:
-        """A new model that holds these channels of another one; ``spec`` is that of its size.
+        """Add a model that holds some channels of another one.
 
-        It may lack tensors of its reference (be less deep): those that the layout of ``spec`` has are covered.
-        A ``transient`` one stays until :meth:`drop_transient`. ValueError where it has a tensor that the reference
-        lacks.
+        Args:
+            key: Its key.
+            reference: Key of the whole model.
+            spec: Its architecture. It may lack tensors of the reference, if it is less deep.
+            channels: Its channels of each of the reference's groups.
+            transient: Whether :meth:`drop_transient` removes it.
+
+        Returns:
+            The new model.
+
+        Raises:
+            ValueError: If it has a tensor that the reference lacks.
+
         """
         beyond = sorted(models.layout(spec).keys() - models.layout(self._models[reference].spec).keys())
         if beyond:
             raise ValueError(f"{key!r} is no part of {reference!r}, which has no tensor {beyond[0]!r}")
         model = self.add(key, spec, {})
         model.transient = transient
-        self.place_part(key, reference, channels)
+        self.set_channels(key, reference, channels)
         return model
 
     def replace(self, key: str, spec: ModelSpec, state: State) -> Model:
-        """Put another model in the place of one; it is a part of none."""
+        """Replace the model of a key by another one, which is no part of a model."""
         version = self._models[key].version
         self._models[key] = Model(key, spec, state, models.cost(spec), version + 1)
         return self._models[key]
 
-    def place_part(self, key: str, reference: str, channels: IndexMap) -> None:
-        """Let a part hold other channels, of the same numbers."""
+    def set_channels(self, key: str, reference: str, channels: IndexMap) -> None:
+        """Give a part other channels of its reference, of the same numbers."""
         model = self._models[key]
         names = models.layout(model.spec)
         covered = coverage(models.layout(self._models[reference].spec), channels) if channels else dict.fromkeys(names)
@@ -64,31 +87,33 @@ class ModelPool:
         model.version += 1
 
     def update(self, key: str, state: State) -> None:
-        """Give a model a new state; executors will be sent it before they use the model again. So are its parts."""
+        """Set a model's state, and extract its parts anew; executors receive these before they use the models again."""
         self.amend(key, state)
         for model in self._models.values():
             if model.part is not None and model.part.reference == key:
                 self._cut(model)
 
     def amend(self, key: str, state: State) -> None:
-        """Give this one model a new state: its parts stay as they are, and a part no longer follows its reference
-        until that is updated."""
+        """Set the state of this model alone.
+
+        Its parts stay unchanged. If it is a part itself, it differs from its reference until that is updated.
+        """
         model = self._models[key]
         model.state = state
         model.version += 1
 
     def drop_transient(self) -> None:
-        """Forget the models that are of one round."""
+        """Remove the models that exist for one round only."""
         self._models = {key: model for key, model in self._models.items() if not model.transient}
 
     def host(self, key: str) -> ModelSpec:
-        """The spec of the network that runs a model on executors: the supernet of which it is a part, or its own."""
+        """Return the spec of the network that runs a model on executors: its own, or that of its supernet."""
         model = self._models[key]
         whole = self._models[model.whole].spec
         return whole if models.searched(whole) else model.spec
 
     def clear(self) -> None:
-        """Forget every model."""
+        """Remove every model."""
         self._models.clear()
 
     def __getitem__(self, key: str) -> Model:
@@ -104,5 +129,5 @@ class ModelPool:
         return iter(self._models.values())
 
     def newest(self) -> Model:
-        """The model that was added last."""
+        """Return the model that was added last."""
         return next(reversed(self._models.values()))

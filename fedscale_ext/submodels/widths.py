@@ -1,7 +1,7 @@
-"""Narrower versions of a model by a rate: which channels of each group they keep, and their specs.
+"""Narrower versions of a model by a rate: the channels of each group that they have, and their specs.
 
-The same rate for every channel group but those that data and task fix (``models.widths.FIXED``): HeteroFL, FjORD
-(leading channels) and FedRolex (a window that rolls) differ in nothing else.
+Every channel group has the same rate, except those that data and task fix (``models.widths.FIXED``). HeteroFL and FjORD
+use the leading channels, FedRolex a rolling window. They differ in nothing else here.
 """
 
 import math
@@ -21,7 +21,7 @@ _ROUNDING = 1e-9  # 0.6 * 15 is a little above 9 in floating point, and 9 channe
 
 
 def widths_at(spec: ModelSpec, rate: float) -> dict[str, int]:
-    """ceil(C rate) channels of each group of C, at least one; ``rate`` in (0, 1]."""
+    """Return ceil(C rate) for each group of C channels, at least one; ``rate`` in (0, 1]."""
     return {
         group: max(1, math.ceil(width * rate - _ROUNDING))
         for group, width in models.group_widths(spec).items()
@@ -30,8 +30,17 @@ def widths_at(spec: ModelSpec, rate: float) -> dict[str, int]:
 
 
 def narrowed(spec: ModelSpec, rate: float) -> ModelSpec:
-    """The spec with every group at ``rate``; the spec itself at rate 1. UserError where the family has no narrower
-    ones: their groups are none, and what comes back would be the whole model."""
+    """Return the spec with every group at ``rate``; the spec itself at rate 1.
+
+    Args:
+        spec: The whole model.
+        rate: Share of the channels, in (0, 1].
+
+    Raises:
+        UserError: If the family cannot be narrowed. Its layout may name no group, so that the result would be the whole
+            model.
+
+    """
     if rate < 1:
         models.check_resizable(spec)
     return models.resized(spec, widths_at(spec, rate))
@@ -39,10 +48,10 @@ def narrowed(spec: ModelSpec, rate: float) -> ModelSpec:
 
 @lru_cache(maxsize=64)
 def rate_of(spec: ModelSpec, parameters: float) -> float:
-    """The rate in (0, 1] at which ``narrowed`` comes nearest to so many parameters."""
+    """Return the rate in (0, 1] at which ``narrowed`` comes nearest to this number of parameters."""
     models.check_resizable(spec)
-    rates = sorted({place / width for group, width in models.group_widths(spec).items() for place in range(1, width + 1)
-                    if group not in FIXED})  # fmt: skip
+    widths = [width for group, width in models.group_widths(spec).items() if group not in FIXED]
+    rates = sorted({channels / width for width in widths for channels in range(1, width + 1)})
     low, high = 0, len(rates) - 1  # parameters grow with the rate
     while low < high:
         middle = (low + high) // 2
@@ -59,8 +68,17 @@ def _parameters(spec: ModelSpec, rate: float) -> int:
 
 
 def window(spec: ModelSpec, rate: float, start: int = 0) -> IndexMap:
-    """``widths_at`` channels of each group from number (``start`` mod C) on, wrapping at its end C; the leading ones
-    by default."""
+    """Return a window of ``widths_at`` channels of each group.
+
+    Args:
+        spec: The whole model.
+        rate: Share of the channels, in (0, 1].
+        start: First channel, modulo the number C of the group's channels; the window wraps at C.
+
+    Returns:
+        Channel numbers of each group, int64 [channels].
+
+    """
     full = models.group_widths(spec)
     return {
         group: (torch.arange(width) + start % full[group]) % full[group]
@@ -69,9 +87,15 @@ def window(spec: ModelSpec, rate: float, start: int = 0) -> IndexMap:
 
 
 def leading(layout: Layout, widths: Mapping[str, int]) -> dict[str, tuple[slice, ...]]:
-    """Slices per tensor that leave the first channels of each group: views that gradients flow through.
+    """Return slices per tensor that select the leading channels of each group.
 
-    ``tensor[slices]`` holds what ``extract`` copies by the index maps of these leading channels.
+    ``tensor[slices]`` has the values that ``extract`` copies for these channels. It is a view that gradients flow
+    through.
+
+    Args:
+        layout: Axes of the tensors.
+        widths: Number of channels of each group; groups that it does not name stay whole.
+
     """
     return {
         name: tuple(

@@ -1,6 +1,6 @@
-"""Adam as the clients' optimiser (Kingma and Ba, ICLR 2015), with what :mod:`sgd` has beside it.
+"""Adam as the clients' optimizer (Kingma and Ba, ICLR 2015), with the further gradient terms of :mod:`sgd`.
 
-Weight decay is L2 regularisation, as torch.optim.Adam's: it goes through the moments (AdamW's does not).
+Weight decay is L2 regularisation, as in torch.optim.Adam. It enters the moments, unlike AdamW's.
 """
 
 from argparse import Namespace
@@ -14,7 +14,7 @@ from fedscale_ext.training.sgd import Masks, Pull
 
 @dataclass(frozen=True)
 class Adam:
-    """``lr``, ``mu``, ``clip_norm`` and ``lasso`` as in :class:`Sgd`, ``beta1``, ``beta2`` and ``eps`` as torch's."""
+    """Hyperparameters of Adam: ``beta1``, ``beta2`` and ``eps`` are torch's, the others those of :class:`Sgd`."""
 
     lr: float
     beta1: float
@@ -27,7 +27,7 @@ class Adam:
 
     @classmethod
     def of(cls, conf: Namespace) -> "Adam":
-        """From a client's settings."""
+        """Read the hyperparameters from a client's settings."""
         decay, beta1, beta2 = conf.client_weight_decay, conf.adam_beta1, conf.adam_beta2
         pulls = conf.prox_mu, conf.clip_norm, conf.group_lasso
         return cls(conf.learning_rate, beta1, beta2, conf.adam_eps, decay, *pulls)
@@ -35,10 +35,19 @@ class Adam:
     def begin(
         self, parameters: list[Tensor], offset: list[Tensor] | None = None, mask: Masks | None = None
     ) -> "AdamSteps":
-        """Start from ``parameters`` as they are: w_global of the prox term, moments zero. ``offset`` and ``mask`` as
-        SGD's."""
+        """Start from the present values of the parameters, with zero moments.
+
+        Args:
+            parameters: Their values are w_global of the prox term.
+            offset: Added to each step's gradients, by parameter.
+            mask: Which entries of each parameter train; gradients are zero elsewhere.
+
+        Returns:
+            The optimizer under way.
+
+        """
         first, second = ([torch.zeros_like(parameter) for parameter in parameters] for _ in range(2))
-        # a CUDA graph replays the same commands: the number of the step must lie where they find it
+        # a CUDA graph replays the same commands, so that the number of the step must be a tensor
         on_gpu = bool(parameters) and parameters[0].is_cuda
         taken = torch.zeros((), dtype=torch.float64, device=parameters[0].device) if on_gpu else 0
         pull = Pull.begin(self.mu, self.clip_norm, parameters, offset, mask, self.lasso)
@@ -47,7 +56,7 @@ class Adam:
 
 @dataclass
 class AdamSteps:
-    """Adam under way: both moments, and the number of steps ``taken`` (a tensor on a GPU)."""
+    """Adam under way: both moments, ``mean`` and ``square``, and the number of steps ``taken`` (a tensor on a GPU)."""
 
     adam: Adam
     pull: Pull
@@ -57,21 +66,28 @@ class AdamSteps:
 
     @torch.no_grad()
     def restart(self, parameters: list[Tensor]) -> None:
-        """Begin anew from ``parameters``, in the same memory."""
+        """Restart from the present values of the parameters, in the same memory."""
         self.pull.restart(parameters)
         torch._foreach_zero_(self.mean)
         torch._foreach_zero_(self.square)
         self.taken *= 0
 
     def first(self, clients: int) -> "AdamSteps":
-        """The same for the first ``clients`` of a cohort alone; shares its memory."""
+        """Return the optimizer of the first ``clients`` of a cohort; it shares this one's memory."""
         mean, square = ([one[:clients] for one in moments] for moments in (self.mean, self.square))
         return AdamSteps(self.adam, self.pull.first(clients), mean, square, self.taken)
 
     @torch.no_grad()
     def step(self, parameters: list[Tensor], gradients: list[Tensor], *, cohort: bool = False) -> None:
-        """w <- w - lr m' / (sqrt(v') + eps), in place, with the bias-corrected moments m' and v' of
-        clip(g + mu (w - w_global)) + weight_decay w. Gradients are left as they are; ``cohort`` as in :class:`Steps`.
+        """Step in place: w <- w - lr m' / (sqrt(v') + eps).
+
+        m' and v' are the bias-corrected moments of clip(g + mu (w - w_global)) + weight_decay w.
+
+        Args:
+            parameters: Changed in place.
+            gradients: Gradients of the loss, which stay unchanged.
+            cohort: Whether the first axis of each tensor is clients.
+
         """
         adam = self.adam
         gradients = self.pull(parameters, gradients, cohort=cohort)
@@ -83,7 +99,7 @@ class AdamSteps:
         self.taken += 1
         spread = (1.0 - adam.beta2**self.taken) ** 0.5
         size = (1.0 - adam.beta1**self.taken) / -adam.lr
-        below = list(torch._foreach_sqrt(self.square))  # becomes (sqrt(v') + eps) times what m lacks of -lr m'
+        below = list(torch._foreach_sqrt(self.square))  # becomes (sqrt(v') + eps) times the factor from -lr m' to m
         torch._foreach_mul_(below, self._number(size / spread, below))
         torch._foreach_add_(below, self._number(size * adam.eps, below))
         torch._foreach_addcdiv_(parameters, self.mean, below)

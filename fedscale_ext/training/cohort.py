@@ -1,9 +1,10 @@
-"""Clients of one spec trained at once: the same steps as one after another, with a leading axis of clients.
+"""Trains clients of one spec at once: the same steps as one after another, with a leading axis of clients.
 
-Ragged clients are exact. One with fewer steps leaves early: clients stand in the order of falling
-steps, so those who still train are always the first ones. One whose batch is smaller than another's, for it has
-fewer samples or its epoch ends, has rows that are no samples; they weigh nothing in its loss and its BatchNorm
-leaves them out.
+Ragged clients are exact. Clients stand in the order of falling numbers of steps, so that those who still train are
+always the first ones. A client's batch may be smaller than another's, because it has fewer samples or its epoch ends.
+Its further rows are padding: they weigh nothing in its loss, and its BatchNorm leaves them out.
+
+Shapes use K for the clients of the cohort, k <= K for those that train in a step, B for the rows of a batch.
 """
 
 from argparse import Namespace
@@ -24,8 +25,8 @@ from fedscale_ext.training.optimizers import Optimizer, Running, optimizer_of
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort, autocast
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.training.scaffold import in_order
-from fedscale_ext.training.sgd import Masks, Steps, masks_of
+from fedscale_ext.training.scaffold import stacked_offsets
+from fedscale_ext.training.sgd import Masks, Steps, stacked_masks
 
 if TYPE_CHECKING:
     from fedscale_ext.training.local_training import MultiModelClient
@@ -34,26 +35,40 @@ if TYPE_CHECKING:
 def train_together(
     client: "MultiModelClient", data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
 ) -> list[dict[str, Any] | Exception]:
-    """See :meth:`MultiModelClient.train_cohort`; ``cohort`` was restored to the clients' start."""
-    batches = [client.batches(len(own), conf) for own, conf in zip(data, confs, strict=True)]
-    steps = [len(own) for own in batches]
-    if steps != sorted(steps, reverse=True):
+    """Train the clients of a cohort; see :meth:`MultiModelClient.train_cohort`.
+
+    Args:
+        client: Runs the losses and draws the batches of every client.
+        data: Samples of each client.
+        cohort: The stacked network, restored to the clients' start.
+        confs: Settings of each client, in the order of falling numbers of steps.
+
+    Returns:
+        FedScale's result of each client, or the FloatingPointError of a client whose loss is not finite.
+
+    Raises:
+        ValueError: If the clients are in another order.
+
+    """
+    batches = [client.batches(len(samples), conf) for samples, conf in zip(data, confs, strict=True)]
+    num_steps = list(map(len, batches))
+    if num_steps != sorted(num_steps, reverse=True):
         raise ValueError("the clients of a cohort must stand in the order of falling steps")
-    views = [own.views(rows, conf) for own, rows, conf in zip(data, batches, confs, strict=True)]
+    views = [samples.views(rows, conf) for samples, rows, conf in zip(data, batches, confs, strict=True)]
     with _drawing(cohort, confs):
-        losses = _run(client, data, batches, views, cohort, confs)
+        losses = _run(client, data, batches, views, cohort, confs)  # [steps, K, B]
     results: list[dict[str, Any] | Exception] = []
-    for place, (own, conf) in enumerate(zip(batches, confs, strict=True)):
+    for index, (client_batches, conf) in enumerate(zip(batches, confs, strict=True)):
+        steps = zip(losses[: len(client_batches), index], client_batches, strict=True)
         try:
-            seen = zip(losses[: len(own), place], own, strict=True)
-            results.append(result(conf, len(data[place]), [step[: len(rows)] for step, rows in seen]))
+            results.append(result(conf, len(data[index]), [step[: len(rows)] for step, rows in steps]))
         except FloatingPointError as error:
             results.append(error)
     return results
 
 
-def drawn_by(conf: Namespace) -> torch.Generator:
-    """What a client's dropout layers draw from, alone and in a cohort."""
+def dropout_generator(conf: Namespace) -> torch.Generator:
+    """Return the stream of a client's dropout layers, the same alone and in a cohort."""
     return torch_stream(conf.seed, conf.round, conf.client_id, "dropout")
 
 
@@ -61,7 +76,7 @@ def _drawing(cohort: Cohort, confs: Sequence[Namespace]) -> AbstractContextManag
     if not cohort.draws:
         return nullcontext()
     assert isinstance(cohort.network, Stacked)
-    return cohort.network.drawing([drawn_by(conf) for conf in confs])
+    return cohort.network.drawing([dropout_generator(conf) for conf in confs])
 
 
 def _run(
@@ -72,31 +87,82 @@ def _run(
     cohort: Cohort,
     confs: Sequence[Namespace],
 ) -> Tensor:
-    """All steps; the losses [steps, K, B] of those who trained (0 elsewhere), on the CPU."""
-    conf, offset, kept = confs[0], in_order(confs, cohort.trainable), masks_of(confs, cohort.trainable)
-    x, y = torch.cat([own.x for own in data]), torch.cat([own.y for own in data])
-    rows, sizes = _rows([len(own) for own in data], batches)
-    rows = rows.to(y.device)
-    seen, augmentation = _laid(views, rows.shape).to(y.device), data[0].augmentation
-    losses = x.new_zeros(len(rows), len(data), rows.shape[1])
-    labels = [own.y for own in data] if conf.own_classes else None
-    record = bool((sizes == sizes[0, 0]).all()) and labels is None and not (offset or kept)
-    step = _first_step(client, cohort, _mask(sizes[0]).to(y.device), conf, x, labels, offset, kept, record=record)
-    for number, now in enumerate(sizes):
-        if isinstance(step, CohortStep) and number and not np.array_equal(now, sizes[number - 1]):
-            step = step.on(_mask(now).to(y.device))
-        clients, width = int((now > 0).sum()), int(now.max())
-        picked = rows[number, :width, :clients]
-        batch = x.index_select(0, picked.flatten())
-        if augmentation is not None:
-            batch = augmentation.apply(batch, seen[number, :width, :clients].flatten(0, 1))
-        losses[number, :clients, :width] = step(batch.view(*picked.shape, *x.shape[1:]), y[picked])
+    """Take all steps; return the losses [steps, K, B] on the CPU, which are 0 in padded rows."""
+    plan = _BatchPlan(data, batches, views)
+    labels = [samples.y for samples in data] if confs[0].own_classes else None
+    step = _first_step(client, cohort, plan, confs, labels)
+    losses = plan.x.new_zeros(*plan.sizes.shape, plan.rows.shape[1])  # [steps, K, B]
+    for number in range(len(plan.sizes)):
+        if isinstance(step, CohortStep) and plan.mask_changes(number):
+            step = step.with_mask(plan.mask(number))
+        x, y = plan.batch(number)  # [B, k, C, H, W], [B, k]
+        width, clients = y.shape
+        losses[number, :clients, :width] = step(x, y)
     return losses.cpu()
 
 
+class _BatchPlan:
+    """The samples of a cohort laid end to end, and the rows that each step reads.
+
+    Attributes:
+        x: Samples [n, C, H, W] of all clients.
+        y: Their labels [n].
+        rows: Row numbers in ``x``, int64 [steps, B, K].
+        sizes: Number of rows of a step and client that are samples, int64 [steps, K].
+
+    """
+
+    def __init__(
+        self,
+        data: Sequence[ClientSamples],
+        batches: Sequence[Sequence[np.ndarray]],
+        views: Sequence[np.ndarray | None],
+    ) -> None:
+        self.x, self.y = torch.cat([samples.x for samples in data]), torch.cat([samples.y for samples in data])
+        rows, self.sizes = _stacked_rows([len(samples) for samples in data], batches)
+        self.rows = rows.to(self.y.device)
+        self._views = _stacked_views(views, rows.shape).to(self.y.device)  # [steps, B, K, columns]
+        self._augmentation = data[0].augmentation
+
+    @property
+    def static(self) -> bool:
+        """Whether every step has the same shape and no padding."""
+        return bool((self.sizes == self.sizes[0, 0]).all())
+
+    def mask_changes(self, number: int) -> bool:
+        """Return whether the step's rows that are samples differ from those of the step before."""
+        return number > 0 and not np.array_equal(self.sizes[number], self.sizes[number - 1])
+
+    def mask(self, number: int) -> Tensor:
+        """Return which rows of a step are samples, bool [B, k], for the k clients whose batches are not empty."""
+        sizes = self.sizes[number]  # [K]
+        return torch.from_numpy(np.arange(sizes.max())[:, None] < sizes[sizes > 0]).to(self.y.device)
+
+    def batch(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return the step's samples [B, k, C, H, W], augmented, and their labels [B, k]."""
+        sizes = self.sizes[number]
+        clients, width = int((sizes > 0).sum()), int(sizes.max())
+        picked = self.rows[number, :width, :clients]  # [B, k]
+        x = self.x.index_select(0, picked.flatten())  # [B * k, C, H, W]
+        if self._augmentation is not None:
+            x = self._augmentation.apply(x, self._views[number, :width, :clients].flatten(0, 1))
+        return x.view(*picked.shape, *self.x.shape[1:]), self.y[picked]
+
+
 class CohortStep:
-    """One step of the first clients of a cohort; ``mask`` bool [B, clients] tells which rows are samples, ``kept``
-    which entries of the parameters train."""
+    """One step of the first k clients of a cohort.
+
+    Args:
+        client: Computes the losses.
+        cohort: The stacked network and its tensors.
+        mask: Which rows are samples, bool [B, k].
+        precision: Precision of the forward pass, float32 or bfloat16.
+        optimizer: An optimizer to begin with, or one under way.
+        labels: Labels of each client, if its loss has its own classes only.
+        offset: Added to the gradients of each parameter, [k, *shape].
+        masks: Which entries of each parameter train, bool [k, *shape].
+
+    """
 
     def __init__(
         self,
@@ -107,109 +173,131 @@ class CohortStep:
         optimizer: Optimizer | Running,
         labels: Sequence[Tensor] | None = None,
         offset: list[Tensor] | None = None,
-        kept: Masks | None = None,
+        masks: Masks | None = None,
     ) -> None:
         self.clients = mask.shape[1]
         self._client, self._cohort, self._precision = client, cohort, precision
-        self._labels = labels  # of each client, where their own classes are all that they learn
-        self._present: Tensor | None = None
+        self._labels = labels
+        self._present: Tensor | None = None  # bool [k, 1, classes], known from the first output on
         full = bool(mask.all())
-        self._parameters = cohort.bind(self.clients, None if full else mask)
+        self._parameters = cohort.bind(self.clients, None if full else mask)  # each [k, *shape]
         self._optimizer: Running
         if isinstance(optimizer, Steps | AdamSteps):
             self._optimizer = optimizer
         else:
-            self._optimizer = optimizer.begin(self._parameters, offset, kept)
+            self._optimizer = optimizer.begin(self._parameters, offset, masks)
         self._samples = None if full else mask.t()  # [k, B]
-        here = mask.t().to(self._parameters[0].dtype)
-        self._weight = here / here.sum(1, keepdim=True)  # of a sample in the mean over its client's batch
+        is_sample = mask.t().to(self._parameters[0].dtype)  # [k, B]
+        self._weight = is_sample / is_sample.sum(1, keepdim=True)  # share of a row in its client's mean loss
 
-    def on(self, mask: Tensor) -> "CohortStep":
-        """The same for other batches, of fewer clients maybe, whose optimisers go on."""
+    def with_mask(self, mask: Tensor) -> "CohortStep":
+        """Return the step for other rows, perhaps of fewer clients; the optimizer's state goes on."""
         optimizer = self._optimizer.first(mask.shape[1])
         return CohortStep(self._client, self._cohort, mask, self._precision, optimizer, self._labels)
 
     def restart(self) -> None:
-        """Begin anew, from the cohort's tensors as they are."""
+        """Restart the optimizer from the cohort's present tensors."""
         self._optimizer.restart(self._parameters)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """Samples [B, k, C, H, W] and labels [B, k] -> the losses [k, B] before the step."""
+        """Take a step.
+
+        Args:
+            x: Samples [B, k, C, H, W].
+            y: Labels [B, k].
+
+        Returns:
+            The losses [k, B] before the step.
+
+        """
         if self._cohort.channels_last:
-            flat = x.flatten(1, 2).contiguous(memory_format=torch.channels_last)
+            flat = x.flatten(1, 2).contiguous(memory_format=torch.channels_last)  # [B, k * C, H, W]
             x = flat.unflatten(1, x.shape[1:3])
         with autocast(x.device, self._precision):
-            output = self._cohort.network(x).to(x.dtype)
+            output = self._cohort.network(x).to(x.dtype)  # [k, B, classes] or [k, B, exits, classes]
         if self._labels is not None:
-            if self._present is None:
-                there = present(self._labels[: self.clients], output.shape[-1])
-                self._present = there.view(len(there), *[1] * (output.dim() - 2), -1)
-            output = masked(output, self._present)
-        losses = self._client.losses(output, y.t())
+            output = masked(output, self._present_classes(output))
+        losses = self._client.losses(output, y.t())  # [k, B]
         weighted = losses * self._weight
-        if self._samples is not None:  # where, not a product: a row that is no sample may have any loss
+        if self._samples is not None:  # where, not a product: a padded row may have any loss
             weighted = torch.where(self._samples, weighted, 0)
         gradients = list(torch.autograd.grad(weighted.sum(), self._parameters))
         self._optimizer.step(self._parameters, gradients, cohort=True)
         self._cohort.advance()
         return losses.detach()
 
+    def _present_classes(self, output: Tensor) -> Tensor:
+        """Return which classes each client has, bool in a shape that broadcasts to ``output``."""
+        if self._present is None:
+            assert self._labels is not None
+            classes = present(self._labels[: self.clients], output.shape[-1])  # [k, classes]
+            self._present = classes.view(len(classes), *[1] * (output.dim() - 2), -1)
+        return self._present
+
 
 def _first_step(
     client: "MultiModelClient",
     cohort: Cohort,
-    mask: Tensor,
-    conf: Namespace,
-    x: Tensor,
+    plan: _BatchPlan,
+    confs: Sequence[Namespace],
     labels: Sequence[Tensor] | None,
-    offset: list[Tensor],
-    kept: Masks,
-    *,
-    record: bool,
 ) -> CohortStep | cuda_graph.RecordedStep:
-    """The step with which a cohort begins; where its shapes are static, recorded once and kept with the cohort."""
+    """Return the first step of a cohort; where its shapes are static, it is recorded once and kept with the cohort."""
+    conf, mask, x = confs[0], plan.mask(0), plan.x
+    offset, masks = stacked_offsets(confs, cohort.trainable), stacked_masks(confs, cohort.trainable)
     optimizer = optimizer_of(conf)
     cohort.begin(optimizer, mask.shape[1], conf.local_steps, len(mask))
-    if not (cohort.records and record) or client.loss_key is None:
-        return CohortStep(client, cohort, mask, conf.precision, optimizer, labels, offset, kept)
+    recordable = cohort.records and plan.static and labels is None and not (offset or masks)
+    if not recordable or client.loss_key is None:
+        return CohortStep(client, cohort, mask, conf.precision, optimizer, labels, offset, masks)
     key = type(client), client.loss_key, tuple(mask.shape), x.shape[1:], conf.precision, optimizer
     step = cohort.recorded.get(key)
     if step is None:
         plain = CohortStep(client, cohort, mask, conf.precision, optimizer)
         empty = x.new_zeros(*mask.shape, *x.shape[1:]), torch.zeros_like(mask, dtype=torch.int64)
         step = cohort.recorded[key] = cuda_graph.RecordedStep(plain, *empty)
-        cohort.restart()  # recording has trained
+        cohort.restart()  # because recording trains
     step.restart()
     return step
 
 
-def _mask(sizes: np.ndarray) -> Tensor:
-    """Which rows of a step are samples, bool [B, k], for the k clients whose batches [K] are not empty."""
-    return torch.from_numpy(np.arange(sizes.max())[:, None] < sizes[sizes > 0])
+def _stacked_views(views: Sequence[np.ndarray | None], shape: Sequence[int]) -> Tensor:
+    """Stack the clients' augmentations to int64 [steps, B, K, columns]; zeros (unchanged) in padded rows.
+
+    Args:
+        views: Of each client int64 [steps, B, columns], or None without augmentation.
+        shape: (steps, B, K).
+
+    """
+    columns = next((client_views.shape[2] for client_views in views if client_views is not None), 0)
+    stacked = np.zeros((*shape, columns), dtype=np.int64)
+    for index, client_views in enumerate(views):
+        if client_views is not None:
+            stacked[: client_views.shape[0], : client_views.shape[1], index] = client_views
+    return torch.from_numpy(stacked)
 
 
-def _laid(views: Sequence[np.ndarray | None], shape: Sequence[int]) -> Tensor:
-    """How each row of each step is seen: int64 [steps, B, K, columns], zeros (unchanged) where there is no sample."""
-    columns = next((own.shape[2] for own in views if own is not None), 0)
-    laid = np.zeros((*shape, columns), dtype=np.int64)
-    for place, own in enumerate(views):
-        if own is not None:
-            laid[: own.shape[0], : own.shape[1], place] = own
-    return torch.from_numpy(laid)
+def _stacked_rows(samples: Sequence[int], batches: Sequence[Sequence[np.ndarray]]) -> tuple[Tensor, np.ndarray]:
+    """Stack the clients' batches.
 
+    Args:
+        samples: Number of samples of each client.
+        batches: Row numbers of each client's steps, within its own samples.
 
-def _rows(samples: Sequence[int], batches: Sequence[Sequence[np.ndarray]]) -> tuple[Tensor, np.ndarray]:
-    """Row numbers in the clients' samples laid end to end, int64 [steps, B, K], and how many of each step's and
-    client's are samples, int64 [steps, K]."""
+    Returns:
+        Row numbers in the clients' samples laid end to end, int64 [steps, B, K], and how many of each step's and
+        client's are samples, int64 [steps, K].
+
+    """
     steps = max(map(len, batches))
     sizes = np.zeros((steps, len(batches)), dtype=np.int64)
-    for place, own in enumerate(batches):
-        sizes[: len(own), place] = list(map(len, own))
+    for index, client_batches in enumerate(batches):
+        sizes[: len(client_batches), index] = list(map(len, client_batches))
     width = sizes.max()
-    begins = np.cumsum([0, *samples[:-1]])
-    # a row that is no sample repeats one of its own client: what it holds cannot reach another
+    begins = np.cumsum([0, *samples[:-1]])  # [K]
+    # a padded row repeats one of its own client, so that its content cannot reach another
     rows = np.broadcast_to(begins, (steps, width, len(batches))).copy()
-    for place, (begin, own) in enumerate(zip(begins, batches, strict=True)):
-        for step, picked in enumerate(own):
-            rows[step, : len(picked), place] = picked + begin
+    for index, (begin, client_batches) in enumerate(zip(begins, batches, strict=True)):
+        for step, picked in enumerate(client_batches):
+            rows[step, : len(picked), index] = picked + begin
     return torch.from_numpy(rows), sizes

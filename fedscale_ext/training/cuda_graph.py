@@ -8,12 +8,20 @@ from torch import Tensor
 if TYPE_CHECKING:
     from fedscale_ext.training.cohort import CohortStep
 
-_WARM_UP = 3  # steps before recording, in which libraries choose algorithms and allocate
+_WARM_UP = 3  # steps before recording, in which libraries choose algorithms and allocate memory
 
 
 class RecordedStep:
-    """A :class:`CohortStep` on the GPU for batches of one shape. Recording trains: restore the cohort, then
-    :meth:`restart`, before it is used."""
+    """A :class:`CohortStep` on the GPU for batches of one shape.
+
+    Recording trains the cohort. Restore the cohort and call :meth:`restart` before the first use.
+
+    Args:
+        step: The step to record.
+        x: Samples [B, k, C, H, W]; their values are overwritten.
+        y: Labels [B, k]; their values are overwritten.
+
+    """
 
     def __init__(self, step: "CohortStep", x: Tensor, y: Tensor) -> None:
         self.clients = step.clients
@@ -29,11 +37,11 @@ class RecordedStep:
             self._losses = step(x, y)
 
     def restart(self) -> None:
-        """Begin anew, from the cohort's tensors as they are."""
+        """Restart the optimizer from the cohort's present tensors."""
         self._step.restart()
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """As the step itself; the losses are overwritten by the next call."""
+        """Take the step; the returned losses [k, B] are overwritten by the next call."""
         self._x.copy_(x)
         self._y.copy_(y)
         self._graph.replay()

@@ -1,4 +1,4 @@
-"""The data set where training happens: decoded once, on a GPU if it fits there."""
+"""The data set on the training device: decoded once, on a GPU if it fits there."""
 
 import numpy as np
 import torch
@@ -7,12 +7,21 @@ from fedscale_ext.data.store import DataSet
 from fedscale_ext.training.augment import Augmentation
 from fedscale_ext.training.samples import ClientSamples
 
-_SHARE = 0.5  # of a GPU's free memory that pixels may take; several executors may share it
+_SHARE = 0.5  # largest share of a GPU's free memory for pixels; several executors may share the GPU
 
 
 class DeviceData:
-    """Samples of a data set on ``device``, seen as ``augment`` says unless who asks for them says otherwise: gathered
-    there from the pixels, or gathered on the CPU and sent."""
+    """Samples of a data set on a device, gathered there from the pixels, or gathered on the CPU and sent.
+
+    Args:
+        data: The data set.
+        device: The training device.
+        augment: Kind of augmentation by default.
+
+    Raises:
+        UserError: If the data set does not fit the augmentation.
+
+    """
 
     def __init__(self, data: DataSet, device: torch.device, augment: str = "none") -> None:
         self._data, self._device, self._augment = data, device, augment
@@ -23,14 +32,20 @@ class DeviceData:
             self._labels = torch.from_numpy(np.array(data.y)).to(device)
 
     def samples(self, rows: np.ndarray, augment: str | None = None) -> ClientSamples:
-        """Normalised samples of these rows."""
-        seen = self._augment if augment is None else augment
-        if seen not in self._augmentations:
-            self._augmentations[seen] = Augmentation.of(seen, self._data, self._device)
-        augmentation = self._augmentations[seen]
+        """Return normalised samples.
+
+        Args:
+            rows: Row numbers in the data set.
+            augment: Kind of augmentation, if not the default.
+
+        """
+        kind = self._augment if augment is None else augment
+        if kind not in self._augmentations:
+            self._augmentations[kind] = Augmentation.of(kind, self._data, self._device)
+        augmentation = self._augmentations[kind]
         if self._pixels is None or self._labels is None:
             x, y = self._data.tensors(rows)
             return ClientSamples(x.to(self._device), y.to(self._device), augmentation)
-        places = torch.from_numpy(rows).to(self._device)
-        x = self._data.normalised(self._pixels[places])
-        return ClientSamples(x, self._labels[places], augmentation)
+        indices = torch.from_numpy(rows).to(self._device)
+        x = self._data.normalised(self._pixels[indices])
+        return ClientSamples(x, self._labels[indices], augmentation)

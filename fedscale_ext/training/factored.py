@@ -1,14 +1,15 @@
-"""Large linear layers of a cohort whose clients share one copy of the weights that they started from.
+"""Large linear layers of a cohort whose clients share one copy of their initial weights.
 
-Under SGD such a layer's weights stay in the span of their start and of the steps' gradients, each of
-which is the product of the layer's input x_s [B, in] and its output's gradient g_s [B, out]:
+Under SGD such a layer's weights stay in the span of their start and of the steps' gradients. Each gradient is the
+product of the layer's input x_s [B, in] and its output's gradient g_s [B, out]:
 
     W_t = a_t W_0 + sum_{s <= t} c_ts g_s^T x_s
 
-Momentum, weight decay and the prox term only change the scalars a and c. While the rows of all
-steps are few beside the layer's size, it is less work to keep x and g than to write W_t: no client has
-weights of its own, W_0 is read once for the whole cohort, and the sum of the clients' changes,
-which is all that a round's mean needs, is one product of large matrices.
+Momentum, weight decay and the prox term only change the scalars a and c. While the rows of all steps are few beside the
+layer's size, storing x and g is less work than writing W_t. No client has a copy of the weights, and W_0 is read once
+for the whole cohort. A round's mean needs only the sum of the clients' changes, which is one product of large matrices.
+
+Shapes use K for clients, B for the samples of a step, R = steps * B for the rows of all steps.
 """
 
 from collections.abc import Sequence
@@ -21,11 +22,17 @@ from fedscale_ext.models.stacked.network import Mapped, Stacked
 from fedscale_ext.training.fused_linear import LARGE
 from fedscale_ext.training.sgd import Sgd
 
-_BLOCK = 1 << 20  # entries of the clients' summed change that are there at once
+_BLOCK = 1 << 20  # entries of the clients' summed change in memory at once
 
 
 def factorable(network: Stacked | Mapped, module: nn.Module) -> list[str]:
-    """State names of a network's weights for which it pays."""
+    """Return the state names of the weights that are large enough to be worth it.
+
+    Args:
+        network: The stacked form of ``module``; a mapped one has none.
+        module: The network of one client.
+
+    """
     if isinstance(network, Mapped):
         return []
     parameters = dict(module.named_parameters())
@@ -34,7 +41,15 @@ def factorable(network: Stacked | Mapped, module: nn.Module) -> list[str]:
 
 
 class Coefficients:
-    """The scalars a_t and c_ts of :class:`Sgd` (without clipping), step by step."""
+    """The scalars a_t and c_ts of :class:`Sgd`, step by step.
+
+    Attributes:
+        after: For t = 0, 1, ...: a_t and the list c_t1 .. c_tt.
+
+    Raises:
+        ValueError: If gradients are clipped, since their scale then differs between clients.
+
+    """
 
     def __init__(self, sgd: Sgd) -> None:
         if sgd.clip_norm is not None:
@@ -44,7 +59,7 @@ class Coefficients:
         self.after: list[tuple[float, list[float]]] = [(1.0, [])]  # a_t and c_t1 .. c_tt for t = 0, 1, ...
 
     def advance(self) -> None:
-        """One step: v <- momentum v + g + mu (w - w_0) + weight_decay w, w <- w - lr v."""
+        """Take a step: v <- momentum v + g + mu (w - w_0) + weight_decay w, w <- w - lr v."""
         sgd, (start, past) = self._sgd, self.after[-1]
         pull = sgd.mu + sgd.weight_decay
         moved, velocity = self._velocity
@@ -56,17 +71,26 @@ class Coefficients:
 
 
 class FactoredWeight:
-    """The weights [out, in] of several clients that all start from one tensor."""
+    """Weights [out, in] of several clients that all start from one tensor."""
 
     def __init__(self) -> None:
-        self._inputs = self._gradients = torch.empty(0)
+        self._inputs = self._gradients = torch.empty(0)  # [K, R, in], [K, R, out]
         self._begun: tuple[Tensor, Coefficients] | None = None
 
     def begin(self, start: Tensor, sgd: Sgd, clients: int, steps: int, batch: int) -> None:
-        """Let ``clients`` clients start from ``start``, for at most ``steps`` steps of ``batch`` samples."""
+        """Start training, in reused memory.
+
+        Args:
+            start: The common initial weights [out, in].
+            sgd: The optimizer, without clipping.
+            clients: Number of clients, K.
+            steps: Largest number of steps.
+            batch: Largest number of samples of a step, B.
+
+        """
         rows = steps * batch
         if len(self._inputs) < clients or self._inputs.shape[1] != rows:
-            self._inputs = self._gradients = start.new_empty(0)  # the old ones go first
+            self._inputs = self._gradients = start.new_empty(0)  # free the old buffers before allocating
             self._inputs = start.new_empty(clients, rows, start.shape[1])
             self._gradients = start.new_empty(clients, rows, start.shape[0])
         self._batch = batch
@@ -83,54 +107,72 @@ class FactoredWeight:
         return self._begun[1]
 
     def linear(self, x: Tensor, bias: Tensor) -> Tensor:
-        """The layer of the first clients on x [K, B, in], bias [K, out] -> [K, B, out]; once in a step."""
+        """Apply the layer for the first clients; call it once per step.
+
+        Args:
+            x: Inputs [K, B, in].
+            bias: [K, out].
+
+        Returns:
+            Outputs [K, B, out].
+
+        """
         output: Tensor = _Linear.apply(x, bias, self)
         return output
 
     def advance(self) -> None:
-        """The step whose forward and backward pass were the last is taken."""
+        """Count the step whose forward and backward pass were the last."""
         self._coefficients.advance()
 
     def multiplied(self, x: Tensor, *, transposed: bool) -> Tensor:
-        """x W_t^T for x [K, B, in], or x W_t for [K, B, out]."""
+        """Return x W_t^T [K, B, out] for x [K, B, in] if ``transposed``, else x W_t [K, B, in] for x [K, B, out]."""
         share, past = self._coefficients.after[-1]
-        weight = self._start.t() if transposed else self._start
-        shared = (x.flatten(0, 1) @ weight).view(*x.shape[:2], -1)
+        weight = self._start.t() if transposed else self._start  # [in, out] or [out, in]
+        shared = (x.flatten(0, 1) @ weight).view(*x.shape[:2], -1)  # one product for all clients
         if share != 1.0:
             shared *= share
         if not past:
             return shared
         rows = slice(0, len(past) * self._batch)
-        inputs, gradients = self._inputs[: len(x), rows], self._gradients[: len(x), rows]
+        inputs, gradients = self._inputs[: len(x), rows], self._gradients[: len(x), rows]  # [K, t * B, in or out]
         read, write = (inputs, gradients) if transposed else (gradients, inputs)
-        met = torch.bmm(x, read.transpose(1, 2)).mul_(self._per_row(past))
-        return shared.baddbmm_(met, write)
+        products = torch.bmm(x, read.transpose(1, 2)).mul_(self._per_row(past))  # [K, B, t * B]
+        return shared.baddbmm_(products, write)
 
     def remember(self, x: Tensor, gradient: Tensor) -> None:
-        """The step's input [K, B, in] and output gradient [K, B, out] of the first clients."""
+        """Store the first clients' input [K, B, in] and output gradient [K, B, out] of this step."""
         begin = (len(self._coefficients.after) - 1) * self._batch
         rows, rest = slice(begin, begin + x.shape[1]), slice(begin + x.shape[1], begin + self._batch)
-        for kept, new in ((self._inputs, x), (self._gradients, gradient)):
-            kept[: len(x), rows] = new
-            kept[: len(x), rest] = 0.0  # of a smaller batch
+        for buffer, new in ((self._inputs, x), (self._gradients, gradient)):
+            buffer[: len(x), rows] = new
+            buffer[: len(x), rest] = 0.0  # where the batch is smaller
 
     def _per_row(self, values: Sequence[float]) -> Tensor:
         return self._start.new_tensor(values).repeat_interleave(self._batch)
 
     def trained(self, steps: Sequence[int]) -> "FactoredWeights":
-        """The first clients' weights after their ``steps``; overwritten when the next cohort begins."""
+        """Return the first clients' weights after ``steps`` steps each; the next cohort overwrites them."""
         after = [self._coefficients.after[number] for number in steps]
         return FactoredWeights(
             self._start,
             [share for share, _ in after],
-            [self._inputs[place, : len(past) * self._batch] for place, (_, past) in enumerate(after)],
-            [self._gradients[place, : len(past) * self._batch] for place, (_, past) in enumerate(after)],
+            [self._inputs[index, : len(past) * self._batch] for index, (_, past) in enumerate(after)],
+            [self._gradients[index, : len(past) * self._batch] for index, (_, past) in enumerate(after)],
             [self._per_row(past) for _, past in after],
         )
 
 
 class FactoredWeights:
-    """Trained weights of K clients: W_k = share_k W_0 + gradients_k^T diag(scale_k) inputs_k."""
+    """Trained weights of K clients: W_k = share_k W_0 + gradients_k^T diag(scale_k) inputs_k.
+
+    Args:
+        start: W_0 [out, in].
+        shares: Of each client, the scalar a_t after its last step.
+        inputs: Of each client [t * B, in].
+        gradients: Of each client [t * B, out].
+        scales: Of each client [t * B], c_ts for each row of step s.
+
+    """
 
     def __init__(
         self, start: Tensor, shares: list[float], inputs: list[Tensor], gradients: list[Tensor], scales: list[Tensor]
@@ -138,26 +180,32 @@ class FactoredWeights:
         self._start, self._shares = start, shares
         self._inputs, self._gradients, self._scales = inputs, gradients, scales
 
-    def __getitem__(self, place: int) -> Tensor:
-        """One client's weights [out, in]."""
-        scaled = self._gradients[place] * self._scales[place][:, None]
-        return (self._start * self._shares[place]).addmm_(scaled.t(), self._inputs[place])
+    def __getitem__(self, index: int) -> Tensor:
+        """Return one client's weights [out, in]."""
+        scaled = self._gradients[index] * self._scales[index][:, None]  # [t * B, out]
+        return (self._start * self._shares[index]).addmm_(scaled.t(), self._inputs[index])
 
     def checksums(self) -> Tensor:
-        """A figure for each client, float64 [K], that is finite if and only if its weights are (short of overflow)."""
+        """Return a number per client, float64 [K]; barring overflow, it is finite if and only if its weights are."""
         pairs = zip(self._inputs, self._gradients, strict=True)
         return torch.stack([x.sum().double() + gradient.sum().double() for x, gradient in pairs])
 
-    def add_changes(self, total: Tensor, good: Sequence[tuple[int, float]]) -> None:
-        """total += sum of weight * (W_place - W_0) over ``good``, (place, weight); total [out, in]."""
-        pull = sum(weight * (self._shares[place] - 1.0) for place, weight in good)
+    def add_changes(self, total: Tensor, weighted: Sequence[tuple[int, float]]) -> None:
+        """Add the weighted sum of the clients' changes W_k - W_0, in place.
+
+        Args:
+            total: The sum [out, in] to add to.
+            weighted: Pairs of a client's index and weight.
+
+        """
+        pull = sum(weight * (self._shares[index] - 1.0) for index, weight in weighted)
         rows = max(1, _BLOCK // total.shape[1])
         for begin in range(0, len(total), rows):
             block = slice(begin, begin + rows)
-            change = self._start[block] * pull
-            for place, weight in good:
-                scaled = self._gradients[place][:, block] * (self._scales[place] * weight)[:, None]
-                change.addmm_(scaled.t(), self._inputs[place])
+            change = self._start[block] * pull  # [block, in]
+            for index, weight in weighted:
+                scaled = self._gradients[index][:, block] * (self._scales[index] * weight)[:, None]
+                change.addmm_(scaled.t(), self._inputs[index])
             total[block].add_(change)
 
 

@@ -1,8 +1,8 @@
 """Large linear layers that take their SGD step while their gradient is computed, block by block.
 
-Such a layer is bound by memory: its weights are read for the input's gradient, its own gradient is
-written and read again, its weights read and written. Here a block of rows does all of it while it lies in
-the processor's cache, and the gradient as a whole never exists. The arithmetic is that of :class:`Sgd`.
+Such a layer is bound by memory. Usually its weights are read for the input's gradient, its weight gradient is written
+and read again, and its weights are read and written. Here a block of rows does all of it while it lies in the
+processor's cache, and the whole gradient never exists. The arithmetic is that of :class:`Sgd`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ from torch.nn import functional
 
 from fedscale_ext.training.sgd import Sgd, Steps
 
-LARGE = 1 << 20  # entries of a weight from which on it is worth it
+LARGE = 1 << 20  # smallest number of entries of a weight for which fusing pays
 _BLOCK = 1 << 17  # entries of a block: half a MiB of weights, and as much of momentum
 
 
 @dataclass
 class FusedWeight:
-    """A layer's weight with what its step needs; ``velocity`` and ``origin`` as in :mod:`sgd`."""
+    """A layer's weight [out, in] with its optimizer, momentum and origin of the prox term, as in :mod:`sgd`."""
 
     sgd: Sgd
     weight: Tensor
@@ -31,14 +31,23 @@ class FusedWeight:
     origin: Tensor | None
 
     def step(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Step for the layer's input [B, in] and output gradient [B, out]; the input's gradient [B, in]."""
+        """Take the layer's SGD step and return the gradient of its input.
+
+        Args:
+            x: Input [B, in] of the forward pass.
+            gradient: Gradient [B, out] of the output.
+
+        Returns:
+            Gradient [B, in] of the input, by the weights before the step.
+
+        """
         result = torch.zeros_like(x)
         rows = max(1, _BLOCK // self.weight.shape[1])
         for begin in range(0, len(self.weight), rows):
             block = slice(begin, begin + rows)
-            weight, own = self.weight[block], gradient[:, block]
-            result.addmm_(own, weight)  # by the weights before the step
-            self._step(block, weight, own.t(), x)
+            weight, gradient_block = self.weight[block], gradient[:, block]
+            result.addmm_(gradient_block, weight)  # by the weights before the step
+            self._step(block, weight, gradient_block.t(), x)
         return result
 
     def _step(self, block: slice, weight: Tensor, gradient: Tensor, x: Tensor) -> None:
@@ -80,10 +89,10 @@ def _apply(layer: nn.Linear, weight: FusedWeight, x: Tensor) -> Tensor:
 
 @contextmanager
 def counted_calls(model: nn.Module) -> Iterator[dict[nn.Linear, int]]:
-    """How often each large linear layer is called in the block.
+    """Count how often each large linear layer is called in the block.
 
-    A call that cannot step by itself counts as more than one: on more than a matrix, or with neither an
-    input nor a bias that takes a gradient, so that no backward pass would reach it.
+    A call that cannot be fused counts as more than one. This is a call on an input that is no matrix, or with neither
+    an input nor a bias that requires a gradient, since no backward pass would reach it.
     """
     calls: dict[nn.Linear, int] = {}
 
@@ -104,40 +113,50 @@ def counted_calls(model: nn.Module) -> Iterator[dict[nn.Linear, int]]:
 def split(
     parameters: list[Tensor], steps: Steps, calls: dict[nn.Linear, int]
 ) -> tuple[list[Tensor], Steps, dict[nn.Linear, FusedWeight]]:
-    """Parameters that step together, their optimiser, and the layers whose weights step by themselves.
+    """Split the parameters into those that step together and the layers whose weights step by themselves.
 
-    The latter are called once in a step, and no norm of all gradients must be known first (clipping).
+    A layer steps by itself if it is called once in a step, and if gradients are not clipped, since clipping needs the
+    norm of all gradients first.
+
+    Args:
+        parameters: All trained parameters.
+        steps: Their optimizer.
+        calls: How often each large linear layer is called in a step.
+
+    Returns:
+        The parameters that step together, their optimizer, and the other layers with their weights.
+
     """
-    uses: dict[int, int] = {}  # of a weight, which several layers may share
+    uses: dict[int, int] = {}  # calls of a weight, which several layers may share
     for called, count in calls.items():
         uses[id(called.weight)] = uses.get(id(called.weight), 0) + count
     unclipped = steps.pull.clip_norm is None
     once = {id(one.weight): one for one in calls if uses[id(one.weight)] == 1 and unclipped}
     rest: list[int] = []
     layers: dict[nn.Linear, FusedWeight] = {}
-    for place, parameter in enumerate(parameters):
+    for index, parameter in enumerate(parameters):
         layer = once.get(id(parameter))
         if layer is None:
-            rest.append(place)
+            rest.append(index)
             continue
-        velocity = steps.velocity[place] if steps.velocity else None
-        origin = steps.pull.origin[place] if steps.pull.origin else None
+        velocity = steps.velocity[index] if steps.velocity else None
+        origin = steps.pull.origin[index] if steps.pull.origin else None
         layers[layer] = FusedWeight(steps.sgd, parameter.detach(), velocity, origin)
     left = Steps(
         steps.sgd,
-        replace(steps.pull, origin=[steps.pull.origin[place] for place in rest if steps.pull.origin]),
-        [steps.velocity[place] for place in rest if steps.velocity],
+        replace(steps.pull, origin=[steps.pull.origin[index] for index in rest if steps.pull.origin]),
+        [steps.velocity[index] for index in rest if steps.velocity],
     )
-    return [parameters[place] for place in rest], left, layers
+    return [parameters[index] for index in rest], left, layers
 
 
 @contextmanager
 def fused(layers: dict[nn.Linear, FusedWeight]) -> Iterator[None]:
-    """Let layers step by themselves in the backward passes of the block; each must be called once in a step."""
+    """Let layers step by themselves in the backward passes of the block; each must be called once per step."""
     for layer, weight in layers.items():
         layer.forward = partial(_apply, layer, weight)  # type: ignore[method-assign]
     try:
         yield
     finally:
         for layer in layers:
-            del layer.forward  # the class's own again
+            del layer.forward  # restores the method of the class

@@ -1,8 +1,9 @@
-"""Clients that learn their own classes only, and leave the others' rows of the classifier alone.
+"""Masks absent classes in the loss and in the mean, for clients that have samples of few classes.
 
-HeteroFL (Diao et al., ICLR 2021, section 3, "Masking Trick") for clients that hold few classes: logits of absent
-classes are set to zero in the loss, and a client takes part in the mean of a class's rows only if it has
-samples of that class. The objective ``{"own_classes": True}`` asks for both.
+This is the "Masking Trick" of HeteroFL (Diao et al., ICLR 2021, section 3). Logits of a client's absent classes are set
+to zero in its loss. A client takes part in the mean of a class's rows only if it has samples of that class. The
+objective
+``{"own_classes": True}`` turns both on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,22 +16,22 @@ from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 
-GROUP = "classes"  # of every family's layout
+GROUP = "classes"  # name of the class group in every family's layout
 
 
 def present(labels: Sequence[Tensor], num_classes: int) -> Tensor:
-    """bool [clients, classes]: which classes are among each client's labels."""
-    return torch.stack([torch.bincount(own, minlength=num_classes) > 0 for own in labels])
+    """Return which classes are among each client's labels [n], bool [clients, classes]."""
+    return torch.stack([torch.bincount(client_labels, minlength=num_classes) > 0 for client_labels in labels])
 
 
-def masked(output: Tensor, there: Tensor) -> Tensor:
-    """Logits [..., classes] with zeros where ``there`` (broadcastable) is False."""
-    return torch.where(there, output, torch.zeros((), dtype=output.dtype, device=output.device))
+def masked(logits: Tensor, present_classes: Tensor) -> Tensor:
+    """Return the logits [..., classes] with zeros where ``present_classes`` (broadcastable) is False."""
+    return torch.where(present_classes, logits, torch.zeros((), dtype=logits.dtype, device=logits.device))
 
 
 @lru_cache(maxsize=1024)
 def class_axes(spec: ModelSpec) -> Mapping[str, int]:
-    """The axis of the classes, by name of the tensors that have one."""
+    """Return the axis of the classes of each tensor that has one, by tensor name."""
     return {
         name: dim
         for name, axes in models.layout(spec).items()
@@ -40,10 +41,19 @@ def class_axes(spec: ModelSpec) -> Mapping[str, int]:
 
 
 def class_rows(spec: ModelSpec, per_class: Tensor, lead: int = 0) -> State:
-    """Values [*lead, classes] in a shape that broadcasts to each tensor [*lead, *shape] that has an axis of classes."""
+    """View values per class in a shape that broadcasts to each tensor with an axis of classes.
+
+    Args:
+        spec: The model.
+        per_class: Values [*lead, classes].
+        lead: Number of leading axes.
+
+    Returns:
+        By tensor name, a view that broadcasts to [*lead, *shape].
+
+    """
     layout = models.layout(spec)
     shapes = {
-        name: [-1 if place == dim else 1 for place in range(len(layout[name]))]
-        for name, dim in class_axes(spec).items()
+        name: [-1 if axis == dim else 1 for axis in range(len(layout[name]))] for name, dim in class_axes(spec).items()
     }
     return {name: per_class.view(*per_class.shape[:lead], *shape) for name, shape in shapes.items()}

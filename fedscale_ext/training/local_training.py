@@ -1,4 +1,4 @@
-"""A client's local training: steps of SGD or Adam on the model that it was handed, with FedScale's results."""
+"""A client's local training: steps of SGD or Adam on the model that it receives, with FedScale's results."""
 
 from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -14,15 +14,15 @@ from torch.nn import functional
 from fedscale_ext.core.local_steps import drawn_rows, hold_out
 from fedscale_ext.core.streams import stream
 from fedscale_ext.models.dropout import drawing
-from fedscale_ext.training.cohort import drawn_by, train_together
+from fedscale_ext.training.cohort import dropout_generator, train_together
 from fedscale_ext.training.fused_linear import FusedWeight, counted_calls, fused, split
 from fedscale_ext.training.label_mask import masked, present
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort, autocast
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.training.scaffold import in_order
-from fedscale_ext.training.sgd import Steps, masks_of
+from fedscale_ext.training.scaffold import stacked_offsets
+from fedscale_ext.training.sgd import Steps, stacked_masks
 
 
 class MultiModelClient(TorchClient):
@@ -30,7 +30,7 @@ class MultiModelClient(TorchClient):
 
     A method whose clients differ overrides :meth:`losses` (which serves both ways of training) or
     :meth:`train`; in the latter case it sets ``in_cohorts`` to False, so that its clients train one
-    after another. FedScale's ``get_optimizer`` is not asked: ``client_optimizer`` says who steps.
+    after another. FedScale's ``get_optimizer`` is not used: the key ``client_optimizer`` chooses the optimizer.
     """
 
     in_cohorts: ClassVar[bool] = True
@@ -39,9 +39,18 @@ class MultiModelClient(TorchClient):
     loss_key: Hashable = ()
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each sample: output [..., classes], labels int64 [...] -> [...].
+        """Return the loss of each sample.
 
-        Also of a network with one exit, whose output is [..., 1, classes]; ValueError for one with several.
+        Args:
+            output: Logits [..., classes], or [..., 1, classes] of a network with one exit.
+            labels: Class numbers, int64 [...].
+
+        Returns:
+            The losses [...].
+
+        Raises:
+            ValueError: If the network has several exits.
+
         """
         if output.dim() > labels.dim() + 1 and output.shape[-2] > 1:
             raise ValueError(
@@ -50,24 +59,49 @@ class MultiModelClient(TorchClient):
         flat = functional.cross_entropy(output.flatten(0, -2), labels.flatten(), reduction="none")
         return flat.view(labels.shape)
 
-    def output(self, model: Callable[[Tensor], Tensor], x: Tensor, own: ClientSamples, conf: Namespace) -> Tensor:
-        """What ``model`` makes of a batch x of the client's ``own`` samples, as the client's loss takes it."""
+    def output(self, model: Callable[[Tensor], Tensor], x: Tensor, data: ClientSamples, conf: Namespace) -> Tensor:
+        """Run the model as the client's loss needs it.
+
+        Args:
+            model: The network.
+            x: A batch [B, C, H, W] of the client's samples.
+            data: All samples of the client, whose labels tell its classes.
+            conf: The client's settings.
+
+        Returns:
+            Logits [B, classes]; those of absent classes are zero if the objective has ``own_classes``.
+
+        """
         with autocast(x.device, conf.precision):
             output = model(x).to(x.dtype)
-        return masked(output, present([own.y], output.shape[-1])[0]) if conf.own_classes else output
+        return masked(output, present([data.y], output.shape[-1])[0]) if conf.own_classes else output
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """Make ``model`` the client's own version of itself, in place, by the tensors ``conf.own`` that the client
-        keeps (empty: none yet); for methods with ``OwnTensors``."""
+        """Turn ``model`` into the client's personal model, in place; methods with ``OwnTensors`` override this.
+
+        Args:
+            model: The network as it was sent.
+            conf: The client's settings; ``conf.own`` holds the tensors that the client keeps, at first none.
+
+        """
         raise NotImplementedError
 
     def begin(self, model: nn.Module, conf: Namespace) -> None:
-        """Make ``model``, as it was sent, the one that the client's local training begins with, in place."""
+        """Turn ``model``, as it was sent, into the initial model of the client's local training, in place."""
         if conf.own is not None:
             self.own_model(model, conf)
 
     def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
-        """Row numbers of each of the client's steps, from its own stream; none of what it holds out."""
+        """Draw the batches of the client's steps from its random stream.
+
+        Args:
+            samples: Number of the client's samples.
+            conf: The client's settings; samples that it holds out are never drawn.
+
+        Returns:
+            The row numbers of each step, int64 [B].
+
+        """
         rng = stream(conf.seed, conf.round, conf.client_id, "batches")
         if not conf.held_out:
             return drawn_rows(samples, conf, rng)
@@ -75,7 +109,7 @@ class MultiModelClient(TorchClient):
         return [rows[drawn] for drawn in drawn_rows(len(rows), conf, rng)]
 
     def seen(self, data: ClientSamples, conf: Namespace) -> Iterator[tuple[Tensor, Tensor]]:
-        """Samples, as they are seen, and labels of each of the client's steps."""
+        """Yield the augmented samples [B, C, H, W] and labels [B] of each of the client's steps."""
         device, drawn = data.y.device, self.batches(len(data), conf)
         views = data.views(drawn, conf)
         rows = torch.from_numpy(np.concatenate(drawn)).to(device)
@@ -90,10 +124,18 @@ class MultiModelClient(TorchClient):
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """Train ``model`` in place for ``conf.local_steps`` steps.
 
-        Returns FedScale's result: client_id, moving_loss, trained_size, success, utility,
-        update_weight (the model's own tensors, overwritten by the next client), wall_duration.
-        Raises FloatingPointError when the loss is no longer finite; FedScale would report such a
-        client as a success.
+        Args:
+            client_data: The client's samples.
+            model: The network; its tensors are overwritten by the next client.
+            conf: The client's settings.
+
+        Returns:
+            FedScale's result: client_id, moving_loss, trained_size, success, utility, update_weight (the model's own
+            tensors), wall_duration.
+
+        Raises:
+            FloatingPointError: If the loss is not finite; FedScale would report such a client as a success.
+
         """
         model.train()
         seen = self.seen(client_data, conf)
@@ -104,48 +146,55 @@ class MultiModelClient(TorchClient):
             loss = self.losses(self.output(model, x, client_data, conf), y)
             return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=unused))
 
-        generator = drawn_by(conf)
+        generator = dropout_generator(conf)
         # the first step tells which parameters the network uses, and how often it calls its large layers
         with drawing(model, generator), counted_calls(model) as calls:
-            loss, found = backward(*next(seen), unused=True)
-        used = [pair for pair, gradient in zip(named, found, strict=True) if gradient is not None]
+            loss, gradients = backward(*next(seen), unused=True)
+        used = [pair for pair, gradient in zip(named, gradients, strict=True) if gradient is not None]
         parameters = [parameter for _, parameter in used]
         names = [name for name, _ in used]
-        offset = [tensor[0] for tensor in in_order([conf], names)]
-        mask = [None if tensor is None else tensor[0] for tensor in masks_of([conf], names)]
+        offset = [tensor[0] for tensor in stacked_offsets([conf], names)]
+        mask = [None if tensor is None else tensor[0] for tensor in stacked_masks([conf], names)]
         steps = optimizer_of(conf).begin(parameters, offset, mask)
-        steps.step(parameters, [gradient for gradient in found if gradient is not None])
+        steps.step(parameters, [gradient for gradient in gradients if gradient is not None])
         losses = [loss]
         alone: dict[nn.Linear, FusedWeight] = {}
         if isinstance(steps, Steps) and not (offset or mask or conf.group_lasso) and conf.precision == "float32":
             parameters, steps, alone = split(parameters, steps, calls)
         with drawing(model, generator), fused(alone):
             for batch in seen:
-                loss, found = backward(*batch)
-                steps.step(parameters, [gradient for gradient in found if gradient is not None])
+                loss, gradients = backward(*batch)
+                steps.step(parameters, [gradient for gradient in gradients if gradient is not None])
                 losses.append(loss)
         return {**result(conf, len(client_data), losses), "update_weight": model.state_dict()}
 
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
     ) -> list[dict[str, Any] | Exception]:
-        """Train clients side by side, each as :meth:`train` would: their results in order, without the
-        trained states, which ``cohort.trained`` tells.
+        """Train clients side by side, each as :meth:`train` would.
 
-        ``confs`` may differ in ``client_id``, ``local_steps``, ``offset``, ``own`` and ``mask`` only. A client whose
-        loss is not finite has a FloatingPointError in its place; it cannot disturb the others.
+        Args:
+            data: Samples of each client.
+            cohort: The stacked network, restored to the clients' start.
+            confs: Settings of each client, which may differ in ``client_id``, ``local_steps``, ``offset``, ``own`` and
+                ``mask`` only.
+
+        Returns:
+            The results in order, without the trained states, which ``cohort.trained`` gives. A client whose loss is not
+            finite has a FloatingPointError instead; it cannot disturb the others.
+
         """
         return train_together(self, data, cohort, confs)
 
 
 def seed_layers(conf: Namespace) -> None:
-    """Let layers that draw by themselves (torch's dropout) draw from the client's own stream."""
+    """Seed torch's global generator, from which torch's dropout layers draw, by the client's random stream."""
     torch.manual_seed(int(stream(conf.seed, conf.round, conf.client_id, "layers").integers(2**62)))
 
 
 def train_alone(
     client: MultiModelClient, data: ClientSamples, module: torch.nn.Module, conf: Namespace
 ) -> dict[str, Any]:
-    """One client on a resident module. Layers that draw by themselves (dropout) draw from its own stream."""
+    """Train one client on a resident module, with torch's global generator seeded by :func:`seed_layers`."""
     seed_layers(conf)
     return client.train(data, module, conf)

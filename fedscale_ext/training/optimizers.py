@@ -1,4 +1,4 @@
-"""Which optimiser the clients step with: the key ``client_optimizer``."""
+"""The choice of the clients' optimizer, by the key ``client_optimizer``."""
 
 from argparse import Namespace
 
@@ -6,9 +6,9 @@ from fedscale_ext.training.adam import Adam, AdamSteps
 from fedscale_ext.training.sgd import Sgd, Steps
 
 Optimizer = Sgd | Adam
-Running = Steps | AdamSteps  # what ``begin`` of an optimiser gives
+Running = Steps | AdamSteps  # the result of an optimizer's ``begin``
 
 
 def optimizer_of(conf: Namespace) -> Optimizer:
-    """From a client's settings."""
+    """Return the optimizer of a client's settings."""
     return Adam.of(conf) if conf.client_optimizer == "adam" else Sgd.of(conf)

@@ -1,4 +1,4 @@
-"""What a client reports of its training, in FedScale's words."""
+"""FedScale's result of a client's training."""
 
 import math
 from argparse import Namespace
@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 def moving_loss(losses: list[float], first_epoch: int, decay: float) -> float:
-    """FedScale's training loss: the first step's, then its moving average over the first epoch."""
+    """Return FedScale's training loss: the first step's, then its moving average over the first epoch."""
     average = losses[0]
     for loss in losses[1:first_epoch]:
         average = (1.0 - decay) * average + decay * loss
@@ -18,7 +18,20 @@ def moving_loss(losses: list[float], first_epoch: int, decay: float) -> float:
 
 
 def result(conf: Namespace, samples: int, losses: Sequence[Tensor]) -> dict[str, Any]:
-    """FedScale's result, but for the trained state, from the losses [batch] that each of a client's steps saw."""
+    """Return FedScale's result without the trained state.
+
+    Args:
+        conf: The client's settings.
+        samples: Number of the client's samples.
+        losses: Losses [B] of each step's samples.
+
+    Returns:
+        client_id, moving_loss, trained_size, success, utility and wall_duration.
+
+    Raises:
+        FloatingPointError: If a step's mean loss is not finite.
+
+    """
     sizes = list(map(len, losses))
     padded = pad_sequence(list(losses), batch_first=True)  # [steps, largest batch]
     means = (padded.sum(1) / padded.new_tensor(sizes)).tolist()

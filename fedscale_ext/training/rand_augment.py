@@ -1,8 +1,8 @@
-"""RandAugment (Cubuk et al. 2020): so many operations of fourteen, drawn for each picture, all of one magnitude.
+"""RandAugment (Cubuk et al. 2020): two of fourteen operations, drawn for each picture, all of one magnitude.
 
-Operations and magnitudes (9 of 30) are those of torchvision's RandAugment(2, 9), which FedorAS trains CIFAR with. Here
-a whole batch is changed at once, one operation after another on the pictures that drew it; values stay whole numbers
-from 0 to 255, what comes from beyond the edges is black.
+Operations and magnitudes (9 of 30) are those of torchvision's RandAugment(2, 9), which FedorAS trains CIFAR with. A
+whole batch is changed at once: each operation in turn runs on the pictures that drew it. Values stay whole numbers from
+0 to 255. Pixels from beyond the edges are black.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-OPERATIONS = 2  # of each picture
-_MAGNITUDE = 9 / 30  # of the largest
+OPERATIONS = 2  # for each picture
+_MAGNITUDE = 9 / 30  # share of the largest
 _SHEAR, _SHIFT, _DEGREES = 0.3 * _MAGNITUDE, 150 / 331 * _MAGNITUDE, 30 * _MAGNITUDE  # shift: of the picture's side
 _ENHANCE, _BITS, _SOLARIZE = 0.9 * _MAGNITUDE, 8 - round(4 * _MAGNITUDE), 255 * (1 - _MAGNITUDE)
 _GREY = (0.2989, 0.587, 0.114)
@@ -21,7 +21,7 @@ Change = Callable[[Tensor, Tensor], Tensor]  # pictures [n, C, H, W] of 0..255, 
 
 
 def _moved(x: Tensor, matrix: Tensor) -> Tensor:
-    """Each picture's pixels from the places that its matrix [n, 2, 3] names, in units of half a side."""
+    """Sample pictures [n, C, H, W] at the positions of affine matrices [n, 2, 3], in units of half a side."""
     grid = functional.affine_grid(matrix.to(x.dtype), list(x.shape), align_corners=False)
     return functional.grid_sample(x, grid, mode="nearest", padding_mode="zeros", align_corners=False)
 
@@ -43,7 +43,7 @@ def _rotated(x: Tensor, sign: Tensor) -> Tensor:
 
 
 def _blended(other: Callable[[Tensor], Tensor]) -> Change:
-    """Away from ``other`` of a picture, or towards it."""
+    """Return the change that blends a picture with ``other(picture)``, away from it or towards it by sign."""
 
     def change(x: Tensor, sign: Tensor) -> Tensor:
         factor = (1 + _ENHANCE * sign).view(-1, 1, 1, 1)
@@ -74,7 +74,7 @@ def _auto_contrast(x: Tensor, sign: Tensor) -> Tensor:
 
 
 def _equalized(x: Tensor, sign: Tensor) -> Tensor:
-    """Each channel's values spread so that all are about as frequent."""
+    """Equalise the histogram of each channel."""
     values = x.round().long().clamp(0, 255).flatten(2).flatten(0, 1)  # [n C, H W]
     counts = torch.zeros(len(values), 256, dtype=torch.int64, device=x.device)
     counts.scatter_add_(1, values, torch.ones_like(values))
@@ -106,8 +106,16 @@ equalise."""
 
 
 def changed(pixels: Tensor, drawn: Tensor) -> Tensor:
-    """Pictures [n, C, H, W] of 0..255 after the operations ``drawn`` int64 [n, 2 x operations]: for each a number and
-    whether its sign is negative."""
+    """Apply the drawn operations.
+
+    Args:
+        pixels: Pictures [n, C, H, W] of 0..255.
+        drawn: For each operation its number and whether its sign is negative, int64 [n, 2 * OPERATIONS].
+
+    Returns:
+        The changed pictures [n, C, H, W].
+
+    """
     pixels = pixels.clone()
     for number, negative in zip(drawn[:, ::2].unbind(1), drawn[:, 1::2].unbind(1), strict=True):
         sign = 1 - 2 * negative.to(pixels.dtype)

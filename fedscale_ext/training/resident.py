@@ -1,7 +1,7 @@
 """Models that stay in an executor: built once per spec, their tensors overwritten for each client.
 
-:class:`Resident` is one module for clients one after another, :class:`Cohort` the same network for K
-clients at once. Both start from a :data:`State` and know what the trained state is.
+:class:`Resident` is one module for clients one after another, :class:`Cohort` the same network for K clients at once.
+Both start from a :data:`State` and give the trained state.
 """
 
 import contextlib
@@ -27,8 +27,13 @@ _STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts tra
 
 @dataclass(frozen=True)
 class Start:
-    """A state as a resident takes it: ``flat`` holds all floating entries of ``state``, in its memory order; None for
-    a state of some of its tensors."""
+    """An initial state in a resident's memory order.
+
+    Attributes:
+        flat: All floating entries of ``state`` [n]; None if ``state`` lacks some tensors.
+        state: The tensors by name.
+
+    """
 
     flat: Tensor | None
     state: State
@@ -37,8 +42,12 @@ class Start:
 class Resident:
     """A module whose floating parameters and buffers are views of one vector, so that a client starts by one copy.
 
-    ``channels_last``: convolution weights lie in memory as torch's channels_last format has them,
-    which lets the CPU's kernels run without reordering.
+    Args:
+        module: The network.
+        device: Where it trains.
+        channels_last: Whether convolution weights use torch's channels_last memory format, which lets the CPU's
+            kernels run without reordering.
+
     """
 
     def __init__(self, module: nn.Module, device: torch.device, *, channels_last: bool) -> None:
@@ -49,23 +58,23 @@ class Resident:
         first = next(iter(self.floating.values()))
         self.flat = torch.empty(sum(map(torch.numel, self.floating.values())), dtype=first.dtype, device=device)
         self._channels_last = channels_last
-        for tensor, place in zip(self.floating.values(), self._views(self.flat), strict=True):
-            place.copy_(tensor.detach())
-            tensor.data = place
+        for tensor, view in zip(self.floating.values(), self._views(self.flat), strict=True):
+            view.copy_(tensor.detach())
+            tensor.data = view
 
     def start(self, state: State) -> Start:
-        """``state`` (on any device), of all tensors or some, ready to be restored any number of times."""
+        """Prepare ``state``, of all tensors or some and on any device, to be restored any number of times."""
         if len(state) < len(self.floating) + len(self.integers):
             return Start(None, {name: tensor.to(self.flat.device) for name, tensor in state.items()})
         flat = torch.empty_like(self.flat)
         floating = dict(zip(self.floating, self._views(flat), strict=True))
-        for name, place in floating.items():
-            place.copy_(state[name])
+        for name, view in floating.items():
+            view.copy_(state[name])
         here = {name: floating[name] if name in floating else state[name].to(flat.device) for name in state}
         return Start(flat, here)
 
     def restore(self, start: Start) -> None:
-        """Overwrite the module with a start: the tensors that it has."""
+        """Overwrite the module's tensors with those of ``start``."""
         if start.flat is None:
             floating = [name for name in start.state if name in self.floating]
             with torch.no_grad():
@@ -77,17 +86,30 @@ class Resident:
                 tensor.copy_(start.state[name])
 
     def _views(self, flat: Tensor) -> list[Tensor]:
-        places, begin = [], 0
+        views, begin = [], 0
         for tensor in self.floating.values():
-            places.append(_shaped(flat[begin : begin + tensor.numel()], tensor.shape, self._channels_last))
+            views.append(_shaped(flat[begin : begin + tensor.numel()], tensor.shape, self._channels_last))
             begin += tensor.numel()
-        return places
+        return views
 
 
 class Cohort:
-    """Networks of up to ``clients`` clients side by side; tensors by state name, [clients, *shape].
+    """Networks of up to K clients side by side.
 
-    ``factored``: state names of weights that the clients share (:mod:`factored`) instead.
+    Attributes:
+        tensors: By state name, [K, *shape].
+        factored: By state name, weights that the clients share instead (:mod:`factored`).
+        trainable: Names of the parameters that train.
+
+    Args:
+        network: The stacked form of ``module``.
+        module: The network of one client.
+        input_shape: Shape of a sample, (C, H, W).
+        clients: Largest number of clients, K.
+        device: Where they train.
+        channels_last: Whether convolution weights use the channels_last memory format.
+        factored: State names of the weights to share.
+
     """
 
     def __init__(
@@ -106,7 +128,7 @@ class Cohort:
         self.device = device
         self.channels_last = channels_last
         self.draws = isinstance(network, Stacked) and network.draws
-        # steps of static shape become CUDA graphs; what is drawn on the CPU cannot be part of one
+        # steps of static shape become CUDA graphs, which cannot contain random numbers drawn on the CPU
         self.records = device.type == "cuda" and not self.draws
         self.recorded: dict[Any, RecordedStep] = {}
         self.tensors: dict[str, Tensor] = {}
@@ -122,7 +144,7 @@ class Cohort:
         self.trainable = self._used(input_shape)
 
     def _used(self, input_shape: Sequence[int]) -> list[str]:
-        """Names of the parameters that the network uses: training leaves the others as they are."""
+        """Return the names of the parameters that the network uses; training does not change the others."""
         self.begin(Sgd(0.0, 0.0, 0.0, 0.0, None), 1, 1, 2)
         parameters = self.bind(1, None)
         x = parameters[0].new_zeros(2, 1, *input_shape)
@@ -130,46 +152,73 @@ class Cohort:
         return [name for name, gradient in zip(self.trainable, gradients, strict=True) if gradient is not None]
 
     def client_bytes(self, rows: int) -> int:
-        """Memory for the state of one client whose steps see ``rows`` samples in all."""
-        own = sum(tensor.nbytes for tensor in self.tensors.values()) // self.clients
-        return own + sum(rows * sum(self._start[name].shape) * self._start[name].itemsize for name in self.factored)
+        """Return the bytes of one client's state, if its steps read ``rows`` samples in all."""
+        unshared = sum(tensor.nbytes for tensor in self.tensors.values()) // self.clients
+        return unshared + sum(
+            rows * sum(self._start[name].shape) * self._start[name].itemsize for name in self.factored
+        )
 
     def restore(self, start: State) -> None:
-        """Let every client start from ``start``."""
+        """Set the initial state of every client."""
         self._start = start
         for name, tensor in self.tensors.items():
             tensor.copy_(start[name].expand_as(tensor))
 
-    def place(self, row: int, state: State) -> None:
-        """Let one client start from ``state`` instead, but for what all clients share."""
+    def set_start(self, row: int, state: State) -> None:
+        """Set the initial state of the client in ``row``, except for the weights that all clients share."""
         for name, tensor in self.tensors.items():
             tensor[row].copy_(state[name])
 
     def takes(self, sizes: Sequence[np.ndarray]) -> bool:
-        """Whether clients can train in it together whose steps see so many samples, each int64 [steps], falling in
-        length: a network without stacked layers cannot leave rows out, so its clients' batches must agree."""
-        return isinstance(self.network, Stacked) or all(np.array_equal(own, sizes[0][: len(own)]) for own in sizes)
+        """Return whether clients with these batch sizes can train together.
+
+        A network without stacked layers cannot leave rows out, so that its clients' batches must agree.
+
+        Args:
+            sizes: Number of samples in each step of each client, int64 [steps], longest first.
+
+        """
+        return isinstance(self.network, Stacked) or all(
+            np.array_equal(batch_sizes, sizes[0][: len(batch_sizes)]) for batch_sizes in sizes
+        )
 
     def restart(self) -> None:
-        """Back to the start that was restored last."""
+        """Return to the initial state that was set last."""
         self.restore(self._start)
 
     def begin(self, optimizer: Optimizer, clients: int, steps: int, batch: int) -> None:
-        """Get ready for ``steps`` steps of ``batch`` samples at most, from the start that was restored last."""
+        """Prepare the shared weights for training from the initial state that was set last.
+
+        Args:
+            optimizer: The clients' optimizer.
+            clients: Number of clients.
+            steps: Largest number of steps.
+            batch: Largest number of samples of a step.
+
+        Raises:
+            ValueError: If weights are shared and the optimizer is not SGD.
+
+        """
         for name, weight in self.factored.items():
             if not isinstance(optimizer, Sgd):
                 raise ValueError("only under SGD weights stay in the span of their gradients")
             weight.begin(self._start[name], optimizer, clients, steps, batch)
 
     def advance(self) -> None:
-        """A step is taken: weights that are shared count it."""
+        """Count a step in the shared weights."""
         for weight in self.factored.values():
             weight.advance()
 
     def bind(self, clients: int, mask: Tensor | None) -> list[Tensor]:
-        """Let the network serve the first ``clients`` clients; their parameters, ready for gradients.
+        """Bind the network to the first clients.
 
-        ``mask`` bool [B, clients]: which rows of a batch are samples; None where all are.
+        Args:
+            clients: Number of clients, k.
+            mask: Which rows of a batch are samples, bool [B, k]; None if all are.
+
+        Returns:
+            Their trainable parameters [k, *shape], which require gradients.
+
         """
         active = {name: tensor[:clients] for name, tensor in self.tensors.items()}
         for name in self.trainable:
@@ -178,8 +227,8 @@ class Cohort:
         return [active[name] for name in self.trainable]
 
     def trained(self, steps: Sequence[int]) -> CohortState:
-        """The first clients' states after their ``steps``, [len(steps), *shape]: overwritten by the next cohort."""
-        taken = torch.tensor(steps, device=self.device)
+        """Return the first clients' states [len(steps), *shape] after ``steps``; the next cohort overwrites them."""
+        num_steps = torch.tensor(steps, device=self.device)
         states: CohortState = {}
         for name, value in self._start.items():
             if name in self.factored:
@@ -187,7 +236,7 @@ class Cohort:
             elif name in self.tensors:
                 states[name] = self.tensors[name][: len(steps)]
             else:
-                states[name] = self._counted(name, value, taken)
+                states[name] = self._counted(name, value, num_steps)
         return states
 
     def _counted(self, name: str, start: Tensor, steps: Tensor) -> Tensor:
@@ -195,7 +244,7 @@ class Cohort:
 
 
 def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor:
-    """A vector as a tensor of ``shape``; the last three axes (channels, height, width) in channels_last order."""
+    """View a vector in ``shape``, with its last three axes (C, H, W) in channels_last order if ``channels_last``."""
     if not channels_last or len(shape) < 4:
         return memory.view(*shape)
     *outer, channels, height, width = shape
@@ -203,12 +252,12 @@ def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor
 
 
 def channels_last_helps(device: torch.device, precision: str) -> bool:
-    """CPU kernels and tensor cores want channels last; float32 kernels of a GPU do not."""
+    """Return whether channels_last is faster: for CPU kernels and tensor cores, but not for a GPU's float32 kernels."""
     return device.type == "cpu" or precision == "bfloat16"
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[None]:
-    """bfloat16 for the forward pass where asked for; weights, losses and gradients stay as they are."""
+    """Return a context that runs forward passes in ``precision``; weights, losses and gradients keep their dtype."""
     if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

@@ -1,4 +1,4 @@
-"""What a client trains on."""
+"""A client's training samples."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -12,8 +12,14 @@ from fedscale_ext.training.speech_augment import SpeechAugmentation
 
 
 class ClientSamples:
-    """The training samples of one client on the training device: x [n, C, H, W] float32, y [n] int64, and how
-    its samples are changed in each step."""
+    """The training samples of one client on the training device.
+
+    Attributes:
+        x: Samples, float32 [n, C, H, W].
+        y: Labels, int64 [n].
+        augmentation: Random changes of the samples in each step; None: no changes.
+
+    """
 
     def __init__(self, x: Tensor, y: Tensor, augmentation: Augmentation | SpeechAugmentation | None = None):
         self.x, self.y, self.augmentation = x, y, augmentation
@@ -22,8 +28,16 @@ class ClientSamples:
         return len(self.y)
 
     def views(self, rows: Sequence[np.ndarray], conf: Namespace) -> np.ndarray | None:
-        """How the samples at ``rows`` of each step are seen, from the client's own stream: [steps, largest batch,
-        columns]; None: as they are."""
+        """Draw the augmentation of each step's samples from the client's random stream.
+
+        Args:
+            rows: Row numbers of each step.
+            conf: The client's settings.
+
+        Returns:
+            int64 [steps, largest batch, columns]; None without augmentation.
+
+        """
         if self.augmentation is None:
             return None
         rng = stream(conf.seed, conf.round, conf.client_id, "augment")

@@ -1,7 +1,7 @@
-"""The clients' optimiser: SGD with momentum, weight decay, prox term and clipping, on lists of tensors.
+"""The clients' optimizer: SGD with momentum, weight decay, prox term and clipping, on lists of tensors.
 
-One-by-one training steps on a model's tensors, cohorts on the same tensors with a leading axis of
-clients. No Python loop over parameters but for clipping, which needs a norm per client.
+Training one by one steps on a model's tensors, cohorts on the same tensors with a leading axis of clients. There is no
+Python loop over parameters except for clipping, which needs a norm per client.
 """
 
 from argparse import Namespace
@@ -11,11 +11,20 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-Masks = list[Tensor | None]  # of parameters: bool, which of their entries train; None: all
+Masks = list[Tensor | None]  # for each parameter: which of its entries train, bool; None: all
 
 
-def masks_of(confs: Sequence[Namespace], names: Sequence[str]) -> Masks:
-    """The masks of a cohort's parameters ``names``, each [clients, *shape]; empty where its clients have none."""
+def stacked_masks(confs: Sequence[Namespace], names: Sequence[str]) -> Masks:
+    """Stack the clients' masks of trained entries.
+
+    Args:
+        confs: Settings of each client; either all have a mask or none has.
+        names: Names of the parameters.
+
+    Returns:
+        For each parameter bool [clients, *shape], or None if all its entries train; an empty list without masks.
+
+    """
     if confs[0].mask is None:
         return []
     return [torch.stack([conf.mask[name] for conf in confs]) if name in confs[0].mask else None for name in names]
@@ -23,8 +32,17 @@ def masks_of(confs: Sequence[Namespace], names: Sequence[str]) -> Masks:
 
 @dataclass(frozen=True)
 class Sgd:
-    """``lr`` learning rate, ``mu`` FedProx's coefficient, ``clip_norm`` largest norm of a client's gradient, ``lasso``
-    the weight of group lasso."""
+    """Hyperparameters of SGD.
+
+    Attributes:
+        lr: Learning rate.
+        momentum: Factor of the last step's velocity.
+        weight_decay: Coefficient of L2 regularisation.
+        mu: FedProx's coefficient.
+        clip_norm: Largest norm of a client's gradient; None: no clipping.
+        lasso: Weight of the group lasso.
+
+    """
 
     lr: float
     momentum: float
@@ -35,21 +53,39 @@ class Sgd:
 
     @classmethod
     def of(cls, conf: Namespace) -> "Sgd":
-        """From a client's settings."""
+        """Read the hyperparameters from a client's settings."""
         decay, clip, lasso = conf.client_weight_decay, conf.clip_norm, conf.group_lasso
         return cls(conf.learning_rate, conf.client_momentum, decay, conf.prox_mu, clip, lasso)
 
     def begin(self, parameters: list[Tensor], offset: list[Tensor] | None = None, mask: Masks | None = None) -> "Steps":
-        """Start from ``parameters`` as they are: w_global of the prox term, momentum zero. ``offset`` is added to
-        each step's gradients (:mod:`variates`), which are zero outside the ``mask``."""
+        """Start from the present values of the parameters, with zero momentum.
+
+        Args:
+            parameters: Their values are w_global of the prox term.
+            offset: Added to each step's gradients (:mod:`scaffold`), by parameter.
+            mask: Which entries of each parameter train; gradients are zero elsewhere.
+
+        Returns:
+            The optimizer under way.
+
+        """
         velocity = [torch.zeros_like(parameter) for parameter in parameters] if self.momentum else []
         return Steps(self, Pull.begin(self.mu, self.clip_norm, parameters, offset, mask, self.lasso), velocity)
 
 
 @dataclass
 class Pull:
-    """What every optimiser does to the loss's gradients first; ``origin`` is empty without a prox term, ``offset``
-    without control variates, ``mask`` where all entries train."""
+    """Terms that every optimizer first applies to the loss's gradients: prox, lasso, mask, clipping and offset.
+
+    Attributes:
+        mu: FedProx's coefficient.
+        clip_norm: Largest norm of a client's gradient; None: no clipping.
+        origin: w_global of each parameter; empty without a prox term.
+        offset: Added to the gradients; empty without control variates.
+        mask: Which entries of each parameter train; empty where all do.
+        lasso: Weight of the group lasso.
+
+    """
 
     mu: float
     clip_norm: float | None
@@ -68,25 +104,36 @@ class Pull:
         mask: Masks | None,
         lasso: float = 0.0,
     ) -> "Pull":
-        """Remember ``parameters`` where there is a prox term."""
+        """Start from the present values of the parameters, which are copied if there is a prox term."""
         origin = [parameter.detach().clone() for parameter in parameters] if mu else []
         return cls(mu, clip_norm, origin, offset or [], mask or [], lasso)
 
     def restart(self, parameters: list[Tensor]) -> None:
-        """Begin anew from ``parameters``, in the same memory."""
+        """Restart from the present values of the parameters, in the same memory."""
         if self.origin:
             torch._foreach_copy_(self.origin, list(parameters))
 
     def first(self, clients: int) -> "Pull":
-        """The same for the first ``clients`` of a cohort alone."""
+        """Return views of the terms for the first ``clients`` of a cohort."""
         origin, offset = ([one[:clients] for one in tensors] for tensors in (self.origin, self.offset))
         mask = [None if one is None else one[:clients] for one in self.mask]
         return Pull(self.mu, self.clip_norm, origin, offset, mask, self.lasso)
 
     def __call__(self, parameters: list[Tensor], gradients: list[Tensor], *, cohort: bool) -> list[Tensor]:
-        """clip(g + mu (w - w_global)) + offset: the prox gradient is Li et al. 2020, Eq 2, clipped together with the
-        loss's, and so is that of ``lasso`` times the sum of all filters' norms (filters: rows of what has two axes or
-        more); zero outside the mask. The gradients are left as they are: two of them may share memory.
+        """Return clip(g + mu (w - w_global) + lasso) + offset, with zeros outside the mask.
+
+        The prox gradient is that of Li et al. 2020, Eq 2. It is clipped together with the loss's. So is the gradient of
+        ``lasso`` times the sum of all filters' norms, where filters are the rows of tensors with two axes or more. The
+        gradients passed in stay unchanged, because two of them may share memory.
+
+        Args:
+            parameters: The present values.
+            gradients: Gradients of the loss.
+            cohort: Whether the first axis of each tensor is clients.
+
+        Returns:
+            The gradients to step by.
+
         """
         if self.lasso:
             gradients = [
@@ -106,7 +153,7 @@ class Pull:
         return list(torch._foreach_add(gradients, self.offset)) if self.offset else gradients
 
     def inside(self, parameters: list[Tensor]) -> list[Tensor]:
-        """The parameters with zeros outside the mask: what decays of them."""
+        """Return the parameters with zeros outside the mask, the part that weight decay applies to."""
         if not self.mask:
             return parameters
         pairs = zip(parameters, self.mask, strict=True)
@@ -114,7 +161,7 @@ class Pull:
 
 
 def _directions(parameter: Tensor, cohort: bool) -> Tensor:
-    """Each filter divided by its norm, the gradient of that; zero for a filter of zeros."""
+    """Return each filter divided by its norm, which is the norm's gradient; zero for a filter of zeros."""
     dims = tuple(range(1 + cohort, parameter.dim()))
     norms = torch.linalg.vector_norm(parameter, dim=dims, keepdim=True)
     return parameter / norms.masked_fill(norms == 0, 1.0)
@@ -122,7 +169,7 @@ def _directions(parameter: Tensor, cohort: bool) -> Tensor:
 
 @dataclass
 class Steps:
-    """An optimiser under way; ``velocity`` is empty without momentum."""
+    """SGD under way; ``velocity`` is empty without momentum."""
 
     sgd: Sgd
     pull: Pull
@@ -130,20 +177,26 @@ class Steps:
 
     @torch.no_grad()
     def restart(self, parameters: list[Tensor]) -> None:
-        """Begin anew from ``parameters``, in the same memory."""
+        """Restart from the present values of the parameters, in the same memory."""
         self.pull.restart(parameters)
         if self.velocity:
             torch._foreach_zero_(self.velocity)
 
     def first(self, clients: int) -> "Steps":
-        """The same for the first ``clients`` of a cohort alone; shares its memory."""
+        """Return the optimizer of the first ``clients`` of a cohort; it shares this one's memory."""
         return Steps(self.sgd, self.pull.first(clients), [one[:clients] for one in self.velocity])
 
     @torch.no_grad()
     def step(self, parameters: list[Tensor], gradients: list[Tensor], *, cohort: bool = False) -> None:
-        """w <- w - lr v, v <- momentum v + clip(g + mu (w - w_global)) + weight_decay w, in place.
+        """Step in place: v <- momentum v + clip(g + mu (w - w_global)) + weight_decay w, w <- w - lr v.
 
-        Gradients are left as they are; outside the mask nothing changes. ``cohort``: the first axis is clients.
+        Outside the mask nothing changes.
+
+        Args:
+            parameters: Changed in place.
+            gradients: Gradients of the loss, which stay unchanged.
+            cohort: Whether the first axis of each tensor is clients.
+
         """
         sgd = self.sgd
         gradients = self.pull(parameters, gradients, cohort=cohort)
@@ -162,9 +215,19 @@ class Steps:
 
 
 def clipped(gradients: list[Tensor], norm: float, *, cohort: bool = False) -> list[Tensor]:
-    """Gradients scaled down to a total norm of at most ``norm`` (per client, where ``cohort``)."""
-    rows = [gradient.reshape(len(gradient) if cohort else 1, -1) for gradient in gradients]
-    norms = torch.stack([torch.linalg.vector_norm(row, dim=1) for row in rows])
+    """Scale gradients down to a total norm of at most ``norm``.
+
+    Args:
+        gradients: One tensor per parameter.
+        norm: Largest total norm.
+        cohort: Whether the first axis is clients, each with a norm of its own.
+
+    Returns:
+        The scaled gradients.
+
+    """
+    rows = [gradient.reshape(len(gradient) if cohort else 1, -1) for gradient in gradients]  # [K or 1, entries]
+    norms = torch.stack([torch.linalg.vector_norm(row, dim=1) for row in rows])  # [parameters, K or 1]
     # 1e-6 as torch.nn.utils.clip_grad_norm_ has it: no division by zero
     scale = (norm / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
     if not cohort:

@@ -1,11 +1,14 @@
-"""Speech changed at random in training, as FedorAS's public code does: moved by up to 100 ms, with background noise.
+"""Random changes of speech in training, as in FedorAS's public code: shifts of up to 100 ms, and background noise.
 
-Both are done to features, of which a data set's cache has no clip any more. A hop of both kinds is 20 ms, so that a
-move by whole frames is that of the clip but at its ends, where silence moves in: the floor of log-mel features, of
-cepstra the level of the clip's quietest frame. Energies of clip and noise add up in each band, as they do on average;
-cepstra hold a smooth version of their bands, to which the noise is added. Noise is what the data set has of the class
-silence, seconds of the archive's background noise; a data set without such clips moves only. How often and how loud
-are those of the published keyword tasks: 0.8 of the clips, at up to a tenth of the amplitude.
+Both change features, because a data set's cache does not contain the clips. Both kinds of features have a hop of 20 ms.
+A shift by whole frames thus equals a shift of the clip except at its ends, where silence is filled in. Silence is the
+floor of log-mel features, and for cepstra the level of the clip's quietest frame.
+
+Energies of clip and noise add up in each band, as they do on average. Cepstra hold a smooth version of their bands, to
+which the noise is added. Noise comes from the data set's samples of the class silence, which are seconds of the
+archive's background noise; a data set without them is shifted only. Frequency and loudness are those of the published
+keyword
+tasks: 0.8 of the clips, at up to a tenth of the amplitude.
 """
 
 from dataclasses import dataclass
@@ -26,8 +29,15 @@ _DECIBEL = 10.0 / np.log(10.0)
 
 @dataclass(frozen=True)
 class SpeechAugmentation:
-    """``noise`` [m, 1, H, W]: features of background noise, none where m is 0. Values are ``mean`` + ``std`` x what
-    networks see. ``mfcc``: cepstra [40, 51] of (coefficient, time) instead of log-mel [49, 40] of (time, band)."""
+    """Random shifts and background noise of speech features.
+
+    Attributes:
+        noise: Features of background noise [m, 1, H, W], normalised; m may be 0.
+        mean: Mean of the features before normalisation.
+        std: Their standard deviation.
+        mfcc: Whether features are cepstra [40, 51] of (coefficient, time) instead of log-mel [49, 40] of (time, band).
+
+    """
 
     noise: Tensor
     mean: float
@@ -38,7 +48,7 @@ class SpeechAugmentation:
 
     @classmethod
     def of(cls, data: DataSet, device: torch.device) -> "SpeechAugmentation":
-        """That of a data set; UserError where it has no features of speech."""
+        """Return the augmentation of a data set; raise UserError if it has no speech features."""
         entry = known(data.data_set)
         mfcc = data.input_shape == (1, COEFFICIENTS, MFCC_FRAMES)
         if entry is None or not (entry.values and (mfcc or data.input_shape == (1, FRAMES, BANDS))):
@@ -56,8 +66,18 @@ class SpeechAugmentation:
         return cls(noise, -zero * std, std, mfcc)
 
     def draw(self, steps: int, batch: int, rng: np.random.Generator) -> np.ndarray:
-        """By how many frames each sample of each step is moved, how loud its noise is, in thousandths, and which one:
-        int64 [steps, batch, 3]."""
+        """Draw how each sample is changed.
+
+        Args:
+            steps: Number of steps.
+            batch: Number of samples of a step.
+            rng: The client's random stream.
+
+        Returns:
+            int64 [steps, batch, 3]: its shift in frames, the loudness of its noise in thousandths, and the number of
+            the noise.
+
+        """
         views = np.zeros((steps, batch, self.columns), dtype=np.int64)
         views[..., 0] = rng.integers(-SHIFT, SHIFT + 1, (steps, batch))
         if len(self.noise):
@@ -67,7 +87,16 @@ class SpeechAugmentation:
         return views
 
     def apply(self, x: Tensor, views: Tensor) -> Tensor:
-        """Features [n, 1, H, W] as ``views`` int64 [n, 3] wants them: moved, then with noise."""
+        """Shift features and add noise.
+
+        Args:
+            x: Normalised features [n, 1, H, W].
+            views: The changes that :meth:`draw` drew, int64 [n, 3].
+
+        Returns:
+            The changed features [n, 1, H, W].
+
+        """
         values = self._moved(x * self.std + self.mean, views[:, 0])
         if len(self.noise):
             values = self._with_noise(values, views[:, 1].to(x.dtype) / 1000, self.noise[views[:, 2]].to(x.dtype))
@@ -76,9 +105,9 @@ class SpeechAugmentation:
     def _moved(self, values: Tensor, by: Tensor) -> Tensor:
         frames = values if not self.mfcc else values.transpose(2, 3)  # [n, 1, time, feature]
         length = frames.shape[2]
-        places = torch.arange(length, device=by.device) - by[:, None]
-        inside = ((places >= 0) & (places < length))[:, None, :, None]
-        picked = places.clamp(0, length - 1)[:, None, :, None].expand_as(frames)
+        frame_index = torch.arange(length, device=by.device) - by[:, None]
+        inside = ((frame_index >= 0) & (frame_index < length))[:, None, :, None]
+        picked = frame_index.clamp(0, length - 1)[:, None, :, None].expand_as(frames)
         moved = torch.where(inside, frames.gather(2, picked), self._silent(frames))
         return moved.transpose(2, 3) if self.mfcc else moved
 
@@ -96,6 +125,8 @@ class SpeechAugmentation:
             mixed = torch.log(torch.exp(values) + power * torch.exp(noise))
             return torch.where(loud, mixed, values)
         basis = torch.from_numpy(cosines()).to(values)  # [40, bands]
-        clean, other = ((basis.T @ own) / _DECIBEL for own in (values, noise))  # logarithms of energies in bands
+        clean, other = (
+            (basis.T @ features) / _DECIBEL for features in (values, noise)
+        )  # logarithms of energies in bands
         louder = torch.logaddexp(clean, other + torch.log(power.clamp(min=1e-12))) - clean
         return torch.where(loud, values + _DECIBEL * (basis @ louder), values)

@@ -1,4 +1,4 @@
-"""Where work units wait for executors and their results for the aggregator, without polling."""
+"""The board where work units wait for executors, and results for the aggregator, without polling."""
 
 import math
 import threading
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedscale_ext.transport.leases import Leases, Worker
-from fedscale_ext.transport.unit_ledger import Handout, Ledger, Unit
+from fedscale_ext.transport.unit_tracker import Assignment, Unit, UnitTracker
 
 
 class BoardTimeout(Exception):
-    """Nothing happened for as long as was allowed; the message says what was awaited."""
+    """Raised when no unit was finished within the limit; the message says what is missing."""
 
 
 def _always() -> bool:
@@ -18,33 +18,47 @@ def _always() -> bool:
 
 
 class Board:
-    """Hands each unit to one executor and gathers one result per unit; all waits are bounded.
+    """Assigns each unit to one executor and gathers one result per unit; all waits are bounded.
 
-    ``active`` of a call tells whether the process that made it still waits for the answer: what
-    changes that must be followed by :meth:`wake`. Every call of a process but :meth:`register` raises
-    leases.Unknown when it is not registered.
+    Several calls take a function ``active``, which returns whether the caller still waits for the answer. Whoever
+    changes what it returns must call :meth:`wake` afterwards. Every call of a process except :meth:`register` raises
+    leases.NotRegistered if the process is not registered.
+
+    Args:
+        leases: Leases of the executors.
+        tracker: State of the units.
+        replacement_s: Seconds without any executor after which the missing units are given up.
+
     """
 
     def __init__(
-        self, leases: Leases | None = None, ledger: Ledger | None = None, replacement_s: float = math.inf
+        self, leases: Leases | None = None, tracker: UnitTracker | None = None, replacement_s: float = math.inf
     ) -> None:
         self._changed = threading.Condition()
-        self._leases, self._ledger = leases or Leases(), ledger or Ledger()
+        self._leases, self._tracker = leases or Leases(), tracker or UnitTracker()
         self._clock, self._replacement_s = self._leases.clock, replacement_s
-        self._alone: float | None = None  # since when no executor is there
+        self._alone: float | None = None  # since when no executor is present
         self._closed = False
 
     # ---- the aggregator's side ----
 
     def run(self, units: Sequence[Unit], timeout_s: float, *, lenient: bool = False) -> Iterator[Any]:
-        """Results of ``units`` in their order, each as soon as it and all before it are there.
+        """Run units and yield their results in order, each as soon as it and all before it are finished.
 
-        A unit that was given up has a ledger.Dropped in its place. When none was finished for ``timeout_s``,
-        or no executor was there for ``replacement_s``: BoardTimeout, or where ``lenient`` the missing ones
-        are given up.
+        Args:
+            units: The units to run.
+            timeout_s: Longest wait in seconds for the next finished unit.
+            lenient: Give up the missing units at a timeout, instead of raising.
+
+        Yields:
+            The result of each unit; a unit_tracker.Dropped for one that was given up.
+
+        Raises:
+            BoardTimeout: If no unit was finished for ``timeout_s``, or no executor was present for ``replacement_s``.
+
         """
         with self._changed:
-            self._ledger.add(units)
+            self._tracker.add(units)
             self._changed.notify_all()
         missing = {unit.id for unit in units}
         for unit in units:
@@ -54,37 +68,37 @@ class Board:
                 if not lenient or self._closed:
                     raise
                 with self._changed:
-                    self._ledger.withdraw(missing, str(error))
+                    self._tracker.withdraw(missing, str(error))
                 yield self._await(unit.id, missing, timeout_s)
 
     def _await(self, unit: int, missing: set[int], timeout_s: float) -> Any:
-        """The result of ``unit``; any other one that comes in starts the wait anew."""
+        """Wait for the result of ``unit``; any other result that arrives restarts the wait."""
         with self._changed:
-            seen, deadline = self._ledger.settled, self._clock() + timeout_s
-            while unit not in self._ledger.results:
+            seen, deadline = self._tracker.settled, self._clock() + timeout_s
+            while unit not in self._tracker.results:
                 if self._closed:
                     raise BoardTimeout("the board was closed while units were missing")
                 self.lapse()
                 now = self._clock()
-                if self._ledger.settled > seen or self._alone is not None:
-                    seen, deadline = self._ledger.settled, now + timeout_s
+                if self._tracker.settled > seen or self._alone is not None:
+                    seen, deadline = self._tracker.settled, now + timeout_s
                 if self._alone is not None and now >= self._alone + self._replacement_s:
                     raise BoardTimeout(self._alone_in_words(missing))
                 if now >= deadline:
                     raise BoardTimeout(self._awaited(timeout_s, missing))
-                if unit not in self._ledger.results:
+                if unit not in self._tracker.results:
                     ends = [deadline, self._leases.next_lapse()]
                     ends += [self._alone + self._replacement_s] if self._alone is not None else []
                     self._changed.wait(min(max(0.0, min(ends) - now), threading.TIMEOUT_MAX))
             missing.discard(unit)
-            return self._ledger.results.pop(unit)
+            return self._tracker.results.pop(unit)
 
     def lapse(self) -> None:
-        """Take note of executors that were lost, and of their units."""
+        """Record lost executors, and put their units back."""
         with self._changed:
             for worker, dead in self._leases.lapse():
-                self._ledger.leave(worker, dead)
-                self._ledger.counts["executors lost"] += dead
+                self._tracker.leave(worker, dead)
+                self._tracker.counts["executors lost"] += dead
                 self._changed.notify_all()
             if self._leases.here():
                 self._alone = None
@@ -92,54 +106,71 @@ class Board:
                 self._alone = self._clock()
 
     def close(self) -> None:
-        """No more units: every waiting executor is let go."""
+        """End all waits of executors; there are no more units."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @property
     def closed(self) -> bool:
-        """Whether executors are to shut down."""
+        """Return whether executors are to shut down."""
         return self._closed
 
     @property
     def here(self) -> set[str]:
-        """Numbers of the executors that are there."""
+        """Return the numbers of the executors that are present."""
         with self._changed:
             return self._leases.here()
 
     def faults(self) -> dict[str, int]:
-        """What went wrong and was mended since this was last asked: how often, by kind."""
+        """Return how often each kind of fault occurred since the last call."""
         with self._changed:
-            counts = dict(+self._ledger.counts)
-            self._ledger.counts.clear()
+            counts = dict(+self._tracker.counts)
+            self._tracker.counts.clear()
             return counts
 
     def count(self, fault: str) -> None:
-        """Count something that went wrong."""
+        """Count a fault of this kind."""
         with self._changed:
-            self._ledger.counts[fault] += 1
+            self._tracker.counts[fault] += 1
 
     # ---- the executors' side ----
 
     def register(self, worker: Worker) -> None:
-        """A process serves as an executor; one that it replaces is dead. Raises leases.Taken."""
+        """Register a process as an executor; a process that it replaces counts as dead.
+
+        Args:
+            worker: The process.
+
+        Raises:
+            leases.NumberInUse: If the number belongs to a present process that started later.
+
+        """
         with self._changed:
             replaced = self._leases.begin(worker)
             if replaced is not None:
-                self._ledger.leave(replaced, dead=True)
-                self._ledger.counts["executors replaced"] += 1
+                self._tracker.leave(replaced, dead=True)
+                self._tracker.counts["executors replaced"] += 1
             self._changed.notify_all()
 
     def renew(self, worker: Worker) -> None:
-        """A sign of life."""
+        """Record a sign of life of a process."""
         with self._changed:
             if self._leases.renew(worker):
-                self._ledger.come_back(worker)
+                self._tracker.come_back(worker)
                 self._changed.notify_all()
 
     def stay(self, worker: Worker, timeout_s: float, active: Callable[[], bool]) -> None:
-        """Wait until the time is over, the board is closed or the process is gone, which is noted at once."""
+        """Keep a call open that shows that a process lives.
+
+        It ends when the time is over, the board is closed, or the process is gone, which is recorded at once.
+
+        Args:
+            worker: The process.
+            timeout_s: Longest duration of the call in seconds.
+            active: Returns whether the process still waits.
+
+        """
         with self._changed:
             self.renew(worker)
             self._leases.open_line(worker)
@@ -147,55 +178,64 @@ class Board:
             self._leases.close_line(worker, broken=not active())
             self._changed.notify_all()
 
-    def take(self, worker: Worker, timeout_s: float, active: Callable[[], bool] = _always) -> Handout | None:
-        """The next unit for a process, waiting for one up to ``timeout_s``; None if there was none.
+    def take(self, worker: Worker, timeout_s: float, active: Callable[[], bool] = _always) -> Assignment | None:
+        """Assign the next unit to a process, waiting for one if necessary.
 
-        A process that holds a unit gets that one again: the reply that carried it was lost.
+        A process that holds a unit gets it again, because the reply that carried it was lost.
+
+        Args:
+            worker: The process.
+            timeout_s: Longest wait in seconds.
+            active: Returns whether the process still waits.
+
+        Returns:
+            The unit and the number of its attempt; None if there was none in time.
+
         """
         with self._changed:
             self.renew(worker)
             self._changed.wait_for(lambda: self._closed or not active() or self._has_work(worker), timeout_s)
             if self._closed or not active() or not self._has_work(worker):
                 return None
-            return self._ledger.next(worker, self._leases.here())
+            return self._tracker.next(worker, self._leases.here())
 
     def complete(self, worker: Worker, unit: int, attempt: int, result: Any) -> str | None:
-        """Accept the result of a unit that this process holds; why it was counted and dropped instead, else None."""
+        """Accept a result; return None, or the fault for which it was dropped if the process does not hold the unit."""
         with self._changed:
-            fault = self._ledger.accept(worker, unit, attempt, result)
+            fault = self._tracker.accept(worker, unit, attempt, result)
             self._changed.notify_all()
             return fault
 
     def fail(self, worker: Worker, unit: int, attempt: int, reason: str) -> str | None:
-        """A process could not do its unit; why the message was counted and dropped instead, else None."""
+        """Record that a process failed at its unit; return None, or the fault for which the message was dropped."""
         with self._changed:
-            fault = self._ledger.fail(worker, unit, attempt, reason)
+            fault = self._tracker.fail(worker, unit, attempt, reason)
             self._changed.notify_all()
             return fault
 
     def held(self, worker: Worker, unit: int) -> Unit | None:
-        """A unit that this process holds; None for any other."""
+        """Return the unit with this number if the process holds it, else None."""
         with self._changed:
-            return self._ledger.held(worker, unit)
+            return self._tracker.held(worker, unit)
 
     def wake(self) -> None:
-        """Let every call look again whether the process that made it still waits."""
+        """Make every open call check again whether its process still waits."""
         with self._changed:
             self._changed.notify_all()
 
     def _has_work(self, worker: Worker) -> bool:
-        return self._leases.serves(worker) and self._ledger.has_work(worker, self._leases.here())
+        return self._leases.serves(worker) and self._tracker.has_work(worker, self._leases.here())
 
     # ---- words ----
 
-    def _awaited(self, timeout_s: float, wanted: set[int]) -> str:
-        left = wanted - self._ledger.results.keys()
-        held = self._ledger.holders(left)
+    def _awaited(self, timeout_s: float, unit_ids: set[int]) -> str:
+        left = unit_ids - self._tracker.results.keys()
+        held = self._tracker.holders(left)
         by = f"held by executor {', '.join(sorted(held))}" if held else "taken by no executor"
         return f"no work unit was finished within {timeout_s:g} s; {len(left)} are missing, {by}"
 
-    def _alone_in_words(self, wanted: set[int]) -> str:
-        left = len(wanted - self._ledger.results.keys())
+    def _alone_in_words(self, unit_ids: set[int]) -> str:
+        left = len(unit_ids - self._tracker.results.keys())
         return (
             f"{left} work units are missing and no executor is left to do them: {self._leases.in_words()}, and none "
             f"came back or was replaced within {self._replacement_s:g} s"

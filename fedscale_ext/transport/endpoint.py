@@ -1,4 +1,4 @@
-"""Where the aggregator listens and executors connect, and how both prove who they are: from the configuration."""
+"""The aggregator's address, message limits, token and TLS certificates, as the configuration has them."""
 
 import ipaddress
 import ssl
@@ -13,13 +13,13 @@ from fedscale_ext.util.token import read_token
 
 
 def address(config: JobConfig) -> str:
-    """``ps_ip`` and ``ps_port`` as gRPC writes them."""
+    """Return ``ps_ip`` and ``ps_port`` in gRPC's notation."""
     host = config.fedscale.ps_ip
     return f"{f'[{host}]' if ':' in host else host}:{config.fedscale.ps_port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address; a name other than localhost may mean anything."""
+    """Return whether only this machine reaches a host; a name other than localhost may be any host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -27,7 +27,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_reach(config: JobConfig) -> None:
-    """UserError where strangers could connect and nobody would ask who they are."""
+    """Raise UserError if other machines could connect without a token or certificate."""
     host = config.fedscale.ps_ip
     if not is_loopback(host) and config.job.token_file is None and config.job.tls_ca is None:
         raise UserError(
@@ -37,20 +37,28 @@ def check_reach(config: JobConfig) -> None:
 
 
 def limits(config: JobConfig) -> list[tuple[str, int]]:
-    """gRPC's options for the largest message."""
-    most = config.job.max_message_mb * 1024 * 1024
-    return [("grpc.max_send_message_length", most), ("grpc.max_receive_message_length", most)]
+    """Return gRPC's options for the largest message."""
+    max_bytes = config.job.max_message_mb * 1024 * 1024
+    return [("grpc.max_send_message_length", max_bytes), ("grpc.max_receive_message_length", max_bytes)]
 
 
 def signer(config: JobConfig) -> Signer:
-    """Signs with the job's token; UserError where its file cannot be used."""
+    """Return a signer with the job's token; raise UserError if its file cannot be used."""
     path = config.job.token_file
     return Signer(b"" if path is None else read_token(path), config.fedscale.job_name)
 
 
 def listen(server: grpc.Server, config: JobConfig) -> None:
-    """Open the port, with TLS that asks executors for a certificate too where ``tls_ca`` is set; UserError where
-    it cannot be opened."""
+    """Open the aggregator's port; with ``tls_ca``, both sides must have a certificate.
+
+    Args:
+        server: The gRPC server that listens on it.
+        config: The job's configuration.
+
+    Raises:
+        UserError: If the port cannot be opened, or a certificate cannot be used.
+
+    """
     pair = _certificates(config, "aggregator")
     try:
         if pair is None:
@@ -67,7 +75,7 @@ def listen(server: grpc.Server, config: JobConfig) -> None:
 
 
 def channel_credentials(config: JobConfig) -> grpc.ChannelCredentials | None:
-    """An executor's TLS; None where the configuration names no ``tls_ca``."""
+    """Return an executor's TLS credentials; None if the configuration sets no ``tls_ca``."""
     pair = _certificates(config, "executor")
     if pair is None:
         return None
@@ -76,7 +84,7 @@ def channel_credentials(config: JobConfig) -> grpc.ChannelCredentials | None:
 
 
 def _certificates(config: JobConfig, side: str) -> tuple[bytes, bytes, bytes] | None:
-    """Contents of the files of the authority, the side's certificate and its key; UserError unless they fit."""
+    """Read the authority's certificate, the side's own and its key; raise UserError unless they fit."""
     if config.job.tls_ca is None:
         return None
     authority, certificate, key = (_file(config, name) for name in ("tls_ca", f"tls_{side}_cert", f"tls_{side}_key"))
@@ -96,10 +104,10 @@ def _certificates(config: JobConfig, side: str) -> tuple[bytes, bytes, bytes] | 
 
 
 def _file(config: JobConfig, name: str) -> Path:
-    given = getattr(config.job, name)
-    if given is None:
+    configured = getattr(config.job, name)
+    if configured is None:
         raise UserError(f"tls_ca is set but {name} is not: TLS needs a certificate and its key on both sides")
-    path = Path(given).expanduser()
+    path = Path(configured).expanduser()
     try:
         path.open("rb").close()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""An executor's side of the connection: calls that outlast its breaks and the aggregator's restarts."""
+"""An executor's connection to the aggregator: calls that survive broken connections and the aggregator's restarts."""
 
 import logging
 import secrets
@@ -8,16 +8,21 @@ from typing import Any
 
 import grpc
 from fedscale.cloud import commons
-from fedscale.cloud.channels import job_api_pb2
+from fedscale.cloud.channels import job_api_pb2, job_api_pb2_grpc
+from fedscale.cloud.channels.channel_context import ClientConnections
+from overrides import overrides
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.transport import endpoint
+from fedscale_ext.transport.signed_grpc import SignedChannel
 
-ALIVE = "alive"  # event of a call that shows that the executor lives, whatever it works at
+ALIVE = "alive"  # event of a call that shows that the executor lives, whatever it is doing
 _LIFE_SHARE = 2 / 3  # of a lease: longest wait for the answer to such a call
 _REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
 _CONNECT_S = 10.0  # of one attempt to register
+_RETRY_MS = 100, 500  # first and largest pause between two attempts; gRPC's defaults are 1 s and 2 min
 _PAUSE_S = 0.2  # between two attempts
-# what a call ends with when its connection breaks, or the aggregator with it
+# statuses of calls whose connection or aggregator broke
 _PASSING = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -27,54 +32,93 @@ _PASSING = {
 }
 
 
+class Connection(ClientConnections):
+    """FedScale's connection with signed calls, which notices within half a second that the aggregator listens."""
+
+    def __init__(self, config: JobConfig) -> None:
+        super().__init__(config.fedscale.ps_ip, config.fedscale.ps_port)
+        self._config = config
+        self._signer = endpoint.signer(config)
+        self._credentials = endpoint.channel_credentials(config)
+
+    @overrides
+    def connect_to_server(self) -> None:
+        """Open the channel; a first call with ``wait_for_ready`` waits for the aggregator."""
+        first, maximum = _RETRY_MS
+        options = [
+            *endpoint.limits(self._config),
+            ("grpc.initial_reconnect_backoff_ms", first),
+            ("grpc.max_reconnect_backoff_ms", maximum),
+            ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
+        ]
+        address = endpoint.address(self._config)
+        if self._credentials is None:
+            self.channel = grpc.insecure_channel(address, options)
+        else:
+            self.channel = grpc.secure_channel(address, self._credentials, options)
+        rank, max_message_mb = self._config.fedscale.this_rank, self._config.job.max_message_mb
+        self.stub = job_api_pb2_grpc.JobServiceStub(SignedChannel(self.channel, self._signer, rank, max_message_mb))
+
+    def reconnect(self) -> None:
+        """Replace a silent connection: its open calls end as cancelled, later ones use a new one."""
+        silent = self.channel
+        self.connect_to_server()
+        silent.close()
+
+
 class Link:
     """FedScale's calls by one process that serves as an executor.
 
-    ``communicator`` holds the stub, ``info`` is the registration. A call that got no answer is sent
-    again for ``reconnect_s``; an aggregator that does not know this process, because it was restarted,
-    gets the registration first. Sending again is safe: what was processed is dropped, and a unit that
-    this process holds is answered to it again.
+    A call without an answer is sent again for ``reconnect_s`` seconds. An aggregator that does not know this process,
+    because it was restarted, gets the registration first. Sending again is safe: the aggregator drops a message that it
+    has processed, and sends a unit again that this process holds.
+
+    Args:
+        communicator: The connection, which holds the stub.
+        config: The job's configuration.
+        info: The registration message.
+
     """
 
     def __init__(self, communicator: Any, config: JobConfig, info: bytes) -> None:
         self._communicator, self._info, self._job = communicator, info, config.job
         self._address = f"{config.fedscale.ps_ip}:{config.fedscale.ps_port}"
-        # of two processes with one number the aggregator follows the one that started later
+        # of two processes with one number, the aggregator accepts the one that started later
         session = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-        self._own = {"client_id": session, "executor_id": str(config.fedscale.this_rank)}
+        self._identity = {"client_id": session, "executor_id": str(config.fedscale.this_rank)}
         self._closed = threading.Event()
         self._life = threading.Thread(target=self._live, name="life", daemon=True)
 
     def open(self) -> None:
-        """Register, waiting for an aggregator that is not up yet, and show signs of life from then on."""
+        """Register, waiting for an aggregator that is still starting, and show signs of life from then on."""
         self._register(self._job.register_timeout_s)
         self._life.start()
 
     def ping(self) -> Any:
-        """Ask for work; the aggregator answers when it has some or after a bounded wait."""
-        return self._call("CLIENT_PING", job_api_pb2.PingRequest(**self._own))
+        """Request work; the aggregator answers when it has a unit, or after a bounded wait."""
+        return self._call("CLIENT_PING", job_api_pb2.PingRequest(**self._identity))
 
     def result(self, event: str, result: bytes) -> Any:
-        """The message that hands in a unit's result, which it holds: whoever made it need not."""
-        return job_api_pb2.CompleteRequest(**self._own, event=event, status=True, data_result=result)
+        """Return the message that submits a unit's result; it holds the result, so that the caller may free it."""
+        return job_api_pb2.CompleteRequest(**self._identity, event=event, status=True, data_result=result)
 
     def complete(self, request: Any) -> Any:
-        """Hand in a unit's result; the reply brings the next unit."""
+        """Submit a unit's result; the reply carries the next unit."""
         return self._call("CLIENT_EXECUTE_COMPLETION", request)
 
     def close(self) -> None:
-        """No more signs of life."""
+        """Stop the signs of life."""
         self._closed.set()
 
-    def _register(self, within_s: float) -> None:
-        request = job_api_pb2.RegisterRequest(**self._own, executor_info=self._info)
-        deadline = time.monotonic() + within_s
+    def _register(self, timeout_s: float) -> None:
+        request = job_api_pb2.RegisterRequest(**self._identity, executor_info=self._info)
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 self._communicator.stub.CLIENT_REGISTER(request, wait_for_ready=True, timeout=_CONNECT_S)
                 return
             except grpc.RpcError as error:
-                self._check(error, deadline, within_s)
+                self._check(error, deadline, timeout_s)
                 time.sleep(_PAUSE_S)
 
     def _call(self, name: str, request: Any) -> Any:
@@ -83,7 +127,7 @@ class Link:
             stub = self._communicator.stub
             try:
                 return getattr(stub, name)(request, timeout=_REPLY_S)
-            except ValueError:  # gRPC's word for a channel that was closed
+            except ValueError:  # gRPC raises it for a closed channel
                 if stub is self._communicator.stub:
                     raise
             except grpc.RpcError as error:
@@ -97,18 +141,18 @@ class Link:
                 else:
                     time.sleep(_PAUSE_S)
 
-    def _check(self, error: Any, deadline: float, within_s: float) -> None:
-        """ConnectionError unless trying again may help."""
+    def _check(self, error: Any, deadline: float, timeout_s: float) -> None:
+        """Raise ConnectionError unless another attempt may succeed."""
         if error.code() not in _PASSING and error.code() != grpc.StatusCode.FAILED_PRECONDITION:
             raise ConnectionError(f"the aggregator refused this executor: {error.details()}") from None
         if time.monotonic() > deadline:
             raise ConnectionError(
-                f"no answer from an aggregator at {self._address} within {within_s:g} s: {error.details()}"
+                f"no answer from an aggregator at {self._address} within {timeout_s:g} s: {error.details()}"
             ) from None
 
     def _live(self) -> None:
-        """Keep a call open for as long as this process lives; the aggregator notices when it breaks."""
-        request = job_api_pb2.CompleteRequest(**self._own, event=ALIVE, status=True)
+        """Keep a call open while this process lives; the aggregator notices when it breaks."""
+        request = job_api_pb2.CompleteRequest(**self._identity, event=ALIVE, status=True)
         answer_s = _LIFE_SHARE * self._job.lease_s
         while not self._closed.is_set():
             try:
@@ -120,7 +164,9 @@ class Link:
                     return
                 if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
                     self._register_anew()
-                elif error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:  # half open: nothing comes through any more
+                elif (
+                    error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+                ):  # half-open connection: nothing arrives any more
                     logging.warning("the connection has gone silent: a new one is opened")
                     self._communicator.reconnect()
             except (ValueError, ConnectionError):  # the channel was closed: so is the job, for this process

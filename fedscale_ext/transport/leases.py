@@ -1,4 +1,4 @@
-"""Which executors are there. Pure bookkeeping on a clock; the board guards it."""
+"""Leases of executors: which are present, away or dead. Bookkeeping on a clock; the board guards it."""
 
 import math
 import time
@@ -10,42 +10,47 @@ _GRACE_S = 2.0  # a process whose connection broke has this long to come back, o
 
 
 class Worker(NamedTuple):
-    """A process that serves as an executor: the executor's number, and a name that no other process has.
+    """A process that serves as an executor: the executor's number, and a session name unique to the process.
 
-    Of two processes with one number, the one that started later has the greater name.
+    Of two processes with one number, the one that started later has the greater session name.
     """
 
     executor: str
     session: str
 
 
-class Taken(Exception):
-    """The number belongs to a process that started later and is there."""
+class NumberInUse(Exception):
+    """Raised when the number belongs to a present process that started later."""
 
 
-class Unknown(Exception):
-    """The process is not registered, or no longer."""
+class NotRegistered(Exception):
+    """Raised when the process is not registered, or not any more."""
 
 
-class Displaced(Unknown):
-    """Another process has taken over the number."""
+class Superseded(NotRegistered):
+    """Raised when another process has taken over the number."""
 
 
 @dataclass
 class _Lease:
     worker: Worker
-    until: float  # without a sign of life by then, the process is taken for dead
-    leaves: float = math.inf  # its connection is down: it is away from then on
+    until: float  # when the process counts as dead unless it shows life before
+    leaves: float = math.inf  # when it counts as away, because its connection is down
     lines: int = 0  # calls that it keeps open to show that it lives
     here: bool = True
     dead: bool = False
 
 
 class Leases:
-    """One lease per executor number: ``lease_s`` from the last sign of life of the process that holds it.
+    """One lease per executor number.
 
-    A process whose connection broke is away after a moment, one whose lease has run out is dead as far
-    as anyone can tell. Either may come back.
+    A process whose connection broke is away after a short grace period. One whose lease has run out counts as dead.
+    Either may come back.
+
+    Args:
+        lease_s: Seconds from a process's last sign of life to the end of its lease.
+        clock: Returns the time in seconds.
+
     """
 
     def __init__(self, lease_s: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,33 +58,62 @@ class Leases:
         self._held: dict[str, _Lease] = {}
 
     def begin(self, worker: Worker) -> Worker | None:
-        """A process has registered; the one that it replaces. Raises Taken; again by the same one is harmless."""
+        """Give the lease of its number to a process that registers; registering twice is harmless.
+
+        Args:
+            worker: The process.
+
+        Returns:
+            The process that it replaces, or None.
+
+        Raises:
+            NumberInUse: If the number belongs to a present process that started later.
+
+        """
         lease = self._held.get(worker.executor)
         if lease is not None and lease.worker == worker:
             self.renew(worker)
             return None
         if lease is not None and lease.here and lease.worker > worker:
-            raise Taken(f"executor {worker.executor} is served by a process that started later")
+            raise NumberInUse(f"executor {worker.executor} is served by a process that started later")
         self._held[worker.executor] = _Lease(worker, self.clock() + self.lease_s)
         return lease.worker if lease is not None else None
 
     def renew(self, worker: Worker) -> bool:
-        """A sign of life; whether the process had been away or dead. Raises Unknown or Displaced."""
+        """Record a sign of life.
+
+        Args:
+            worker: The process that shows life.
+
+        Returns:
+            Whether the process had been away or dead.
+
+        Raises:
+            NotRegistered: If no process holds the number.
+            Superseded: If another process holds it.
+
+        """
         lease = self._held.get(worker.executor)
         if lease is None:
-            raise Unknown("register first")
+            raise NotRegistered("register first")
         if lease.worker != worker:
-            raise Displaced(f"another process has taken over executor {worker.executor}")
+            raise Superseded(f"another process has taken over executor {worker.executor}")
         returned = not lease.here
         lease.until, lease.leaves, lease.here, lease.dead = self.clock() + self.lease_s, math.inf, True, False
         return returned
 
     def open_line(self, worker: Worker) -> None:
-        """A call by which the process shows that it lives has begun."""
+        """Record the begin of a call that a process keeps open to show life."""
         self._held[worker.executor].lines += 1
 
     def close_line(self, worker: Worker, broken: bool) -> None:
-        """The call has ended; ``broken``: with its connection, and unless another is open the process may be gone."""
+        """Record the end of such a call.
+
+        Args:
+            worker: The process.
+            broken: Whether its connection broke. Unless another call is open, the process is then away after a moment.
+
+        """
         lease = self._held[worker.executor]
         if lease.worker == worker:
             lease.lines -= 1
@@ -87,7 +121,7 @@ class Leases:
                 lease.leaves = min(lease.leaves, self.clock() + _GRACE_S)
 
     def lapse(self) -> list[tuple[Worker, bool]]:
-        """Processes that have been lost since this was last asked, and whether their lease has run out."""
+        """Return the processes lost since the last call, each with whether its lease has run out."""
         now, lost = self.clock(), []
         for lease in self._held.values():
             dead = now >= lease.until
@@ -97,22 +131,22 @@ class Leases:
         return lost
 
     def next_lapse(self) -> float:
-        """When :meth:`lapse` may have something new to say."""
+        """Return the earliest time at which :meth:`lapse` may find another lost process."""
         times = [lease.until for lease in self._held.values() if not lease.dead]
         times += [lease.leaves for lease in self._held.values() if lease.here]
         return min(times, default=math.inf)
 
     def here(self) -> set[str]:
-        """Numbers of the executors that are there."""
+        """Return the numbers of the executors that are present."""
         return {executor for executor, lease in self._held.items() if lease.here}
 
     def serves(self, worker: Worker) -> bool:
-        """Whether a process holds its number and is there."""
+        """Return whether a process holds its number and is present."""
         lease = self._held.get(worker.executor)
         return lease is not None and lease.worker == worker and lease.here
 
     def in_words(self) -> str:
-        """When each executor was last heard of."""
+        """Write how long ago each executor last showed life."""
         now = self.clock()
         return ", ".join(
             f"executor {executor} was last heard of {now - lease.until + self.lease_s:.0f} s ago"

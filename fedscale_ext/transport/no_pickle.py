@@ -1,11 +1,14 @@
-"""FedScale's methods that pickle or unpickle, closed: nothing of this package may run into them by accident."""
+"""Closes FedScale's methods that pickle or unpickle, so that this package cannot call them by accident."""
 
 from typing import Any, NoReturn
 
 
 class NoPickle:
-    """Put before FedScale's Aggregator or Executor. What crosses the wire is transport/wire.py's, traces are read by
-    population/traces.py, and a message that FedScale's own code would unpickle never gets there."""
+    """A base class to put before FedScale's Aggregator or Executor.
+
+    ``transport/wire.py`` reads and writes messages, ``population/traces.py`` reads traces. A message that FedScale's
+    own code would unpickle never reaches it.
+    """
 
     def deserialize_response(self, responses: Any) -> NoReturn:
         """FedScale unpickles a message here."""

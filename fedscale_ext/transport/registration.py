@@ -1,4 +1,4 @@
-"""What an executor says of itself and its data when it registers, checked before anything is done with it."""
+"""The message with which an executor registers: its device, versions and data, checked before use."""
 
 import platform
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from fedscale_ext.transport import wire
 from fedscale_ext.util.text_columns import pack_texts, unpack_texts
 from fedscale_ext.util.validation import first_fault
 
-_MOST_CLIENTS = 100_000_000
-_MOST_SAMPLES = 2**40  # of one client
-_LONGEST_NAME = 65_536  # characters, as a row of train.csv
+_MAX_CLIENTS = 100_000_000
+_MAX_SAMPLES = 2**40  # of one client
+_MAX_NAME = 65_536  # characters, as a row of train.csv
 _Name = Annotated[str, Field(max_length=1000)]
 _Side = Annotated[int, Field(ge=1, le=65536)]
 
@@ -30,7 +30,7 @@ class _Data(BaseModel):
     num_classes: int = Field(ge=1, le=1_000_000)
     test_source: _Name
     test_only_clients: int = Field(ge=0)
-    notes: Annotated[list[_Name], Field(max_length=100)]  # what was changed in the samples, a sentence each
+    notes: Annotated[list[_Name], Field(max_length=100)]  # changes made to the samples, a sentence each
 
 
 class _Report(BaseModel):
@@ -45,9 +45,21 @@ class _Report(BaseModel):
 
 @dataclass(frozen=True)
 class ExecutorInfo:
-    """What an executor reported at registration, indexed by client - 1: sizes are samples per client, ``client_names``
-    the names that the data give them, ``majority_correct`` the test samples of a client's most frequent training label,
-    ``most_frequent_correct`` those of the most frequent training label of all clients.
+    """What an executor reported at registration. Columns are indexed by client - 1.
+
+    Attributes:
+        digest: Digest of its data.
+        data: Description of the data: name, shapes, number of classes, notes.
+        device: Its torch device, cpu or cuda:N.
+        device_name: Name of the hardware.
+        versions: Versions of its libraries.
+        train_sizes: Number of training samples, int64 [clients].
+        test_sizes: Number of test samples, int64 [clients].
+        client_names: Names of the clients in the data.
+        majority_correct: Number of test samples with the client's most frequent training label, int64 [clients].
+        most_frequent_correct: Number of test samples with the most frequent training label of all clients, int64
+            [clients].
+
     """
 
     digest: str
@@ -62,12 +74,12 @@ class ExecutorInfo:
     most_frequent_correct: np.ndarray
 
     def same_data(self, other: "ExecutorInfo") -> bool:
-        """Whether two executors see the same samples of the same clients, by the digest and by the names listed."""
+        """Return whether two executors hold the same samples of the same clients, by digest and names."""
         return self.digest == other.digest and self.client_names == other.client_names
 
 
 def registration(data: DataSet, device: torch.device) -> bytes:
-    """The message of an executor that has opened ``data`` and trains on ``device``."""
+    """Return the registration of an executor that has opened ``data`` and trains on ``device``."""
     header = {
         "device": str(device),
         "device_name": _device_name(device),
@@ -96,14 +108,25 @@ def registration(data: DataSet, device: torch.device) -> bytes:
 
 
 def _device_name(device: torch.device) -> str:
-    """What the speed of training depends on."""
+    """Return the hardware that the speed of training depends on."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def read_registration(message: bytes) -> ExecutorInfo:
-    """The registration in a message's bytes; WireError where it cannot be one."""
+    """Read a registration.
+
+    Args:
+        message: The message's bytes.
+
+    Returns:
+        The executor's report.
+
+    Raises:
+        WireError: If the message is no valid registration.
+
+    """
     header, sections = wire.unpack(message)
     if sections.keys() != {"sizes", "names"}:
         raise wire.WireError("a registration has two sections, sizes and names")
@@ -123,7 +146,7 @@ def read_registration(message: bytes) -> ExecutorInfo:
 
 
 def _names(section: wire.Section, clients: int) -> list[str]:
-    """The name of each client, none twice."""
+    """Read the names of the clients, which must be distinct."""
     tensors = wire.bytes_to_tensors(section)
     if tensors.keys() != {"bytes", "offsets"} or tensors["offsets"].shape != (clients + 1,):
         raise wire.WireError("names of clients are not as many as the clients")
@@ -131,20 +154,22 @@ def _names(section: wire.Section, clients: int) -> list[str]:
         names = unpack_texts(tensors["bytes"], tensors["offsets"])
     except ValueError as error:
         raise wire.WireError(f"names of clients: {error}") from None
-    if len(set(names)) < clients or not all(0 < len(name) <= _LONGEST_NAME for name in names):
+    if len(set(names)) < clients or not all(0 < len(name) <= _MAX_NAME for name in names):
         raise wire.WireError("a client's name is empty, too long, or another one's too")
     return names
 
 
 def _sizes(section: wire.Section) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training and test samples of each client, and how many of these have its most frequent label and that of all
-    clients, int64 [clients]."""
+    """Read four columns int64 [clients]: training samples, test samples, and of the latter two counts.
+
+    These are the test samples with the client's own most frequent training label, and with that of all clients.
+    """
     names = ("train", "test", "majority", "most_frequent")
     train, test, majority, most_frequent = wire.columns(section, names, torch.int64)
-    if not 0 < len(train) <= _MOST_CLIENTS:
+    if not 0 < len(train) <= _MAX_CLIENTS:
         raise wire.WireError(f"a registration of {len(train)} clients")
     for sizes in (train, test):
-        if (sizes < 0).any() or (sizes > _MOST_SAMPLES).any():
+        if (sizes < 0).any() or (sizes > _MAX_SAMPLES).any():
             raise wire.WireError("a client's count of samples is out of range")
     for correct in (majority, most_frequent):
         if (correct < 0).any() or (correct > test).any():

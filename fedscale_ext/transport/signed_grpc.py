@@ -1,6 +1,6 @@
-"""Signatures on FedScale's gRPC service, whose messages and stubs stay as they are.
+"""Signatures on FedScale's gRPC service, with its messages and stubs unchanged.
 
-The stamp travels in the call's metadata, the reply's MAC in its trailing metadata. Both sides hand gRPC the
+The stamp travels in the call's metadata, the reply's MAC in its trailing metadata. Both sides pass to gRPC the
 serialised bytes that they signed.
 """
 
@@ -15,26 +15,26 @@ from fedscale_ext.transport.signing import Gate, Refused, Signer, Stamp, is_body
 from fedscale_ext.util.refusals import Refusals
 
 _STAMP, _ANSWER = "fsx-stamp-bin", "fsx-answer-bin"
-_REFUSAL = "refused"  # all that a stranger hears
+_REFUSAL = "refused"  # the only text that an unverified sender gets
 
 
-def _as_they_are(data: bytes) -> bytes:
+def _identity(data: bytes) -> bytes:
     return data
 
 
 def _refuse(request: Any, context: Any) -> None:
-    """Answers without having read the body."""
+    """Abort a call without reading its body."""
     context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
 
 
 class SignatureCheck(grpc.ServerInterceptor):
-    """Lets the service see signed messages only, each from the executor that it names, and signs the replies."""
+    """Passes only signed messages to the service, each from the executor that it names, and signs the replies."""
 
     def __init__(self, gate: Gate, refusals: Refusals) -> None:
         self._gate, self._refusals = gate, refusals
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
-        """The handler of a call, by its metadata alone."""
+        """Choose the handler of a call by its metadata alone."""
         try:
             stamp = self._gate.admit(details.method, _value(details.invocation_metadata, _STAMP))
         except Refused as refused:
@@ -43,9 +43,7 @@ class SignatureCheck(grpc.ServerInterceptor):
         handler = continuation(details)
         if handler is None or handler.unary_unary is None:
             return handler
-        return grpc.unary_unary_rpc_method_handler(
-            self._checked(handler, details.method, stamp), _as_they_are, _as_they_are
-        )
+        return grpc.unary_unary_rpc_method_handler(self._checked(handler, details.method, stamp), _identity, _identity)
 
     def _checked(self, handler: Any, method: str, stamp: Stamp) -> Callable[[bytes, Any], bytes]:
         def call(body: bytes, context: Any) -> bytes:
@@ -63,7 +61,7 @@ class SignatureCheck(grpc.ServerInterceptor):
 
 
 def _request(handler: Any, stamp: Stamp, body: bytes) -> Any:
-    """The message in a body; Refused where it is not the one that was signed."""
+    """Parse the message in a body; raise Refused if it is not the signed one."""
     if not is_body(stamp, body):
         raise Refused("its body is not the signed one")
     try:
@@ -76,10 +74,10 @@ def _request(handler: Any, stamp: Stamp, body: bytes) -> Any:
 
 
 class SignedChannel:
-    """A channel for FedScale's stub that signs what it sends and checks what it gets."""
+    """A channel for FedScale's stub that signs requests and verifies replies."""
 
-    def __init__(self, channel: Any, signer: Signer, executor: int, most_mb: int) -> None:
-        self._channel, self._signer, self._executor, self._most_mb = channel, signer, executor, most_mb
+    def __init__(self, channel: Any, signer: Signer, executor: int, max_message_mb: int) -> None:
+        self._channel, self._signer, self._executor, self._max_message_mb = channel, signer, executor, max_message_mb
 
     def unary_unary(
         self,
@@ -88,12 +86,12 @@ class SignedChannel:
         response_deserializer: Callable[[bytes], Any],
         **_: Any,
     ) -> Callable[..., Any]:
-        """What a stub calls for each method of its service.
+        """Return the function that calls a method of the service; stubs call this once per method.
 
-        The result raises ConnectionError where the aggregator refuses this executor, or its reply is not
-        signed, or a message is too large; what the network does stays a ``grpc.RpcError``.
+        The function raises ConnectionError if the aggregator refuses this executor, if its reply is not signed, or if a
+        message is too large. Network errors stay ``grpc.RpcError``.
         """
-        inner = self._channel.unary_unary(method, _as_they_are, _as_they_are)
+        inner = self._channel.unary_unary(method, _identity, _identity)
 
         def call(request: Any, **options: Any) -> Any:
             body = request_serializer(request)
@@ -121,11 +119,12 @@ class SignedChannel:
         if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
             logging.error(f"{error.details()}")
             raise ConnectionError(
-                f"a message is larger than max_message_mb={self._most_mb}, or memory is short; raise max_message_mb"
+                f"a message is larger than max_message_mb={self._max_message_mb}, or memory is short; "
+                "raise max_message_mb"
             ) from None
 
 
 def _value(metadata: Any, key: str) -> bytes | None:
-    """The one value of a key; None where there is none, or several."""
+    """Return the one value of a key; None if there is none, or several."""
     values = [value for name, value in metadata or () if name == key]
     return values[0] if len(values) == 1 and isinstance(values[0], bytes) else None

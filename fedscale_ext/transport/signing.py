@@ -1,11 +1,11 @@
-"""Who sent a message, and that it is whole, fresh and not sent before: HMAC-SHA256 over what is sent.
+"""Signatures of messages by HMAC-SHA256: they prove the sender, and that a message is whole, fresh and not replayed.
 
-Each call carries a stamp: version, executor, time, nonce, the SHA-256 of its body, and a MAC over these, the
-method and the job. The MAC is checked before the body is read. The reply's MAC is over its own body and the
-request's nonce, so that no other reply fits. SHA-256, because processors compute it themselves: it is three
-times as fast here as BLAKE2, and Python's lock is released meanwhile.
+Each call carries a stamp: version, executor, time, nonce, the SHA-256 of its body, and a MAC over these, the method and
+the job. The MAC is checked before the body is read. The reply's MAC covers its body and the request's nonce, so that
+no other reply fits. The hash is SHA-256, because processors have instructions for it: it is three times as fast here as
+BLAKE2, and Python's lock is released meanwhile.
 
-Without a token the key is empty: the stamp is then a checksum that anyone can make.
+Without a token the key is empty. The stamp is then a checksum that anyone can make.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ from dataclasses import dataclass
 VERSION = 1
 _STAMP = struct.Struct("<BIQ16s32s")  # version, executor, milliseconds since 1970, nonce, digest of the body
 _MAC = hashlib.sha256().digest_size
-_REMEMBERED = 1 << 18  # nonces: more messages than that within the window are not taken
+_REMEMBERED = 1 << 18  # nonces; further messages within the window are refused
 
 
 class Refused(Exception):
-    """A message that is not taken. The reason is for this side's log and counts; the sender must not learn it."""
+    """Raised for a message that is rejected. The reason is for this side's log only; the sender must not learn it."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a message says of itself, once its MAC was found right."""
+    """The verified stamp of a message: sender, time in ms since 1970, nonce and SHA-256 of the body."""
 
     executor: int
     time_ms: int
@@ -39,19 +39,42 @@ class Stamp:
 
 
 class Signer:
-    """Signs and checks with the key of a token and a job's name."""
+    """Signs and verifies with a key derived from a token and a job's name."""
 
     def __init__(self, token: bytes, job: str) -> None:
         self._key = hmac.digest(token, b"fedscale_ext\0" + job.encode(), "sha256")
 
     def stamp(self, method: str, executor: int, body: bytes, time_ms: int) -> tuple[bytes, bytes]:
-        """The stamp of a request, and its nonce."""
+        """Sign a request.
+
+        Args:
+            method: Name of the gRPC method.
+            executor: Number of the executor that sends it.
+            body: The serialised request.
+            time_ms: Time of sending in milliseconds since 1970.
+
+        Returns:
+            The stamp and its nonce.
+
+        """
         nonce = secrets.token_bytes(16)
         fields = _STAMP.pack(VERSION, executor, time_ms, nonce, hashlib.sha256(body).digest())
         return fields + self._mac(b"request", method, fields), nonce
 
     def read(self, method: str, stamp: bytes | None) -> Stamp:
-        """A request's stamp; Refused unless it was made with this key for this method."""
+        """Verify a request's stamp.
+
+        Args:
+            method: Name of the gRPC method.
+            stamp: The bytes that the call carries, if any.
+
+        Returns:
+            The stamp's content.
+
+        Raises:
+            Refused: If it was not made with this key for this method.
+
+        """
         if stamp is None:
             raise Refused("not signed")
         if stamp[:1] != bytes([VERSION]):
@@ -65,22 +88,30 @@ class Signer:
         return Stamp(executor, time_ms, nonce, digest)
 
     def answer(self, method: str, nonce: bytes, body: bytes) -> bytes:
-        """The MAC of the reply to the request with ``nonce``."""
+        """Return the MAC of the reply ``body`` to the request with ``nonce``."""
         return self._mac(b"reply", method, nonce + hashlib.sha256(body).digest())
 
     def is_answer(self, mac: bytes, method: str, nonce: bytes, body: bytes) -> bool:
-        """Whether a reply was made with this key, for this request."""
+        """Return whether a reply was made with this key, for this request."""
         return hmac.compare_digest(mac, self.answer(method, nonce, body))
 
     def _mac(self, direction: bytes, method: str, fields: bytes) -> bytes:
-        # the fields have a fixed length for each direction, so that no two messages share their bytes
+        # each direction's fields have a fixed length, so that two different messages never give the same bytes
         return hmac.digest(self._key, b"\0".join([direction, method.encode(errors="replace"), fields]), "sha256")
 
 
 class Gate:
-    """The aggregator's door: which stamps it lets in. Safe to use from several threads.
+    """The aggregator's check of stamps; safe to use from several threads.
 
-    Only messages that were signed right are remembered, for as long as their time would be accepted.
+    It remembers the nonces of correctly signed messages, for as long as their time would be accepted.
+
+    Args:
+        signer: Verifies signatures.
+        executors: Numbers of the executors of the job.
+        window_s: Largest difference of the two clocks in seconds.
+        clock: Returns the time in seconds since 1970.
+        remembered: Largest number of nonces to remember; further messages are refused.
+
     """
 
     def __init__(
@@ -99,7 +130,19 @@ class Gate:
         self._lock = threading.Lock()
 
     def admit(self, method: str, raw: bytes | None) -> Stamp:
-        """The stamp of a message that may be read; Refused for any other."""
+        """Verify that a message may be read.
+
+        Args:
+            method: Name of the gRPC method.
+            raw: The stamp that the call carries, if any.
+
+        Returns:
+            The stamp's content.
+
+        Raises:
+            Refused: If the stamp is wrong, too old, replayed, or of an unknown executor.
+
+        """
         stamp = self._signer.read(method, raw)
         if stamp.executor not in self._executors:
             raise Refused("unknown executor")
@@ -118,10 +161,10 @@ class Gate:
         return stamp
 
     def answer(self, method: str, stamp: Stamp, body: bytes) -> bytes:
-        """The MAC of the reply to an admitted message."""
+        """Return the MAC of the reply to an admitted message."""
         return self._signer.answer(method, stamp.nonce, body)
 
 
 def is_body(stamp: Stamp, body: bytes) -> bool:
-    """Whether a body is the one that was stamped."""
+    """Return whether a body is the one that was stamped."""
     return hmac.compare_digest(hashlib.sha256(body).digest(), stamp.digest)

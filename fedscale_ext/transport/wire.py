@@ -1,13 +1,13 @@
 """Messages between aggregator and executors: a JSON header and raw tensors, nothing executable.
 
 One message is ``magic, format version, header length (uint32, little endian), header (UTF-8 JSON), sections``.
-The header's ``sections`` lists the name and length of each section in order; a section is a
-safetensors file in memory, so that a state is serialised once and appended to any number of
-messages. FedScale's protobuf fields ``executor_info``, ``data`` and ``data_result`` carry it.
+The header's ``sections`` lists the name and length of each section in order. A section is a safetensors file in memory,
+so that a state is serialised once and appended to any number of messages. FedScale's protobuf fields ``executor_info``,
+``data`` and ``data_result`` carry the message.
 
-Whatever a reader would build from a message is bounded before it is built: the header's bytes, nesting and
-number of values, the number of sections, each section's own header. The message as a whole is bounded by
-gRPC (``max_message_mb``). There is no digest in here: the stamp of the call has one (``signing.py``).
+A reader checks bounds before it builds anything from a message: the header's bytes, nesting and number of values, the
+number of sections, and each section's own header. gRPC bounds the message as a whole (``max_message_mb``). The message
+has no digest, because the call's stamp has one (``signing.py``).
 """
 
 import json
@@ -27,7 +27,7 @@ VERSION = b"1"  # of this format: one byte
 _LENGTH = struct.Struct("<I")
 _START = len(_MAGIC) + len(VERSION) + _LENGTH.size
 _MAX_HEADER = 16 * 1024 * 1024  # bytes; a round of 10,000 clients in one unit needs about 1 MB
-_MAX_VALUES = 1_000_000  # of a header: numbers, texts, lists, objects
+_MAX_VALUES = 1_000_000  # in a header: numbers, texts, lists, objects
 _MAX_DEPTH = 32
 _MAX_SECTIONS = 100_000
 _MAX_TENSOR_HEADER = 4 * 1024 * 1024  # bytes; a tensor's entry has about a hundred
@@ -39,16 +39,27 @@ Section = bytes | memoryview  # one safetensors file in memory
 
 
 class WireError(Exception):
-    """A message that is not of the form above, or is larger than allowed; nothing of it was used."""
+    """Raised for a message that is malformed or larger than allowed; none of it was used."""
 
 
 def tensors_to_bytes(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    """A section: names, dtypes, shapes and raw values of CPU tensors."""
+    """Serialise CPU tensors to a section: their names, dtypes, shapes and raw values."""
     return safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
 
 
 def bytes_to_tensors(section: Section) -> State:
-    """The tensors of a section, as copies that may be written to."""
+    """Read the tensors of a section.
+
+    Args:
+        section: One safetensors file in memory.
+
+    Returns:
+        The tensors by name, as copies that may be written to.
+
+    Raises:
+        WireError: If the section does not hold tensors.
+
+    """
     if len(section) < _SECTION_LENGTH.size:
         raise WireError("a section does not hold tensors: it is too short")
     (length,) = _SECTION_LENGTH.unpack_from(section)
@@ -63,18 +74,40 @@ def bytes_to_tensors(section: Section) -> State:
 
 
 def columns(section: Section, names: Sequence[str], dtype: torch.dtype) -> list[np.ndarray]:
-    """The one-dimensional tensors ``names`` of a section, all of one length and of ``dtype``; WireError otherwise."""
+    """Read one-dimensional tensors of equal length from a section.
+
+    Args:
+        section: A section that holds these tensors and no others.
+        names: Names of the tensors.
+        dtype: The dtype that each must have.
+
+    Returns:
+        The tensors as arrays [n], in the order of ``names``.
+
+    Raises:
+        WireError: If a tensor is missing, superfluous, or of another shape or dtype.
+
+    """
     tensors = bytes_to_tensors(section)
     if tensors.keys() != set(names):
         raise WireError(f"a section must hold {', '.join(names)} and nothing else")
-    found = [tensors[name] for name in names]
-    if any(column.dtype != dtype or column.dim() != 1 or len(column) != len(found[0]) for column in found):
+    selected = [tensors[name] for name in names]
+    if any(column.dtype != dtype or column.dim() != 1 or len(column) != len(selected[0]) for column in selected):
         raise WireError(f"{', '.join(names)} must be columns of one length and of {dtype}")
-    return [column.numpy() for column in found]
+    return [column.numpy() for column in selected]
 
 
 def pack(header: Mapping[str, Any], sections: Mapping[str, bytes] | None = None) -> bytes:
-    """The bytes of a message; ``header`` must be JSON, without NaN, and must not use the key ``sections``."""
+    """Write a message.
+
+    Args:
+        header: JSON values without NaN; the key ``sections`` is reserved.
+        sections: The sections by name, in order.
+
+    Returns:
+        The message's bytes.
+
+    """
     parts = dict(sections or {})
     table = [[name, len(part)] for name, part in parts.items()]
     text = json.dumps({**header, "sections": table}, separators=(",", ":"), allow_nan=False).encode()
@@ -82,9 +115,18 @@ def pack(header: Mapping[str, Any], sections: Mapping[str, bytes] | None = None)
 
 
 def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, Section]]:
-    """Header and sections of a message; raises WireError unless every length adds up exactly.
+    """Read a message.
 
-    Sections are views of the message, which they keep alive. Numbers of the header may be infinite.
+    Args:
+        message: The message's bytes.
+
+    Returns:
+        The header and the sections by name. Numbers of the header may be infinite. Sections are views of the message,
+        which they keep alive.
+
+    Raises:
+        WireError: If the message is malformed, too large, or its lengths do not add up exactly.
+
     """
     if len(message) < _START or message[: len(_MAGIC)] != _MAGIC:
         raise WireError("not a message of this program")
@@ -109,7 +151,7 @@ def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, Section]]:
 
 
 def _check_outline(text: bytes) -> None:
-    """WireError where a header holds too many values or nests them too deep; costs a few passes over its bytes."""
+    """Raise WireError for a header of too many or too deeply nested values, in a few passes over its bytes."""
     if text.count(b'"') > 4 * _MAX_VALUES:
         raise WireError("the header holds too many texts")
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"")

@@ -8,8 +8,7 @@ from typing import Any
 
 import grpc
 
-from fedscale_ext.transport.connection import Connection
-from fedscale_ext.transport.executor_link import ALIVE
+from fedscale_ext.transport.executor_link import ALIVE, Connection
 
 KINDS = ("twice", "request lost", "reply lost", "late", "as it should")
 

@@ -77,8 +77,8 @@ def test_the_norm_finds_its_quantile(quantile: float, first: float) -> None:
     norm, last = first, []
     for round in range(600):
         norms = np.exp(rng.normal(0.5, 0.7, 100))
-        within = float((norms <= norm).mean() + rng.normal(0, 5) / 100)
-        norm = adapted_norm(norm, within, quantile)
+        unclipped_share = float((norms <= norm).mean() + rng.normal(0, 5) / 100)
+        norm = adapted_norm(norm, unclipped_share, quantile)
         if round >= 400:
             last.append(norm)
     reached = float((np.exp(stream("check").normal(0.5, 0.7, 100_000)) <= np.exp(np.mean(np.log(last)))).mean())

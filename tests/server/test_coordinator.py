@@ -21,7 +21,7 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import ALIVE
 from fedscale_ext.transport.leases import Worker
-from fedscale_ext.transport.unit_ledger import Dropped, Unit
+from fedscale_ext.transport.unit_tracker import Dropped, Unit
 from fedscale_ext.util.text_columns import pack_texts
 
 
@@ -285,7 +285,7 @@ def working(service: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     spec = models.named_spec("cnn_small", (1, 28, 28), 4)
     service.pool.add("global", spec, models.initial_state(spec, 1))
     units = [service.make_unit(commons.CLIENT_TRAIN, ["global"], items=[], sum=True) for _ in range(2)]
-    service.board._ledger.add(units)
+    service.board._tracker.add(units)
     register(service, "1")
     return service
 

@@ -47,7 +47,7 @@ def test_a_part_follows_its_reference_and_nothing_else() -> None:
 
 def test_a_part_can_be_moved_and_amended_until_its_reference_changes() -> None:
     pool = pool_with_parts()
-    pool.place_part("half", "whole", window(SPEC, 0.5, 3))
+    pool.set_channels("half", "whole", window(SPEC, 0.5, 3))
     assert is_cut(pool, 3) and not is_cut(pool)
     amended = {name: value + 1 for name, value in pool["half"].state.items()}
     pool.amend("half", amended)
@@ -63,7 +63,7 @@ def test_channels_that_are_not_there_are_refused() -> None:
     pool = pool_with_parts()
     for channels in ({"nothing": torch.arange(2)}, {"stem": torch.tensor([1, 1])}):
         with pytest.raises(ValueError, match="group"):
-            pool.place_part("half", "whole", channels)
+            pool.set_channels("half", "whole", channels)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -156,7 +156,7 @@ def test_parts_by_depth_and_width_follow_the_tensors_that_they_hold() -> None:
             if model.part is not None:
                 assert model.part.covered.keys() == model.state.keys()
     channels = {group: index for group, index in window(DEEP, 0.5).items() if group in models.group_widths(DEEP)}
-    pool.place_part("narrow", "whole", channels)  # groups beyond its depth are of no matter
+    pool.set_channels("narrow", "whole", channels)  # groups beyond its depth are of no matter
     assert all(torch.equal(value, narrow[name]) for name, value in pool["narrow"].state.items())
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from fedscale_ext.transport.board import Board, BoardTimeout
-from fedscale_ext.transport.leases import Displaced, Leases, Taken, Unknown, Worker
-from fedscale_ext.transport.unit_ledger import Dropped, Handout, Ledger, Unit, told
+from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
+from fedscale_ext.transport.unit_tracker import Assignment, Dropped, Unit, UnitTracker, fault_summary
 
 A, B = Worker("1", "a"), Worker("2", "b")
 
@@ -27,12 +27,12 @@ class Timed(Board):
 
     def __init__(self, *workers: Worker, lease_s: float = 30.0, tries: int = 2, replacement_s: float = 100.0) -> None:
         self.clock = Clock()
-        self.ledger = Ledger(tries)
-        super().__init__(Leases(lease_s, self.clock), self.ledger, replacement_s)
+        self.tracker = UnitTracker(tries)
+        super().__init__(Leases(lease_s, self.clock), self.tracker, replacement_s)
         for worker in workers:
             self.register(worker)
 
-    def take_now(self, worker: Worker) -> Handout | None:
+    def take_now(self, worker: Worker) -> Assignment | None:
         return self.take(worker, 0.0)
 
     def after(self, seconds: float, *alive: Worker) -> None:
@@ -96,41 +96,41 @@ def test_where_a_quorum_decides_the_missing_units_are_given_up_together() -> Non
 
 def test_only_the_holder_may_complete_a_unit_and_only_once() -> None:
     board = Timed(A, B)
-    board.ledger.add([unit(1)])
-    assert board.take_now(A) == Handout(unit(1), 1)
+    board.tracker.add([unit(1)])
+    assert board.take_now(A) == Assignment(unit(1), 1)
     assert board.complete(B, 1, 1, "forged") == "late results dropped"
     assert board.complete(A, 1, 2, "of an attempt that was never made") == "unplanned results dropped"
     assert board.complete(A, 99, 1, "never asked for") == "unplanned results dropped"
     assert board.complete(A, 1, 1, "right") is None
     assert board.complete(A, 1, 1, "again") == "results of finished units dropped"
-    assert board.ledger.results == {1: "right"}
+    assert board.tracker.results == {1: "right"}
     assert sum(board.faults().values()) == 4
     assert board.faults() == {}
 
 
 def test_a_process_that_asks_again_gets_the_unit_that_it_holds() -> None:
     board = Timed(A, B)
-    board.ledger.add([unit(1), unit(2)])
+    board.tracker.add([unit(1), unit(2)])
     assert [board.take_now(A), board.take_now(A), board.take_now(B)] == [
-        Handout(unit(1), 1), Handout(unit(1), 1), Handout(unit(2), 1)]  # fmt: skip
+        Assignment(unit(1), 1), Assignment(unit(1), 1), Assignment(unit(2), 1)]  # fmt: skip
 
 
 def test_a_replaced_process_gives_its_unit_back_and_is_sent_away() -> None:
     board, anew = Timed(A, B), Worker("1", "c")
-    board.ledger.add([unit(1), unit(2)])
+    board.tracker.add([unit(1), unit(2)])
     board.take_now(A)
     board.register(anew)
     for call in (board.take_now, board.renew):
-        with pytest.raises(Displaced, match="executor 1"):
+        with pytest.raises(Superseded, match="executor 1"):
             call(A)
-    assert board.take_now(B) == Handout(unit(1), 2)  # in front of the others
+    assert board.take_now(B) == Assignment(unit(1), 2)  # in front of the others
     assert board.complete(A, 1, 1, "late") == "late results dropped"
-    assert board.take_now(anew) == Handout(unit(2), 1)
+    assert board.take_now(anew) == Assignment(unit(2), 1)
 
 
 def test_registering_again_changes_nothing() -> None:
     board = Timed(A)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.take_now(A)
     board.register(A)
     assert board.complete(A, 1, 1, "right") is None
@@ -140,7 +140,7 @@ def test_registering_again_changes_nothing() -> None:
 def test_a_message_of_an_older_process_does_not_displace_a_newer_one_that_is_there() -> None:
     board, anew = Timed(A), Worker("1", "c")
     board.register(anew)
-    with pytest.raises(Taken, match="started later"):
+    with pytest.raises(NumberInUse, match="started later"):
         board.register(A)
     board.after(31.0)  # but of one that is gone, anybody may take the place
     board.register(A)
@@ -148,19 +148,19 @@ def test_a_message_of_an_older_process_does_not_displace_a_newer_one_that_is_the
 
 
 def test_who_is_not_registered_gets_nothing() -> None:
-    with pytest.raises(Unknown, match="register first"):
+    with pytest.raises(NotRegistered, match="register first"):
         Timed().take_now(A)
 
 
 def test_the_unit_of_an_executor_without_a_sign_of_life_goes_to_another() -> None:
     board = Timed(A, B)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.take_now(A)
     board.after(29.0, B)
     assert board.take_now(B) is None
     board.after(1.0, B)
     assert board.here == {"2"}
-    assert board.take_now(B) == Handout(unit(1), 2)
+    assert board.take_now(B) == Assignment(unit(1), 2)
     assert board.complete(A, 1, 1, "late") == "late results dropped"
     assert board.faults() == {"executors lost": 1, "work units handed out again": 1, "late results dropped": 1}
 
@@ -174,7 +174,7 @@ def stay(board: Board, worker: Worker, alive: list[bool]) -> threading.Thread:
 
 def test_a_broken_connection_is_noticed_before_the_lease_ends_but_is_no_proof_of_death() -> None:
     board, alive = Timed(A, B), [True]
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.take_now(A)
     thread = stay(board, A, alive)
     alive[0] = False
@@ -184,12 +184,12 @@ def test_a_broken_connection_is_noticed_before_the_lease_ends_but_is_no_proof_of
     assert board.here == {"1", "2"}  # it has a moment to come back
     board.after(1.0, B)
     assert board.here == {"2"}
-    assert board.take_now(B) == Handout(unit(1), 2)
+    assert board.take_now(B) == Assignment(unit(1), 2)
     board.fail(B, 1, 2, "ValueError")
     assert board.take_now(B) is None  # it failed here, and perhaps killed A: that decides
     board.after(1.0, A)
     assert board.here == {"1", "2"}
-    assert board.take_now(A) == Handout(unit(1), 3)
+    assert board.take_now(A) == Assignment(unit(1), 3)
     assert board.complete(A, 1, 3, "right") is None
 
 
@@ -210,61 +210,61 @@ def test_a_connection_that_was_opened_anew_before_the_old_one_broke_holds() -> N
 
 def test_a_unit_that_kills_two_executors_is_dropped() -> None:
     board, third = Timed(A, B, Worker("3", "c")), Worker("3", "c")
-    board.ledger.add([unit(1), unit(2)])
+    board.tracker.add([unit(1), unit(2)])
     board.take_now(A)
     board.after(20.0, B, third)
     board.after(20.0, B, third)
-    assert board.take_now(B) == Handout(unit(1), 2)
+    assert board.take_now(B) == Assignment(unit(1), 2)
     board.after(20.0, third)
     board.after(20.0, third)
-    assert board.take_now(third) == Handout(unit(2), 1)
-    assert board.ledger.results == {1: Dropped("its work unit failed 2 times: each time the executor ended")}
+    assert board.take_now(third) == Assignment(unit(2), 1)
+    assert board.tracker.results == {1: Dropped("its work unit failed 2 times: each time the executor ended")}
 
 
 def test_a_unit_that_raises_goes_to_another_executor_and_is_dropped_with_its_reason() -> None:
     board = Timed(A, B)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.take_now(A)
     assert board.fail(A, 1, 1, "ValueError: x") is None
     assert board.take_now(A) is None  # another one is there to try
     board.take_now(B)
     assert board.fail(B, 1, 2, "ValueError: y") is None
-    assert board.ledger.results == {1: Dropped("its work unit failed 2 times: ValueError: x")}
+    assert board.tracker.results == {1: Dropped("its work unit failed 2 times: ValueError: x")}
 
 
 def test_a_unit_that_raises_twice_on_the_only_executor_is_dropped() -> None:
     board = Timed(A)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     for attempt in (1, 2):
-        assert board.take_now(A) == Handout(unit(1), attempt)
+        assert board.take_now(A) == Assignment(unit(1), attempt)
         board.fail(A, 1, attempt, "ValueError")
-    assert isinstance(board.ledger.results[1], Dropped)
+    assert isinstance(board.tracker.results[1], Dropped)
 
 
 def test_where_the_others_are_gone_an_executor_tries_again_what_failed_on_it() -> None:
     board = Timed(A, B, tries=3)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.take_now(A)
     board.fail(A, 1, 1, "ValueError")
     assert board.take_now(A) is None
     board.after(40.0, A)
-    assert board.take_now(A) == Handout(unit(1), 2)
+    assert board.take_now(A) == Assignment(unit(1), 2)
 
 
 def test_one_that_was_lost_and_comes_back_was_not_killed_by_its_unit() -> None:
     board = Timed(A, B)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.take_now(A)
     board.after(40.0, B)
     board.renew(A)
     board.take_now(B)
     board.after(40.0, A)
-    assert board.take_now(A) == Handout(unit(1), 3)  # only B counts
+    assert board.take_now(A) == Assignment(unit(1), 3)  # only B counts
 
 
 def test_with_nobody_left_the_wait_for_a_replacement_is_bounded_and_names_them() -> None:
     board = Timed(A, B)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.after(40.0)
     board.after(99.0)
     board.clock.now += 1.0
@@ -278,14 +278,14 @@ def test_with_nobody_left_the_wait_for_a_replacement_is_bounded_and_names_them()
 
 def test_a_replacement_in_time_goes_on() -> None:
     board = Timed(A)
-    board.ledger.add([unit(1)])
+    board.tracker.add([unit(1)])
     board.take_now(A)
     board.after(40.0)
     board.after(90.0)
     anew = Worker("1", "b")
     board.register(anew)
     board.lapse()
-    assert board.take_now(anew) == Handout(unit(1), 2)
+    assert board.take_now(anew) == Assignment(unit(1), 2)
     board.after(20.0, anew)
     board.complete(anew, 1, 2, "right")
     assert board._await(1, {1}, 10.0) == "right"
@@ -293,7 +293,7 @@ def test_a_replacement_in_time_goes_on() -> None:
 
 def test_a_ping_that_nobody_waits_for_takes_no_unit() -> None:
     board, alive = ready(A, B), [True]
-    taken: list[Handout | None] = []
+    taken: list[Assignment | None] = []
     thread = threading.Thread(target=lambda: taken.append(board.take(A, 5.0, lambda: alive[0])))
     thread.start()
     alive[0] = False
@@ -305,7 +305,7 @@ def test_a_ping_that_nobody_waits_for_takes_no_unit() -> None:
 def test_closing_lets_every_waiting_executor_go() -> None:
     workers = [Worker(str(number), "s") for number in range(3)]
     board = ready(*workers)
-    taken: list[Handout | None] = []
+    taken: list[Assignment | None] = []
     threads = [threading.Thread(target=lambda w=worker: taken.append(board.take(w, 30.0))) for worker in workers]
     threads.append(threading.Thread(target=lambda: board.stay(workers[0], 30.0, lambda: True)))
     for thread in threads:
@@ -317,6 +317,6 @@ def test_closing_lets_every_waiting_executor_go() -> None:
     assert taken == [None, None, None]
 
 
-def test_one_fault_is_told_in_the_singular() -> None:
+def test_one_fault_is_written_in_the_singular() -> None:
     counts = {"work units handed out again": 1, "executors lost": 2, "results of finished units dropped": 1}
-    assert told(counts) == "2 executors lost, 1 result of finished units dropped, 1 work unit handed out again"
+    assert fault_summary(counts) == "2 executors lost, 1 result of finished units dropped, 1 work unit handed out again"

@@ -139,5 +139,5 @@ def test_signs_of_life_register_anew_leave_a_silent_connection_and_end_with_the_
 
 def test_of_two_processes_the_later_one_has_the_greater_name(config: JobConfig) -> None:
     stub = Stub(lambda name, request: REPLY)
-    first, second = (linked(config, stub)._own["client_id"] for _ in range(2))
+    first, second = (linked(config, stub)._identity["client_id"] for _ in range(2))
     assert first < second

@@ -79,7 +79,7 @@ class PersonalModelClient(MultiModelClient):
             if conf.own is not None:
                 model = self._bench.module(conf.model_key)
                 self.own_model(model, conf)
-                cohort.place(row, model.state_dict())
+                cohort.set_start(row, model.state_dict())
         failed = self.prepare_cohort(cohort, confs)
         results = super().train_cohort(data, cohort, confs)
         states = cohort.trained([conf.local_steps for conf in confs])

@@ -53,7 +53,7 @@ class MaskedClient(MultiModelClient):
             if conf.own is not None:
                 model = self.bench.module(conf.model_key)
                 self.enter(own, model, conf)
-                cohort.place(row, model.state_dict())
+                cohort.set_start(row, model.state_dict())
         results = super().train_cohort(data, cohort, confs)
         return [
             one if isinstance(one, Exception) else _with_own(one, conf)

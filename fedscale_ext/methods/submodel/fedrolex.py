@@ -46,4 +46,4 @@ class FedRolexAggregator(HeteroFLAggregator):
         spec = self.pool[self.whole].spec
         for key, rate in zip(self.keys, self.rates, strict=True):
             if key != self.whole:
-                self.pool.place_part(key, self.whole, window(spec, rate, start))
+                self.pool.set_channels(key, self.whole, window(spec, rate, start))

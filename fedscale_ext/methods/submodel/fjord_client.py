@@ -15,7 +15,7 @@ from fedscale_ext.models.registry import skeleton
 from fedscale_ext.submodels import leading
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
-from fedscale_ext.training.scaffold import in_order
+from fedscale_ext.training.scaffold import stacked_offsets
 
 Widths = tuple[tuple[str, int], ...]  # channels by group
 
@@ -62,7 +62,7 @@ class FjordClient(MultiModelClient):
             if steps is None:  # parameters that the network does not use stay as they are
                 used = [pair for pair, gradient in zip(named, found, strict=True) if gradient is not None]
                 parameters = [parameter for _, parameter in used]
-                offset = [tensor[0] for tensor in in_order([conf], [name for name, _ in used])]
+                offset = [tensor[0] for tensor in stacked_offsets([conf], [name for name, _ in used])]
                 steps = optimizer_of(conf).begin(parameters, offset)
             steps.step(parameters, [gradient for gradient in found if gradient is not None])
             losses.append(loss.detach())

@@ -138,7 +138,7 @@ class FluidAggregator(ShrinkingAggregator):
             p, before = self.params, self.rate[rows] < 1
             self.rate[rows] = invariant_dropout.timed_rates(self._seconds(rows), before, p.p, p.share, p.hysteresis)
         for rate in self._used():
-            self.pool.place_part(_part(rate), _FULL, self._kept(rate, round))
+            self.pool.set_channels(_part(rate), _FULL, self._kept(rate, round))
         self._mean = CountMean(self.pool[_FULL].state)
         self._changes: dict[str, list[np.ndarray]] = {}
         return [WorkItem(client, self._trained(client)) for client in participants.tolist()]

@@ -35,8 +35,8 @@ class Headed(nn.Module):
 def headed(spec: ModelSpec, width: int) -> ModelSpec:
     """A network like ``spec`` with a representation of ``width`` before its classes."""
     body = spec.replace(num_classes=width)
-    own = {"input_shape": spec["input_shape"], "num_classes": spec["num_classes"], "width": width}
-    return ModelSpec.make("headed", body=(body.family, body.fields), **own)
+    fields = {"input_shape": spec["input_shape"], "num_classes": spec["num_classes"], "width": width}
+    return ModelSpec.make("headed", body=(body.family, body.fields), **fields)
 
 
 def body_of(spec: ModelSpec) -> ModelSpec:
@@ -52,7 +52,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 def layout(spec: ModelSpec) -> Layout:
     """Axes of every tensor."""
-    axes: Layout = {f"body.{name}": own for name, own in _named(registry.layout(body_of(spec))).items()}
+    axes: Layout = {f"body.{name}": tensor_axes for name, tensor_axes in _named(registry.layout(body_of(spec))).items()}
     representation, classes = Axis("representation", "in"), Axis("classes", "out")
     return {**axes, "head.weight": (classes, representation), "head.bias": (classes,)}
 
@@ -60,8 +60,10 @@ def layout(spec: ModelSpec) -> Layout:
 def _named(axes: Layout) -> Layout:
     """What the body calls its classes is the representation."""
     return {
-        name: tuple(replace(axis, group="representation") if axis and axis.group == "classes" else axis for axis in own)
-        for name, own in axes.items()
+        name: tuple(
+            replace(axis, group="representation") if axis and axis.group == "classes" else axis for axis in tensor_axes
+        )
+        for name, tensor_axes in axes.items()
     }
 
 

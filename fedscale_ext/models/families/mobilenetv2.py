@@ -48,31 +48,31 @@ def mobilenetv2(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpe
 
     Small inputs get stride 1 first in the first strided block (below 97 pixels), then in the stem too (below 49).
     """
-    kept = early_halvings(input_shape, 2, 3)
-    found: list[Block] = []
+    early = early_halvings(input_shape, 2, 3)
+    layers: list[Block] = []
     in_width, strided = 32, 0
     for expansion, width, repetitions, first in _STAGES:
-        for place in range(repetitions):
-            stride = first if place == 0 else 1
+        for index in range(repetitions):
+            stride = first if index == 0 else 1
             strided += stride == 2
-            stride = 1 if strided == 1 and kept < 2 else stride
+            stride = 1 if strided == 1 and early < 2 else stride
             expand, residual = "none" if expansion == 1 else "conv", stride == 1 and width == in_width
-            hidden, name = expansion * in_width, f"c{len(found)}"
-            found.append(Block(name, 3, hidden, width, 0, "relu6", stride, expand, residual))
+            hidden, name = expansion * in_width, f"c{len(layers)}"
+            layers.append(Block(name, 3, hidden, width, 0, "relu6", stride, expand, residual))
             in_width = width
-    return make(input_shape, num_classes, 32, 2 if kept else 1, found, 1280)
+    return make(input_shape, num_classes, 32, 2 if early else 1, layers, 1280)
 
 
 def mobilenetv2_thin(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
     """Five blocks of at most 24 channels, Moss's Medium type at small scale: 12,858 parameters at 3x32x32 with 10."""
-    found = [
+    layers = [
         Block("c0", 3, 8, 8, 0, "relu6", 1, "none", True),
         Block("c1", 3, 24, 16, 0, "relu6", 2, "conv", False),
         Block("c2", 3, 48, 16, 0, "relu6", 1, "conv", True),
         Block("c3", 3, 48, 24, 0, "relu6", 2, "conv", False),
         Block("c4", 3, 72, 24, 0, "relu6", 1, "conv", True),
     ]
-    return make(input_shape, num_classes, 8, 2, found, 64)
+    return make(input_shape, num_classes, 8, 2, layers, 64)
 
 
 def make(

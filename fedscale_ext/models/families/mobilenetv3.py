@@ -84,16 +84,16 @@ def small(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
 
     Small inputs get stride 1 first in the first block (below 97 pixels), then in the stem too (below 49).
     """
-    kept = early_halvings(input_shape, 2, 3)
-    found, in_width = [], 16
+    early = early_halvings(input_shape, 2, 3)
+    layers, in_width = [], 16
     for number, (kernel, hidden, width, excite, activation, stride) in enumerate(_SMALL):
-        stride = 1 if number == 0 and kept < 2 else stride
+        stride = 1 if number == 0 and early < 2 else stride
         expand = "none" if hidden == in_width else "conv"
         residual = stride == 1 and width == in_width
         squeeze = _eighths(hidden / 4) if excite else 0
-        found.append(Block(f"c{number}", kernel, hidden, width, squeeze, activation, stride, expand, residual))
+        layers.append(Block(f"c{number}", kernel, hidden, width, squeeze, activation, stride, expand, residual))
         in_width = width
-    return make(input_shape, num_classes, 16, 2 if kept else 1, found, 576, 1024)
+    return make(input_shape, num_classes, 16, 2 if early else 1, layers, 576, 1024)
 
 
 def _eighths(width: float) -> int:
@@ -188,10 +188,10 @@ def taps(spec: ModelSpec) -> tuple[str, ...]:
     return stage_ends([block for block, _ in blocks(spec)])
 
 
-def stage_ends(found: Sequence[Block]) -> tuple[str, ...]:
+def stage_ends(all_blocks: Sequence[Block]) -> tuple[str, ...]:
     """Names of the stem and of the blocks behind which a map of another size follows, or none."""
-    last = [block for block, behind in pairwise(found) if behind.stride != 1]
-    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, found[-1])))
+    last = [block for block, behind in pairwise(all_blocks) if behind.stride != 1]
+    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, all_blocks[-1])))
 
 
 # --- What FedTrans's transformer asks of a family with cells ---------------------------------------
@@ -220,13 +220,13 @@ def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
     """The spec with blocks ``new_ids`` inserted behind the block: like it, with stride 1 and residual."""
-    found: list[Block] = []
+    new_blocks: list[Block] = []
     for block, _ in blocks(spec):
-        found.append(block)
+        new_blocks.append(block)
         if block.cell_id == cell_id:
             like = block._replace(stride=1, expand="conv", residual=True)
-            found += [like._replace(cell_id=new) for new in new_ids]
-    return spec.replace(blocks=found)
+            new_blocks += [like._replace(cell_id=new) for new in new_ids]
+    return spec.replace(blocks=new_blocks)
 
 
 def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:

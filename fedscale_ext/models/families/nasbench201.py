@@ -132,13 +132,13 @@ def steps(spec: ModelSpec) -> tuple[Step, ...]:
     if len(reductions) != len(stages) - 1:
         raise UserError(f"nasbench201 spec has {len(stages)} stages and {len(reductions)} reductions; give one less")
     check_depth("nasbench201", spec["input_shape"], len(reductions))
-    found: list[Step] = []
+    result: list[Step] = []
     seen: set[str] = set()
     group, width = "stem", spec["stem"]
     for number, stage in enumerate(stages):
         if number:
             name = f"reductions.{number - 1}"
-            found.append(Step(name, None, group, width, name, reductions[number - 1]))
+            result.append(Step(name, None, group, width, name, reductions[number - 1]))
             group, width = name, reductions[number - 1]
         for cell in stage:
             genotype = parse(cell.genotype)
@@ -152,9 +152,9 @@ def steps(spec: ModelSpec) -> tuple[Step, ...]:
             seen.add(cell.cell_id)
             name = f"cells.{cell.cell_id}"
             target = group if keeps_width(genotype) and not cell.adapter else name
-            found.append(Step(name, cell, group, width, target, cell.width))
+            result.append(Step(name, cell, group, width, target, cell.width))
             group, width = target, cell.width
-    return tuple(found)
+    return tuple(result)
 
 
 def build(spec: ModelSpec) -> nn.Module:
@@ -249,11 +249,11 @@ def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
     """
     stages = _stages(spec)
     for stage in stages:
-        for place, cell in enumerate(stage):
+        for index, cell in enumerate(stage):
             if cell.cell_id == cell_id:
-                stage[place] = cell._replace(width=width, adapter=True)
-                if place + 1 < len(stage):
-                    stage[place + 1] = stage[place + 1]._replace(adapter=True)
+                stage[index] = cell._replace(width=width, adapter=True)
+                if index + 1 < len(stage):
+                    stage[index + 1] = stage[index + 1]._replace(adapter=True)
     return _with_stages(spec, stages)
 
 

@@ -135,9 +135,9 @@ def _check(spec: ModelSpec) -> None:
 def _stages(widths: Sequence[int], per_stage: int) -> list[Block]:
     """Stages of blocks; each but the first begins with a stride and a projection."""
     stages = [
-        Block("", width, width, 2 if stage and not place else 1, bool(stage and not place))
+        Block("", width, width, 2 if stage and not index else 1, bool(stage and not index))
         for stage, width in enumerate(widths)
-        for place in range(per_stage)
+        for index in range(per_stage)
     ]
     return [block._replace(cell_id=f"c{number}") for number, block in enumerate(stages)]
 
@@ -187,9 +187,9 @@ def resnet_tiny(input_shape: Shape, num_classes: int) -> ModelSpec:
 
 
 def _photo(widths: Sequence[int], per_stage: int, input_shape: Shape, num_classes: int) -> ModelSpec:
-    kept = early_halvings(input_shape, 2, len(widths) - 1)
-    kernel, stride = (7, 2) if kept else (3, 1)
-    return make(input_shape, num_classes, widths[0], _stages(widths, per_stage), kernel, stride, kept == 2)
+    early = early_halvings(input_shape, 2, len(widths) - 1)
+    kernel, stride = (7, 2) if early else (3, 1)
+    return make(input_shape, num_classes, widths[0], _stages(widths, per_stage), kernel, stride, early == 2)
 
 
 FIELDS = ("input_shape", "num_classes", "stem", "kernel", "stride", "pool", "blocks")
@@ -236,9 +236,9 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
     """The stem (before its ReLU and pool) and the last block of each stage: of a ResNet-18 stem, layer1 ... layer4."""
-    found = [block for block, _, _ in blocks(spec)]
-    last = [block for block, behind in pairwise(found) if behind.projection and behind.projection != LINEAR]
-    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, found[-1])))
+    all_blocks = [block for block, _, _ in blocks(spec)]
+    last = [block for block, behind in pairwise(all_blocks) if behind.projection and behind.projection != LINEAR]
+    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, all_blocks[-1])))
 
 
 # --- What FedTrans's transformer asks of a family with cells ---------------------------------------
@@ -275,22 +275,22 @@ def output_widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
     It and the next block get linear projections where their shortcuts were identities. With the present width this
     only adds these, whose matrices are square then.
     """
-    found = [block for block, _, _ in blocks(spec)]
-    index = [block.cell_id for block in found].index(cell_id)
-    for place in range(index, min(index + 2, len(found))):
-        found[place] = found[place]._replace(projection=found[place].projection or LINEAR)
-    found[index] = found[index]._replace(width=width)
-    return spec.replace(blocks=found)
+    new = [block for block, _, _ in blocks(spec)]
+    index = [block.cell_id for block in new].index(cell_id)
+    for position in range(index, min(index + 2, len(new))):
+        new[position] = new[position]._replace(projection=new[position].projection or LINEAR)
+    new[index] = new[index]._replace(width=width)
+    return spec.replace(blocks=new)
 
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
     """The spec with blocks ``new_ids`` inserted behind the block, as wide as what it writes."""
-    found: list[Block] = []
+    new_blocks: list[Block] = []
     for block, _, _ in blocks(spec):
-        found.append(block)
+        new_blocks.append(block)
         if block.cell_id == cell_id:
-            found += [Block(new, block.width, block.width) for new in new_ids]
-    return spec.replace(blocks=found)
+            new_blocks += [Block(new, block.width, block.width) for new in new_ids]
+    return spec.replace(blocks=new_blocks)
 
 
 def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:

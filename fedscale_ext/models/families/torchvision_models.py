@@ -32,7 +32,7 @@ _EARLY = 2  # that small inputs can do without
 def make(name: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
     """Spec of torchvision's network ``name``; UserError when it is not one of :data:`NAMES`, or the input too small."""
     spec = ModelSpec.make("torchvision", name=name, input_shape=tuple(input_shape), num_classes=num_classes)
-    _kept(spec)
+    _early_strides(spec)
     return spec
 
 
@@ -42,24 +42,24 @@ NAMED: dict[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {
 }
 
 
-def _kept(spec: ModelSpec) -> int:
+def _early_strides(spec: ModelSpec) -> int:
     """How many of the early strides stay."""
     if spec["name"] not in NAMES:
         raise UserError(f"there is no torchvision model {spec['name']!r} here; there are {', '.join(NAMES)}")
-    kept = early_halvings(spec["input_shape"], _EARLY, _HALVINGS - _EARLY)
-    check_depth(spec["name"], spec["input_shape"], _HALVINGS - _EARLY + kept)
-    return kept
+    early = early_halvings(spec["input_shape"], _EARLY, _HALVINGS - _EARLY)
+    check_depth(spec["name"], spec["input_shape"], _HALVINGS - _EARLY + early)
+    return early
 
 
 def build(spec: ModelSpec) -> nn.Module:
     """The network of a spec, with torchvision's initialisation."""
-    kept = _kept(spec)
+    early = _early_strides(spec)
     network: nn.Module = compat.torchvision_models().get_model(
         spec["name"], weights=None, num_classes=spec["num_classes"]
     )
     _read_channels(network, spec["input_shape"][0])
     strided = [part for part in network.modules() if isinstance(part, nn.Conv2d | nn.MaxPool2d) and _stride(part) == 2]
-    for part in strided[kept:_EARLY]:
+    for part in strided[early:_EARLY]:
         part.stride = 1 if isinstance(part, nn.MaxPool2d) else (1, 1)
     return network
 

@@ -67,9 +67,9 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def _stem(spec: ModelSpec) -> Stem:
-    kept, (channels, *_) = early(spec), spec["input_shape"]
-    sides = (7, 7) if kept else kernel(spec)
-    return Stem(channels, spec["widths"][0][0], sides, 2 if kept else 1, kept == 2)
+    strides, (channels, *_) = early(spec), spec["input_shape"]
+    sides = (7, 7) if strides else kernel(spec)
+    return Stem(channels, spec["widths"][0][0], sides, 2 if strides else 1, strides == 2)
 
 
 def _stage(spec: ModelSpec, stage: Stage, width: int, sides: Sides) -> nn.Module:
@@ -85,8 +85,8 @@ def _stage(spec: ModelSpec, stage: Stage, width: int, sides: Sides) -> nn.Module
 def _groups(spec: ModelSpec, stage: Stage) -> tuple[str, ...]:
     """Channel groups of a stage in the order of its widths."""
     if spec["backbone"] == "resnet18":  # what a first stage adds to what it reads, the stem made
-        own = "common" if stage.first else stage.name
-        return own, *(f"{stage.name}.hidden{number}" for number in range(1, len(stage.widths)))
+        output = "common" if stage.first else stage.name
+        return output, *(f"{stage.name}.hidden{number}" for number in range(1, len(stage.widths)))
     kind = "linear" if spec["backbone"] == "mlp" else "conv"
     return tuple(f"{stage.name}.{kind}{number}" for number in range(1, len(stage.widths) + 1))
 
@@ -120,8 +120,8 @@ def _residual(stage: Stage, source: str, groups: Sequence[str]) -> Layout:
     target, *hidden = groups
     axes: Layout = {} if stage.first else conv_bn(f"{stage.name}.shortcut", source, target)
     for number, inner in enumerate(hidden):
-        for place, reads, writes in ((1, source, inner), (2, inner, target)):
-            layer = 2 * number + place
+        for half, reads, writes in ((1, source, inner), (2, inner, target)):
+            layer = 2 * number + half
             axes |= conv(f"{stage.name}.conv{layer}", reads, writes) | norm(f"{stage.name}.bn{layer}", writes)
         source = target
     return axes

@@ -89,11 +89,11 @@ def stages(spec: ModelSpec) -> Iterator[Stage]:
     """The stages that the network holds, in order."""
     behind = {block: number for number, block in enumerate(spec["positions"][: spec["exits"]], 1)}
     deepest = max(behind)
-    for place, (widths, pool) in enumerate(zip(spec["widths"], spec["pools"], strict=True)):
-        block = place if spec["common"] else place + 1
+    for index, (widths, pool) in enumerate(zip(spec["widths"], spec["pools"], strict=True)):
+        block = index if spec["common"] else index + 1
         held = block in behind and (spec["heads"] == "all" or block == deepest)
         yield Stage(
-            f"block{block}" if block else "common", widths, pool, f"exit{behind[block]}" if held else None, not place
+            f"block{block}" if block else "common", widths, pool, f"exit{behind[block]}" if held else None, not index
         )
         if block == deepest:
             return
@@ -159,20 +159,20 @@ def maps(spec: ModelSpec) -> list[Sides]:
     """Height and width of what the last convolutions of each stage read and, last of all, of what the network gives its
     deepest exit."""
     sides: Sides = spec["input_shape"][1:]
-    found = []
+    sizes = []
     if spec["backbone"] == "resnet18":
         for _ in range(early(spec)):
             sides = _halved(sides)
         for stage in stages(spec):
             sides = sides if stage.first else _halved(sides)
-            found.append(sides)
-        return [*found, sides]
+            sizes.append(sides)
+        return [*sizes, sides]
     for stage in stages(spec):
-        found.append(sides)
+        sizes.append(sides)
         if stage.pool:
             high, wide = pool_of(sides)
             sides = sides[0] // high, sides[1] // wide
-    return [*found, sides]
+    return [*sizes, sides]
 
 
 def positions_read(spec: ModelSpec) -> list[int]:

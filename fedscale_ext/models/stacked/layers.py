@@ -204,8 +204,10 @@ class Dropout(Layer):
         batch = x.shape[1]
         samples = [batch] * self.clients if self.mask is None else self.mask.sum(0).tolist()
         masks = [
-            functional.pad(dropout.mask((own, *x.shape[2:]), self.p, generator, x), (0, 0, 0, batch - own))
-            for own, generator in zip(samples, self.generators, strict=False)  # those behind have left
+            functional.pad(
+                dropout.mask((num_samples, *x.shape[2:]), self.p, generator, x), (0, 0, 0, batch - num_samples)
+            )
+            for num_samples, generator in zip(samples, self.generators, strict=False)  # those behind have left
         ]
         return x * torch.stack(masks)
 

@@ -24,7 +24,7 @@ from fedscale_ext.models.pooling import SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
 
-_OWN_MODULES = (SpatialMean, ChannelScale, tokens.Patches, tokens.Attention, tokens.TokenMean, Dropout, ExitStack)
+_PACKAGE_MODULES = (SpatialMean, ChannelScale, tokens.Patches, tokens.Attention, tokens.TokenMean, Dropout, ExitStack)
 
 _ELEMENTWISE_MODULES = (
     nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
@@ -150,7 +150,7 @@ class _Tracer(fx.Tracer):
     """torch's layers and this package's stay whole."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, _OWN_MODULES) or super().is_leaf_module(m, module_qualified_name)
+        return isinstance(m, _PACKAGE_MODULES) or super().is_leaf_module(m, module_qualified_name)
 
 
 def _stacked_graph(module: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
@@ -205,7 +205,7 @@ def _replacement(node: fx.Node, traced: fx.GraphModule) -> layers.Layer | None:
 def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Layer | None:
     dimensions = _dimensions(node.args[0])
     torchs = getattr(nn, type(module).__name__, None) is type(module)
-    if not torchs and type(module) not in _OWN_MODULES:
+    if not torchs and type(module) not in _PACKAGE_MODULES:
         raise NoStackedForm(f"{type(module).__name__} is not torch's own")  # a subclass may compute anything
     match module:
         case nn.Conv2d(padding_mode="zeros"):
@@ -266,5 +266,5 @@ def _replaced_function(node: fx.Node) -> layers.Layer | None:
     raise NoStackedForm(f"{target} on inputs of {inputs} dimensions")
 
 
-def _argument(node: fx.Node, place: int, name: str) -> Any:
-    return node.args[place] if len(node.args) > place else node.kwargs.get(name)
+def _argument(node: fx.Node, index: int, name: str) -> Any:
+    return node.args[index] if len(node.args) > index else node.kwargs.get(name)

@@ -18,8 +18,8 @@ from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.models.counting import BATCH, count, sizes
 from fedscale_ext.models.pooling import SpatialMean
 from fedscale_ext.models.supernet.modules import ConvolutionNet, RecurrentNet
-from fedscale_ext.models.supernet.operators import Place
-from fedscale_ext.models.supernet.spaces import FORMS, check, mixed, mixture, places
+from fedscale_ext.models.supernet.operators import LayerShape
+from fedscale_ext.models.supernet.spaces import FORMS, check, layer_shapes, mixed, mixture
 
 # What ptflops, which the paper's MFLOPs come from, counts beside products, by module: per output entry, per input entry
 _BESIDE: Mapping[type[nn.Module], Any] = {
@@ -51,9 +51,9 @@ class Facts(NamedTuple):
 def _facts(module: nn.Module, x: Tensor) -> Facts:
     beside = 0
 
-    def note(part: nn.Module, given: tuple[Tensor, ...], output: Any) -> None:
+    def note(part: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
         nonlocal beside
-        beside += _BESIDE[type(part)](part, given[0], output)
+        beside += _BESIDE[type(part)](part, inputs[0], output)
 
     hooks = [part.register_forward_hook(note) for part in module.modules() if type(part) in _BESIDE]
     forward, training = count(module, x)
@@ -64,10 +64,10 @@ def _facts(module: nn.Module, x: Tensor) -> Facts:
 
 
 @lru_cache(maxsize=4096)
-def _operator(form: str, name: str, place: Place) -> Facts:
-    if form == "rnn" and place.shape[0] > _COUNTED:  # each further position costs the same
-        steps, width = place.shape
-        less, more = (_operator(form, name, Place((few, width), place.width)) for few in (_COUNTED - 1, _COUNTED))
+def _operator(form: str, name: str, layer: LayerShape) -> Facts:
+    if form == "rnn" and layer.shape[0] > _COUNTED:  # each further position costs the same
+        steps, width = layer.shape
+        less, more = (_operator(form, name, LayerShape((few, width), layer.width)) for few in (_COUNTED - 1, _COUNTED))
         further = steps - _COUNTED
         return more._replace(
             macs=more.macs + further * (more.macs - less.macs),
@@ -75,8 +75,8 @@ def _operator(form: str, name: str, place: Place) -> Facts:
             beside=more.beside + further * (more.beside - less.beside),
         )
     with torch.device("meta"):
-        module = FORMS[form][name](place)
-    return _facts(module, torch.empty(BATCH, *place.shape, device="meta", requires_grad=True))
+        module = FORMS[form][name](layer)
+    return _facts(module, torch.empty(BATCH, *layer.shape, device="meta", requires_grad=True))
 
 
 @lru_cache(maxsize=64)
@@ -111,8 +111,8 @@ def operators(spec: ModelSpec) -> list[list[Facts]]:
     """Facts of each operator that the spec holds, by layer."""
     check(spec)
     return [
-        [_operator(spec["form"], name, place) for name in held]
-        for held, place in zip(spec["ops"], places(spec), strict=True)
+        [_operator(spec["form"], name, layer) for name in held]
+        for held, layer in zip(spec["ops"], layer_shapes(spec), strict=True)
     ]
 
 
@@ -210,9 +210,9 @@ def cost(spec: ModelSpec) -> Cost:
 def axes(spec: ModelSpec) -> dict[str, int]:
     """Number of axes of every tensor of the spec's state, in its order."""
     shared = dict(fixed(spec).axes)
-    found = {name: number for name, number in shared.items() if name.startswith("stem.")}
+    num_axes = {name: count for name, count in shared.items() if name.startswith("stem.")}
     for layer, (held, row) in enumerate(zip(spec["ops"], operators(spec), strict=True)):
         for name, facts in zip(held, row, strict=True):
-            found |= {f"layers.{layer}.{name}.{tensor}": number for tensor, number in facts.axes}
-    found |= shared
-    return found | ({f"alphas.{layer}": 1 for layer in range(len(spec["ops"]))} if mixture(spec) == "alphas" else {})
+            num_axes |= {f"layers.{layer}.{name}.{tensor}": count for tensor, count in facts.axes}
+    num_axes |= shared
+    return num_axes | ({f"alphas.{layer}": 1 for layer in range(len(spec["ops"]))} if mixture(spec) == "alphas" else {})

@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.pooling import SpatialMean
-from fedscale_ext.models.supernet.operators import REDUCTIONS, ConvBNReLU, Maker, Place
-from fedscale_ext.models.supernet.spaces import FORMS, mixture, places, stages
+from fedscale_ext.models.supernet.operators import REDUCTIONS, ConvBNReLU, LayerShape, Maker
+from fedscale_ext.models.supernet.spaces import FORMS, layer_shapes, mixture, stages
 
 
 class Layer(nn.Module):
     """The candidate operators of a layer by name; the chosen one runs, the others are not touched."""
 
-    def __init__(self, place: Place, names: Sequence[str], makers: Iterable[Maker]) -> None:
+    def __init__(self, layer: LayerShape, names: Sequence[str], makers: Iterable[Maker]) -> None:
         super().__init__()
-        self._all = {name: maker(place) for name, maker in zip(names, makers, strict=True)}  # a plain dictionary
+        self._all = {name: maker(layer) for name, maker in zip(names, makers, strict=True)}  # a plain dictionary
         self.hold(names)
 
     def hold(self, names: Sequence[str]) -> None:
@@ -42,8 +42,8 @@ class Layer(nn.Module):
 def _layers(spec: ModelSpec) -> nn.ModuleList:
     known = FORMS[spec["form"]]
     return nn.ModuleList(
-        Layer(place, held, [known[name] for name in held])
-        for place, held in zip(places(spec), spec["ops"], strict=True)
+        Layer(layer, held, [known[name] for name in held])
+        for layer, held in zip(layer_shapes(spec), spec["ops"], strict=True)
     )
 
 

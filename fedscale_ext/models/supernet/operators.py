@@ -13,7 +13,7 @@ from fedscale_ext.models.parts import ChannelScale
 from fedscale_ext.models.pooling import SpatialMean
 
 
-class Place(NamedTuple):
+class LayerShape(NamedTuple):
     """Where an operator stands: ``shape`` of what it reads, a sample's [C, H, W] or [T, C], and ``width``, the channels
     that it writes."""
 
@@ -109,7 +109,7 @@ class PoolReduction(nn.Module):
         return self.project(self.pool(x))
 
 
-Maker = Callable[[Place], nn.Module]
+Maker = Callable[[LayerShape], nn.Module]
 
 REDUCTIONS: dict[str, Callable[[tuple[int, ...], int, int], nn.Module]] = {
     "conv": lambda shape, width, stride: Reduction(shape, width, stride, separable=False),
@@ -122,11 +122,11 @@ _EXPANSIONS = {"_half": 0.5, "": 1.0, "_double": 2.0}
 
 
 def _conv(kernel: int) -> Maker:
-    return lambda place: ConvBNReLU(place.shape[0], place.width, kernel)
+    return lambda layer: ConvBNReLU(layer.shape[0], layer.width, kernel)
 
 
 def _bottleneck(kind: type[DSConv] | type[MBConv], kernel: int, expansion: float) -> Maker:
-    return lambda place: kind(place.width, kernel, int(place.width * expansion))
+    return lambda layer: kind(layer.width, kernel, int(layer.width * expansion))
 
 
 OPERATORS: dict[str, Maker] = {
@@ -137,5 +137,5 @@ OPERATORS: dict[str, Maker] = {
         for kernel in _KERNELS
         for suffix, expansion in _EXPANSIONS.items()
     },
-    "identity": lambda place: nn.Identity(),
+    "identity": lambda layer: nn.Identity(),
 }

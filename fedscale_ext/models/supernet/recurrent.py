@@ -32,8 +32,8 @@ class LiGRU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         inputs, states = self.input(x), []
         state = inputs.new_zeros(len(x), self.hidden.in_features)
-        for given in inputs.unbind(1):
-            candidate, gate = (given + self.hidden(state)).chunk(2, 1)
+        for step_input in inputs.unbind(1):
+            candidate, gate = (step_input + self.hidden(state)).chunk(2, 1)
             candidate = candidate.tanh()
             state = candidate + gate.sigmoid() * (state - candidate)
             states.append(state)
@@ -91,12 +91,12 @@ class Zero(nn.Module):
 
 
 OPERATORS: dict[str, Maker] = {
-    "lstm": lambda place: Recurrent(nn.LSTM, place.shape[1], place.width),
-    "gru": lambda place: Recurrent(nn.GRU, place.shape[1], place.width),
-    "ligru": lambda place: LiGRU(place.shape[1], place.width),
-    "qrnn": lambda place: QRNN(place.shape[1], place.width),
-    "linear": lambda place: Affine(place.shape[1], place.width),
-    "causal_conv": lambda place: CausalConv(place.shape[1], place.width),
-    "identity": lambda place: nn.Identity(),
-    "zero": lambda place: Zero(place.width),
+    "lstm": lambda layer: Recurrent(nn.LSTM, layer.shape[1], layer.width),
+    "gru": lambda layer: Recurrent(nn.GRU, layer.shape[1], layer.width),
+    "ligru": lambda layer: LiGRU(layer.shape[1], layer.width),
+    "qrnn": lambda layer: QRNN(layer.shape[1], layer.width),
+    "linear": lambda layer: Affine(layer.shape[1], layer.width),
+    "causal_conv": lambda layer: CausalConv(layer.shape[1], layer.width),
+    "identity": lambda layer: nn.Identity(),
+    "zero": lambda layer: Zero(layer.width),
 }

@@ -13,7 +13,7 @@ from fedscale_ext.core.errors import UserError, did_you_mean, meant_or_known
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.supernet import operators as supernet_operators
 from fedscale_ext.models.supernet import recurrent as supernet_recurrent
-from fedscale_ext.models.supernet.operators import REDUCTIONS, Maker, Place
+from fedscale_ext.models.supernet.operators import REDUCTIONS, LayerShape, Maker
 
 Shape = tuple[int, int, int]
 Ops = tuple[tuple[str, ...], ...]  # of each searchable layer: names of its candidate operators
@@ -31,8 +31,8 @@ def _halving(kind: str, *widths: int) -> list[tuple[str, int, int]]:
     return [(kind, width, 2) for width in widths]
 
 
-_SEPARABLE = [("separable", width, 2 if place in (0, 1, 5) else 1)
-              for place, width in enumerate((96, 144, 216, 324, 486, 729))]  # fmt: skip
+_SEPARABLE = [("separable", width, 2 if index in (0, 1, 5) else 1)
+              for index, width in enumerate((96, 144, 216, 324, 486, 729))]  # fmt: skip
 
 SPACES: dict[str, dict[str, Any]] = {
     "cnn_l": {"form": "cnn", "stem": (64, 1), "blocks": (4, 4, 4, 4), "operators": _CNN_L,
@@ -77,8 +77,8 @@ def completed(spec: ModelSpec, input_shape: Shape, num_classes: int) -> ModelSpe
 
 def mixture(spec: ModelSpec) -> str | None:
     """How the network runs all that it holds at once (``mixed``); None: one operator per layer."""
-    found: str | None = dict(spec.fields).get("mixed")  # type: ignore[assignment]
-    return found
+    mode: str | None = dict(spec.fields).get("mixed")  # type: ignore[assignment]
+    return mode
 
 
 def mixed(spec: ModelSpec, how: str | None) -> ModelSpec:
@@ -101,16 +101,16 @@ def check(spec: ModelSpec) -> None:
         raise UserError(f"supernet spec: this space has {layers} layers; {_LAYERS} is the most")
     if len(spec["ops"]) != layers:
         raise UserError(f"supernet spec: ops are of {len(spec['ops'])} layers; this space has {layers}")
-    for number, (held, place) in enumerate(zip(spec["ops"], places(spec), strict=True)):
+    for number, (held, layer) in enumerate(zip(spec["ops"], layer_shapes(spec), strict=True)):
         for name in held:
             if name not in known:
                 hint = meant_or_known(str(name), known)
                 raise UserError(f"supernet spec: layer {number} has an unknown operator {name!r}{hint}")
         if not held or len(set(held)) != len(held):
             raise UserError(f"supernet spec: layer {number} has the operators {held}; give one or more, each once")
-        if "identity" in held and spec["form"] == "rnn" and place.shape[1] != place.width:
+        if "identity" in held and spec["form"] == "rnn" and layer.shape[1] != layer.width:
             raise UserError(
-                f"supernet spec: layer {number} makes {place.width} channels of {place.shape[1]} and cannot be an "
+                f"supernet spec: layer {number} makes {layer.width} channels of {layer.shape[1]} and cannot be an "
                 "identity"
             )
         if "zero" in held and number % 2 == 0:
@@ -165,14 +165,14 @@ def stages(spec: ModelSpec) -> list[Shape]:
 
 
 @lru_cache(maxsize=4096)
-def places(spec: ModelSpec) -> tuple[Place, ...]:
-    """Where each searchable layer stands."""
+def layer_shapes(spec: ModelSpec) -> tuple[LayerShape, ...]:
+    """Return what each searchable layer reads and writes, one :class:`LayerShape` per layer."""
     if spec["form"] == "rnn":
         steps, hidden = prod(spec["input_shape"]), spec["hidden"]
-        first, later = Place((steps, spec["embedding"]), hidden), Place((steps, hidden), hidden)
+        first, later = LayerShape((steps, spec["embedding"]), hidden), LayerShape((steps, hidden), hidden)
         return (first,) * 2 + (later,) * (2 * spec["stages"] - 2)
     return tuple(
-        Place(shape, shape[0]) for shape, layers in zip(stages(spec), spec["blocks"], strict=False)
+        LayerShape(shape, shape[0]) for shape, layers in zip(stages(spec), spec["blocks"], strict=False)
         for _ in range(layers)
     )  # fmt: skip
 
@@ -184,15 +184,15 @@ def restricted(spec: ModelSpec, ops: Sequence[Sequence[str]]) -> ModelSpec:
     """
     if len(ops) != len(spec["ops"]):
         raise UserError(f"operators of {len(ops)} layers were asked for; this supernet has {len(spec['ops'])}")
-    kept = []
-    for number, (wanted, held) in enumerate(zip(ops, spec["ops"], strict=True)):
-        missing = [name for name in wanted if name not in held]
-        if missing or not wanted:
+    remaining = []
+    for number, (names, held) in enumerate(zip(ops, spec["ops"], strict=True)):
+        missing = [name for name in names if name not in held]
+        if missing or not names:
             hint = did_you_mean(missing[0], held) if missing else ""
             what = f"no operator {missing[0]!r}{hint}" if missing else "to keep one operator or more"
             raise UserError(f"layer {number} of this supernet has {what}; it holds {', '.join(held)}")
-        kept.append(tuple(name for name in held if name in wanted))
-    return spec.replace(ops=tuple(kept))
+        remaining.append(tuple(name for name in held if name in names))
+    return spec.replace(ops=tuple(remaining))
 
 
 def path_of(spec: ModelSpec, path: Sequence[str]) -> ModelSpec:

@@ -1,7 +1,8 @@
-"""Who does which work unit, and what became of it. Pure bookkeeping without time; the board guards it.
+"""Tracks which executor runs which work unit, its retries, and its result.
 
-A unit that comes back is handed out again as its next attempt, and a result counts for the attempt that
-is under way only. Its content depends on neither: that is what makes a job's result independent of faults.
+This is bookkeeping without time or locks; the board guards it. A unit whose executor failed or ended is assigned again
+as the next attempt. A result counts only for the current attempt. The unit's content does not depend on the executor or
+the attempt, so a job's result does not depend on faults.
 """
 
 import re
@@ -13,16 +14,24 @@ from typing import Any
 from fedscale_ext.transport.leases import Worker
 
 
-def told(counts: Mapping[str, int]) -> str:
-    """Faults for people: ``1 executor lost, 2 work units handed out again``."""
+def fault_summary(counts: Mapping[str, int]) -> str:
+    """Write counted faults as text: ``1 executor lost, 2 work units handed out again``."""
     one = {fault: re.sub(r"s\b", "", fault, count=1) for fault in counts}
     return ", ".join(f"{n} {one[fault] if n == 1 else fault}" for fault, n in sorted(counts.items()))
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Work handed to one executor at once. ``models`` are the keys of the states that it needs, ``more`` makes further
-    sections of its message: it is called whenever the unit is handed out, by any thread."""
+    """Work that one executor does at once.
+
+    Attributes:
+        id: Number of the unit; later units have greater numbers.
+        event: Name of its kind of work.
+        header: The JSON part of its message.
+        models: Keys of the models whose states it needs.
+        more: Makes further sections of its message, by name. It is called for every attempt, from any thread.
+
+    """
 
     id: int
     event: str
@@ -32,8 +41,8 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Handout:
-    """A unit in the hands of an executor, the ``attempt``-th time that it is handed out."""
+class Assignment:
+    """A unit that an executor runs, and the number of this attempt, counted from 1."""
 
     unit: Unit
     attempt: int
@@ -41,7 +50,7 @@ class Handout:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What stands in the place of the result of a unit that was given up."""
+    """The result of a unit that was given up, with the reason."""
 
     reason: str
 
@@ -51,7 +60,7 @@ class _Entry:
     unit: Unit
     attempt: int = 0
     holder: Worker | None = None
-    left: set[Worker] = field(default_factory=set)  # had it when they were lost: dead, or they come back
+    left: set[Worker] = field(default_factory=set)  # lost while they held it: they die or come back
     died: set[Worker] = field(default_factory=set)
     raised: list[tuple[str, str]] = field(default_factory=list)  # executor, reason
 
@@ -61,12 +70,17 @@ class _Entry:
 
     @property
     def spoilt(self) -> set[str]:
-        """Executors that failed at it."""
+        """Numbers of the executors that failed at it."""
         return {worker.executor for worker in self.died} | {executor for executor, _ in self.raised}
 
 
-class Ledger:
-    """Units that are open, in somebody's hands, or done. One that fails ``tries`` times is given up."""
+class UnitTracker:
+    """Units that are open, held by a process, or done.
+
+    Args:
+        tries: A unit that fails so many times is given up.
+
+    """
 
     def __init__(self, tries: int = 2) -> None:
         self._tries = tries
@@ -75,20 +89,27 @@ class Ledger:
         self._held: dict[Worker, int] = {}
         self._last = 0  # id of the newest unit; older ones without an entry are done
         self.results: dict[int, Any] = {}
-        self.settled = 0  # results and dropped units so far: whoever waits sees that something happened
-        self.counts: Counter[str] = Counter()  # what went wrong, in words
+        self.settled = 0  # results and dropped units so far; a waiting thread sees progress by it
+        self.counts: Counter[str] = Counter()  # faults by their description
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Units to be done, in this order."""
+        """Queue units, in this order."""
         for unit in units:
             self._entries[unit.id] = _Entry(unit)
             self._open.append(unit.id)
             self._last = max(self._last, unit.id)
 
-    def next(self, worker: Worker, here: Set[str]) -> Handout | None:
-        """The unit that a process holds (it asks again: it has not got it), else the first one for it, which it then
-        holds. ``here`` are the executors that are there: one that failed at a unit gets it again only where no other
-        is left to try."""
+    def next(self, worker: Worker, here: Set[str]) -> Assignment | None:
+        """Assign a unit to a process and return it; None if there is none for it.
+
+        A process that already holds a unit gets it again, because its message was lost. An executor that failed at a
+        unit gets it again only if every present executor failed at it.
+
+        Args:
+            worker: The process that requests work.
+            here: Numbers of the executors that are present.
+
+        """
         entry = self._held_by(worker) or self._first(worker.executor, here)
         if entry is None:
             return None
@@ -98,21 +119,21 @@ class Ledger:
             self._held[worker] = entry.unit.id
             if entry.attempt > 1:
                 self.counts["work units handed out again"] += 1
-        return Handout(entry.unit, entry.attempt)
+        return Assignment(entry.unit, entry.attempt)
 
     def has_work(self, worker: Worker, here: Set[str]) -> bool:
-        """Whether :meth:`next` would give it a unit."""
+        """Return whether :meth:`next` would assign a unit to the process."""
         return self._held_by(worker) is not None or self._first(worker.executor, here) is not None
 
     def accept(self, worker: Worker, unit: int, attempt: int, result: Any) -> str | None:
-        """File a result; why it does not count, else None."""
+        """Record a result; return the fault for which it does not count, or None if it counts."""
         fault = self._fault(worker, unit, attempt)
         if fault is None:
             self._settle(unit, result)
         return fault
 
     def fail(self, worker: Worker, unit: int, attempt: int, reason: str) -> str | None:
-        """A process could not do its unit: another one tries. Why the message does not count, else None."""
+        """Record that a process failed at its unit; return the fault for which this does not count, or None."""
         fault = self._fault(worker, unit, attempt)
         if fault is None:
             self._entries[unit].raised.append((worker.executor, reason))
@@ -120,12 +141,15 @@ class Ledger:
         return fault
 
     def held(self, worker: Worker, unit: int) -> Unit | None:
-        """A unit in the hands of this process; None for any other."""
+        """Return the unit with this number if the process holds it, else None."""
         entry = self._held_by(worker)
         return entry.unit if entry is not None and entry.unit.id == unit else None
 
     def leave(self, worker: Worker, dead: bool) -> None:
-        """A process was lost: its unit is open again, in front; of a dead one, the unit has failed once more."""
+        """Record that a process was lost.
+
+        Its unit moves back to the front of the queue. If the process is dead, the unit has failed once more.
+        """
         for entry in list(self._entries.values()):
             if entry.holder == worker:
                 entry.left.add(worker)
@@ -137,19 +161,19 @@ class Ledger:
                     self._give_up(entry)
 
     def come_back(self, worker: Worker) -> None:
-        """A process that was lost lives: no unit has killed it."""
+        """Record that a lost process lives, so that no unit counts as having killed it."""
         for entry in self._entries.values():
             entry.left.discard(worker)
             entry.died.discard(worker)
 
     def withdraw(self, units: Iterable[int], reason: str) -> None:
-        """Give up units that are not done."""
+        """Give up those of ``units`` that are not done."""
         for unit in units:
             if unit in self._entries:
                 self._drop(unit, reason)
 
     def holders(self, units: Set[int]) -> set[str]:
-        """Executors that hold one of the units."""
+        """Return the numbers of the executors that hold one of the units."""
         return {entry.holder.executor for number in units & self._entries.keys()
                 if (entry := self._entries[number]).holder is not None}  # fmt: skip
 
@@ -160,7 +184,7 @@ class Ledger:
         for unit in self._open:
             entry = self._entries[unit]
             if entry.failures + len(entry.left) >= self._tries:
-                continue  # it may have killed them: its fate waits for theirs
+                continue  # it may have killed those that were lost: wait until they die or come back
             if executor not in entry.spoilt or here <= entry.spoilt:
                 return entry
         return None
