@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
-from fedscale_ext.methods.distillation.batching import batches
-from fedscale_ext.methods.distillation.fitting import predicted
+from fedscale_ext.methods.distillation.fitting import batches, predicted
 from fedscale_ext.methods.distillation.losses import deepest, of_clients
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
 from fedscale_ext.training.resident import Cohort

@@ -36,7 +36,7 @@ from fedscale_ext.methods.distillation.public_models import SERVER, PublicModels
 from fedscale_ext.methods.personal.personal_models import kept
 from fedscale_ext.population.clock import TRAINING_FACTOR
 
-Phase = Mapping[str, Any]  # of a client's work: see ``client.py``
+Phase = Mapping[str, Any]  # of a client's work: see ``distillation/client.py``
 
 
 class LogitsExchangeAggregator(PublicModelsAggregator):

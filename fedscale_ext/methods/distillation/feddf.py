@@ -21,9 +21,9 @@ from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import Count, CountOrNone, Population, Positive, State, Task, Update, UserError, Within
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
-from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
 from fedscale_ext.methods.distillation.losses import divergence
+from fedscale_ext.methods.distillation.public_models import EnsembleAggregator
 
 
 @dataclass(frozen=True)

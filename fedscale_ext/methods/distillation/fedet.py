@@ -33,10 +33,9 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import variance_weights, weighted
-from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.methods.distillation.public_models import SERVER, EnsembleAggregator
 from fedscale_ext.models.families.headed import HEAD, headed
 
 

@@ -1,8 +1,12 @@
-"""A model of the server learns from public data: FedDF's students, the server models of DS-FL, FedGEMS and Fed-ET."""
+"""A model of the server learns from public data: FedDF's students, the server models of DS-FL, FedGEMS and Fed-ET.
+
+Training that diverges raises FloatingPointError, as a client's does (``training/local_training.py``). A model with
+numbers that are not finite is never adopted: the server keeps the state before, and reports it.
+"""
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,8 +15,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedscale_ext.method import ModelSpec, State
-from fedscale_ext.methods.distillation.batching import batches
-from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models import parameter_names
 from fedscale_ext.models.dropout import DrawnFrom
@@ -23,8 +25,21 @@ from fedscale_ext.training.sgd import Sgd
 
 _AT_ONCE = 64  # samples, where nothing is learnt
 _LOOKS = 10  # at the held-out samples, in as many steps as patience has
-
 LossOf = Callable[[Tensor, Tensor], Tensor]  # logits [B, classes] and rows of the samples [B] -> losses [B]
+
+
+def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
+    """Rows of each batch of an epoch; a single sample at the end joins the batch before, as BatchNorm wants two."""
+    batches = list(torch.randperm(count, generator=generator).split(size))
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
+
+
+def check_finite(tensors: Iterable[Tensor], what: str) -> None:
+    """FloatingPointError, which says ``what`` has diverged, unless every number is finite."""
+    if not all(bool(torch.isfinite(each).all()) for each in tensors):
+        raise FloatingPointError(f"{what} has diverged: not all of its numbers are finite")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,15 @@
-"""What servers share that hold public data: these, a model of the server's own, and logits of the round's clients."""
+"""What servers share that hold public data: these, a model of the server's own, and logits of the round's clients.
 
-from collections.abc import Sequence
+The server of FedDF and Fed-ET distils alone: clients train the model of their type and know nothing of public data. It
+needs every participant's logits of its public samples. Executors compute them, as they have the models at hand. This
+counts neither as the devices' work nor as traffic.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -120,3 +126,27 @@ class PublicModelsAggregator(DeviceTypesAggregator):
     def results(self) -> dict[str, Any]:
         """By type, and what the public data were."""
         return {**super().results(), "public_data": self.public.says}
+
+
+class EnsembleAggregator(PublicModelsAggregator):
+    """Base of methods whose server distils from the round's models (FedDF, Fed-ET).
+
+    A type without participants keeps its model.
+    """
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Everybody trains the model of its type."""
+        self.ask(torch.arange(len(self.public.x)))
+        return super().assign(round, participants)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Each type's mean, and what the server makes of it and of the ensemble."""
+        for key, state in self.distilled(round, means, self.answers(updates), updates).items():
+            self.pool.update(key, state)
+
+    def distilled(
+        self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
+    ) -> dict[str, State]:
+        """New states of the types, from the mean of each that took part and the logits of the public samples
+        [updates, n, classes] that the participants' models gave."""
+        raise NotImplementedError

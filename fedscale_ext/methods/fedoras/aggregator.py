@@ -34,7 +34,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
-from fedscale_ext.methods.fedoras.executor import FedorASExecutor
+from fedscale_ext.methods.fedoras.client import FedorASExecutor
 from fedscale_ext.methods.fedoras.figures import NAMES, fairness_figures, stage_figures, tier_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys, tier_key, twin_key
 from fedscale_ext.methods.fedoras.judges import Judges

@@ -17,10 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.executor.executor import MultiModelExecutor
+from fedscale_ext.methods.fedoras.judging import Judge
 from fedscale_ext.methods.fedoras.operator_aggregation import Operator, operator_of
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.models.supernet.family import Searchable, Tables, tables
+from fedscale_ext.tasks.kind import Kind
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.samples import ClientSamples
@@ -149,3 +152,16 @@ class FedorASClient(MultiModelClient):
         figures = result(conf, len(client_data), found)
         returned = {EXAMPLES: torch.from_numpy(examples)}
         return {**figures, "update_weight": model.state_dict(), "returned": returned}
+
+
+class FedorASExecutor(MultiModelExecutor):
+    """Its clients are told which operators they hold, and of which supernet."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = (Judge(),)
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """How a client trains what it is handed."""
+        spec = self.bench.spec(conf.model_key)
+        if getattr(conf, "paths", None) is None and not reads_everywhere(spec):
+            return MultiModelClient(conf)
+        return FedorASClient(conf, spec, self.bench.host(conf.model_key))

@@ -2,7 +2,8 @@
 
 The public code leaves it unimplemented. Here each generation of a search is sent to ``rounds`` times ``clients`` of
 them, who are drawn without return: the minimal supernet that holds the generation's operators. A client judges the
-paths within its own budget, and a path's score is the mean over all examples that it was judged on.
+paths within its own budget, and a path's score is the mean over all examples that it was judged on. Kendall's tau says
+how well two rankings of the paths agree.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,6 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.ranking import kendall_tau
 from fedscale_ext.models.supernet.family import Tables
 
 Ops = tuple[tuple[str, ...], ...]
@@ -73,6 +73,18 @@ def mean_scores(sums: np.ndarray, examples: np.ndarray) -> np.ndarray:
     found, summed over its examples, and how many these were (0 where it did not judge). NaN for what nobody judged."""
     total = examples.sum(0)
     return np.divide(sums.sum(0), total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+def kendall_tau(one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray) -> float:
+    """Kendall's tau-b of two scores of the same paths: 1 for the same ranking, -1 for the reverse. Paths without a
+    finite score in both are left out; NaN where fewer than two remain, or one of the scores is the same for all."""
+    from scipy.stats import kendalltau  # slow to import
+
+    a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    both = np.isfinite(a) & np.isfinite(b)
+    if both.sum() < 2 or np.ptp(a[both]) == 0 or np.ptp(b[both]) == 0:
+        return float("nan")
+    return float(kendalltau(a[both], b[both]).statistic)
 
 
 def agreement_by_rounds(

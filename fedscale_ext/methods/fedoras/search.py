@@ -26,12 +26,25 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import Key, stream
 from fedscale_ext.methods.fedoras.bracket_sampling import Genes, check_reachable, new_paths
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.ranking import pareto
 from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet.family import Tables
 from fedscale_ext.util.ranges import Count, Range, Share, check_ranges
 
 Path = tuple[str, ...]
+
+
+def pareto(macs: np.ndarray, scores: np.ndarray) -> list[int]:
+    """Places of those that nothing beats in score at as many MACs or fewer, cheapest first; NaN is never among them.
+
+    ``macs`` and ``scores``: float64 [paths].
+    """
+    front: list[int] = []
+    best = -np.inf
+    for place in np.lexsort((-scores, macs)).tolist():
+        if scores[place] > best:
+            best = scores[place]
+            front.append(place)
+    return front
 
 
 @dataclass(frozen=True)

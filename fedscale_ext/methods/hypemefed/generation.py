@@ -17,8 +17,8 @@ from fedscale_ext.methods.hypemefed.factorisation import (
 )
 from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, Moments, Network, VectorNetwork
 from fedscale_ext.methods.hypemefed.losses import Target
-from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
+from fedscale_ext.methods.hypemefed.params import Options
 from fedscale_ext.methods.hypemefed.rescaling import factor_to
 from fedscale_ext.methods.hypemefed.sizes import by_components, check_memory, parts
 from fedscale_ext.methods.hypemefed.training import train

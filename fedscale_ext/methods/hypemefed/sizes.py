@@ -8,8 +8,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.hypemefed import vectors
 from fedscale_ext.methods.hypemefed.factorisation import matrix_shape
 from fedscale_ext.methods.hypemefed.mlp import Mlp
-from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import Pair
+from fedscale_ext.methods.hypemefed.params import Options
 
 
 def by_components(pair: Pair, options: Options) -> bool:

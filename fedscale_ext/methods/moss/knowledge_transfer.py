@@ -30,8 +30,7 @@ from torch.optim.adam import adam
 
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
-from fedscale_ext.methods.distillation.batching import batches
-from fedscale_ext.methods.distillation.diverging import check_finite
+from fedscale_ext.methods.distillation.fitting import batches, check_finite
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.losses import Batch, Observed, Student
 from fedscale_ext.methods.moss.matching import Wanted

@@ -16,22 +16,26 @@ weights, what is never pruned, and its mask in bits, in both directions as of th
 sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
 """
 
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from fedscale_ext.core.local_steps import HELD_OUT
 from fedscale_ext.core.types import Entries
 from fedscale_ext.method import (
+    ClientSamples,
     ClientTensors,
     CountMean,
     Decay,
     EvaluationPlan,
     Excludes,
     Feature,
+    MultiModelExecutor,
     OwnTensors,
     Population,
     State,
@@ -47,7 +51,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.lotteryfl_client import LotteryExecutor
+from fedscale_ext.methods.pruning.masked_client import MaskedClient, initial_weights, trainable
 from fedscale_ext.methods.pruning.pruned_types import share_list
 from fedscale_ext.methods.submodel.levels import ranked_levels
 from fedscale_ext.models import parameter_names
@@ -86,6 +90,48 @@ class LotteryFLParams:
                 raise UserError(
                     f"lotteryfl.groups has {len(self.groups)} entries for {len(self.param_ratio)} types of param_ratio"
                 )
+
+
+class LotteryClient(MaskedClient):
+    """Prunes single weights of its model, and rewinds the others (Algorithm 1, ClientUpdate).
+
+    ``conf.own`` is the client's mask m_c in bits (empty before its first round: all ones). ``conf.ticket`` has the
+    thresholds, where the client takes part in a round. A client that fine-tunes its served model
+    (``personalise_epochs``) has a mask and no ticket. It trains its surviving weights on all of its training samples,
+    and does not prune.
+    """
+
+    def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
+        """m_c, of weights alone."""
+        return masks.unpack(conf.own, masks.prunable(parameters))
+
+    def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
+        """Prune and rewind where that is due. BatchNorm's running statistics stay the global ones: they are no weights
+        to rewind."""
+        if conf.own is None:
+            return
+        parameters = trainable(model)
+        weights = masks.prunable(parameters)
+        mask, ticket = self.mask(parameters, conf), getattr(conf, "ticket", None)
+        masks.apply(mask, weights)
+        if ticket is not None:
+            left = masks.survivors(mask) / sum(weight.numel() for weight in weights.values())
+            if left > ticket["target"] and self.accuracy(data, model, conf) > ticket["threshold"]:
+                mask = masks.pruned(mask, weights, ticket["step"])
+                theta = initial_weights(self.bench.spec(conf.model_key), conf.seed)
+                with torch.no_grad():
+                    for name, parameter in parameters.items():
+                        parameter.copy_(theta[name])
+                masks.apply(mask, weights)
+        conf.mask, conf.keeps = mask, masks.pack(mask)
+
+
+class LotteryExecutor(MultiModelExecutor):
+    """Its clients can look at the model that they were handed."""
+
+    def get_client_trainer(self, conf: Namespace) -> LotteryClient:
+        """How LotteryFL's clients train."""
+        return LotteryClient(conf, self.bench)
 
 
 class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):

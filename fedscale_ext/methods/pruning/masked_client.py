@@ -1,14 +1,21 @@
-"""Clients that train a part of the model that is their own, told by a mask of its parameters (LotteryFL, Hermes)."""
+"""Clients that each train their own part of the model, which a mask of its parameters describes (LotteryFL, Hermes)."""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.method import ClientSamples, MultiModelClient, State
+from fedscale_ext.method import (
+    ClientSamples,
+    ModelSpec,
+    MultiModelClient,
+    State,
+    models,
+)
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.bn_statistics import in_batches
@@ -84,3 +91,9 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
 
 def _with_own(result: dict[str, Any], conf: Namespace) -> dict[str, Any]:
     return result if conf.mask is None else {**result, "own": conf.keeps}
+
+
+@lru_cache(maxsize=2)
+def initial_weights(spec: ModelSpec, seed: int) -> State:
+    """theta_0, as the aggregator drew it: it need not travel."""
+    return models.initial_state(spec, seed)

@@ -17,6 +17,7 @@ Where it departs from the public code, or the paper leaves it open:
   over the rounds of the search, and again over those of the network that it derives.
 """
 
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import cos, pi
@@ -24,15 +25,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.core.local_steps import HELD_OUT, batches, hold_out
 from fedscale_ext.method import (
+    ClientSamples,
     Count,
     Decay,
     EvaluationPlan,
     Excludes,
     Feature,
     ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
     NotNegative,
     Population,
     Positive,
@@ -43,15 +48,19 @@ from fedscale_ext.method import (
     Within,
     WorkItem,
     models,
+    stream,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.methods.search.fednas_client import ALPHAS, FedNASExecutor
 from fedscale_ext.methods.search.mixtures import mixture_of
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet.family import mixed, path_of
+from fedscale_ext.training.adam import Adam
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
 from fedscale_ext.util.ranges import check_ranges
 
 SEARCHED, DERIVED = "supernet", "derived"
+ALPHAS = "alphas."  # begins the names of a mixture's alphas
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,55 @@ class FedNASParams:
         check_ranges(self, "fednas")
         if self.lambda_train + self.lambda_val <= 0:
             raise UserError("fednas.lambda_train and lambda_val must not both be zero")
+
+
+class FedNASClient(MultiModelClient):
+    """A client of the search: ``conf.search`` has the weights of the losses (``train``, ``val``) and Adam's settings.
+
+    One client after another: a step takes two batches and two optimisers. A client without a validation part (a single
+    sample) moves its alphas by the training loss alone, as far as that counts.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """See :meth:`MultiModelClient.train`; the loss is that of the weights' steps."""
+        model.train()
+        search = conf.search
+        named = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
+        alphas: list[Tensor] = [tensor for name, tensor in named if name.startswith(ALPHAS)]
+        weights: list[Tensor] = [tensor for name, tensor in named if not name.startswith(ALPHAS)]
+        by_alphas = Adam(**search["adam"], eps=1e-8, mu=0.0, clip_norm=None).begin(alphas)
+        by_weights = optimizer_of(conf).begin(weights)
+        _, validation = hold_out(len(client_data), conf.held_out, conf.seed, conf.client_id)
+        rng = stream(conf.seed, conf.round, conf.client_id, "validation batches")
+        rows = list(batches(len(validation), conf.batch_size, conf.local_steps, rng)) if len(validation) else []
+        found = []
+        for step, (x, y) in enumerate(self.seen(client_data, conf)):
+            terms = []
+            if search["train"]:
+                terms.append(search["train"] * self._loss(model, x, y, client_data, conf).mean())
+            if search["val"] and rows:
+                own = torch.from_numpy(validation[rows[step]]).to(client_data.y.device)
+                seen, labels = client_data.x[own], client_data.y[own]
+                terms.append(search["val"] * self._loss(model, seen, labels, client_data, conf).mean())
+            if terms:
+                by_alphas.step(alphas, list(torch.autograd.grad(sum(terms, torch.zeros(())), alphas)))
+            losses = self._loss(model, x, y, client_data, conf)
+            by_weights.step(weights, list(torch.autograd.grad(losses.mean(), weights)))
+            found.append(losses.detach())
+        return {**result(conf, len(client_data), found), "update_weight": model.state_dict()}
+
+    def _loss(self, model: nn.Module, x: Tensor, y: Tensor, own: ClientSamples, conf: Namespace) -> Tensor:
+        return self.losses(self.output(model, x, own, conf), y)
+
+
+class FedNASExecutor(MultiModelExecutor):
+    """Its clients search while they are told how, and train what was found like anybody's."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """How FedNAS's clients train."""
+        return FedNASClient(conf) if hasattr(conf, "search") else MultiModelClient(conf)
 
 
 class FedNASAggregator(FedAvgAggregator):

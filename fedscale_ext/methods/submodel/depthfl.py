@@ -1,16 +1,30 @@
-"""DepthFL (Kim et al., ICLR 2023): levels that differ in depth alone, whose exits teach each other."""
+"""DepthFL (Kim et al., ICLR 2023): levels that differ in depth alone, whose exits teach each other.
+
+Each client trains a prefix of one network with several exits. Every exit learns from the labels and from all other
+exits. Each layer becomes the mean over the clients that hold it.
+
+Departures:
+
+* Predictions are the mean of the exits' probabilities. The public code averages logits.
+* FedDyn's h is the mean over all clients, whatever they hold. It corrects what was trained in a round, as in the
+  public code. Parameters are corrected; BatchNorm's statistics are averaged.
+"""
 
 import math
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from fedscale_ext.method import (
     ClientTensors,
     JobConfig,
     ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
     NotNegative,
     Population,
     Positive,
@@ -20,8 +34,7 @@ from fedscale_ext.method import (
     UserError,
     WorkItem,
 )
-from fedscale_ext.methods.submodel.depthfl_client import DepthFLExecutor
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams, MultiExitClient
 from fedscale_ext.methods.submodel.levels import Level
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 from fedscale_ext.server.dynamic_gradients import DynamicGradients
@@ -54,13 +67,38 @@ class DepthFLParams(ExitLevelsParams):
         return {**super().job_defaults(config), **({"alpha": 0.0} if inclusive else {})}
 
 
-class DepthFLAggregator(ExitLevelsAggregator):
-    """Clients train prefixes of one network; each layer becomes the mean over those who hold it (DepthFL).
+class DepthFLClient(MultiExitClient):
+    """Of n exits: sum_i CE_i + w(t) / (n - 1) sum_{i != j} KL(p_j || p_i), each teacher p_j fixed."""
 
-    Predictions are the mean of the exits' probabilities (the public code averages logits). FedDyn's h is the mean over
-    all clients, whatever they hold, and corrects what somebody trained in a round, as in the public code. Its
-    parameters are corrected, BatchNorm's statistics are averaged.
-    """
+    def __init__(self, conf: Namespace) -> None:
+        super().__init__(conf)
+        self._consistency: float = getattr(conf, "consistency", 0.0)
+        # w(t) is another one in each round: recordings would pile up
+        self.loss_key = None if self._consistency else ()
+
+    def combined(self, output: Tensor, each: Tensor) -> Tensor:
+        """Logits [..., exits, classes] and cross-entropies [..., exits] -> [...]."""
+        others = each.shape[-1] - 1
+        if not (self._consistency and others):
+            return each.sum(-1)
+        log_p = output.log_softmax(-1)
+        fixed = log_p.detach()
+        # all pairs at once: with itself, an exit's divergence is zero, and so are its gradients
+        own = (fixed.exp() * fixed).sum((-2, -1)) * each.shape[-1]
+        crossed = (fixed.exp().sum(-2) * log_p.sum(-2)).sum(-1)
+        return each.sum(-1) + self._consistency / others * (own - crossed)
+
+
+class DepthFLExecutor(MultiModelExecutor):
+    """Its clients train as DepthFL's."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """How such clients train."""
+        return DepthFLClient(conf)
+
+
+class DepthFLAggregator(ExitLevelsAggregator):
+    """Clients train prefixes of one network; each layer becomes the mean over those who hold it (DepthFL)."""
 
     Params: ClassVar[type] = DepthFLParams
     Executor: ClassVar[type] = DepthFLExecutor

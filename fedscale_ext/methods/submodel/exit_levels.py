@@ -1,12 +1,19 @@
-"""What methods share whose levels are parts of a network with several exits: who trains which."""
+"""What methods share whose levels are parts of a network with several exits: the clients' joint loss, the levels.
 
+A client's model holds the exits that its device affords. Its loss is the sum of their cross-entropies (HypeMeFed,
+SenSys 2024, section 4.2), unless a method combines them otherwise.
+"""
+
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from torch import Tensor
+from torch.nn import functional
 
-from fedscale_ext.method import JobConfig, ModelSpec, Population, Task, UserError
+from fedscale_ext.method import JobConfig, ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
 from fedscale_ext.methods.submodel.levels import LevelsAggregator, check_drawn, check_ranks, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 from fedscale_ext.util.ranges import check_ranges
@@ -39,6 +46,30 @@ class ExitLevelsParams:
             given = f"{key} is given and {self.method}.levels is {self.levels}"
             raise UserError(f"{given}; give one of them (--set '{key}=[]' takes groups away)")
         check_drawn(self.method, self.levels, self.shares)
+
+
+class MultiExitClient(MultiModelClient):
+    """The joint loss of all exits, one by one and in cohorts alike."""
+
+    def losses(self, output: Tensor, labels: Tensor) -> Tensor:
+        """Output [..., exits, classes] (or [..., classes], as in evaluation), labels int64 [...] -> [...]."""
+        if output.dim() == labels.dim() + 1:
+            return super().losses(output, labels)
+        wanted = labels[..., None].expand(output.shape[:-1])
+        each = functional.cross_entropy(output.flatten(0, -2), wanted.flatten(), reduction="none")
+        return self.combined(output, each.view(wanted.shape))
+
+    def combined(self, output: Tensor, each: Tensor) -> Tensor:
+        """Logits [..., exits, classes] and the exits' cross-entropies [..., exits] -> loss of each sample [...]."""
+        return each.sum(-1)
+
+
+class MultiExitExecutor(MultiModelExecutor):
+    """Its clients train networks with several exits."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """How such clients train."""
+        return MultiExitClient(conf)
 
 
 class ExitLevelsAggregator(LevelsAggregator):

@@ -1,4 +1,4 @@
-"""What methods share whose clients train smaller versions of one model: levels, notices, pool.
+"""What methods share whose clients train smaller versions of one model: capacity, levels, notices, pool.
 
 Level 0 is the largest. Every level smaller than the whole model is a part of it in
 the pool: its state is cut out of the whole's, and ``means`` is the count-mean over the clients of all levels.
@@ -7,7 +7,7 @@ the pool: its state is cut out of the whole's, and ``means`` is the count-mean o
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,18 +15,19 @@ from fedscale_ext.method import (
     EvaluationPlan,
     IndexMap,
     ModelSpec,
+    MultiModelAggregator,
     Population,
     State,
     Task,
     Update,
     UserError,
     WorkItem,
+    models,
     narrowed,
     stream,
     window,
 )
 from fedscale_ext.methods.by_type import ByTypeAggregator
-from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
 from fedscale_ext.server.model_choices import ModelChoice
 
 
@@ -97,6 +98,31 @@ class Level:
     spec: ModelSpec
     channels: IndexMap
     says: str
+
+
+class ShrinkingAggregator(MultiModelAggregator):
+    """What such methods share: the devices are those that afford the narrowest version, and clients that afford
+    less are named, not dropped."""
+
+    measures_statistics: ClassVar[bool] = True  # versions share weights, not BatchNorm's statistics
+
+    @property
+    def narrowest(self) -> float:
+        """Rate of channels of the narrowest version."""
+        raise NotImplementedError
+
+    def full_spec(self) -> ModelSpec:
+        """The model of rate 1: the configuration's, with dense convolutions where the method's ``dense`` asks for them
+        (as FedTrans's appendix A has it for its baselines)."""
+        spec = self.initial_spec()
+        dense = getattr(models.family(spec), "dense", None) if getattr(self.params, "dense", False) else None
+        return spec if dense is None else dense(spec)
+
+    def smallest_spec(self) -> ModelSpec:
+        """The narrowest version, unless ``capacity_model`` names another model."""
+        if self.config.job.capacity_model is not None:
+            return super().smallest_spec()
+        return narrowed(self.full_spec(), self.narrowest)
 
 
 class LevelsAggregator(ShrinkingAggregator):

@@ -10,8 +10,7 @@ from client_settings import client_settings
 
 from fedscale_ext import models
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.fedmask import FedMaskAggregator, mask_bytes
-from fedscale_ext.methods.pruning.fedmask_client import MaskClient
+from fedscale_ext.methods.pruning.fedmask import FedMaskAggregator, MaskClient, mask_bytes
 from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.tasks.client_files import ClientFiles

@@ -16,8 +16,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.types import State
 from fedscale_ext.methods.pruning import channels
-from fedscale_ext.methods.pruning.hermes import HermesAggregator
-from fedscale_ext.methods.pruning.hermes_client import HermesClient, next_widths
+from fedscale_ext.methods.pruning.hermes import HermesAggregator, HermesClient, next_widths
 from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels import widths_at

@@ -22,8 +22,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.pruning import masks
-from fedscale_ext.methods.pruning.lotteryfl import LotteryFLAggregator
-from fedscale_ext.methods.pruning.lotteryfl_client import LotteryClient
+from fedscale_ext.methods.pruning.lotteryfl import LotteryClient, LotteryFLAggregator
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.stacked.network import stacked

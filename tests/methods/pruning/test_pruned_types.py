@@ -14,7 +14,7 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.methods.pruning.hermes_client import HermesClient
+from fedscale_ext.methods.pruning.hermes import HermesClient
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model

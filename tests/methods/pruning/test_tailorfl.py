@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from fedscale_ext import models
 from fedscale_ext.methods.pruning import channels
 from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
-from fedscale_ext.methods.pruning.tailorfl import TailorFLAggregator, tuned
-from fedscale_ext.methods.pruning.tailorfl_client import GATE, TailorClient
+from fedscale_ext.methods.pruning.tailorfl import GATE, TailorClient, TailorFLAggregator, tuned
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.samples import ClientSamples

@@ -16,8 +16,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.methods.search.spider import KEY, SpiderAggregator
-from fedscale_ext.methods.search.spider_client import ALIVE, Local, SpiderClient, everything, kept_ops
+from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient, everything, kept_ops
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.training.samples import ClientSamples

@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.submodel.fjord import FjordAggregator
-from fedscale_ext.methods.submodel.fjord_client import FjordClient, Narrow, drawn_widths
+from fedscale_ext.methods.submodel.fjord import FjordAggregator, FjordClient, Narrow, drawn_widths
 from fedscale_ext.submodels import count_mean, coverage, extract, insert, narrowed, widths_at, window
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples

@@ -15,9 +15,8 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.methods.submodel.depthfl_client import DepthFLClient
-from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator
-from fedscale_ext.methods.submodel.scalefl_client import ScaleFLClient
+from fedscale_ext.methods.submodel.depthfl import DepthFLClient
+from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator, ScaleFLClient
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels import count_mean, narrowed
