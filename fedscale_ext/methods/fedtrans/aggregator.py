@@ -125,38 +125,67 @@ class FedTransAggregator(MultiModelAggregator):
         self.record("doc", doc)
         if doc is None or doc > p.beta or self.exhausted:
             return
-        parent = self.pool.newest()
         selected = self._select_cells(round)
         self.record("selected_cells", selected)
-        inserted: dict[str, Any] = {"next_cell_id": self._next_cell_id()}
-        policy: dict[str, Any] = {
-            "policy": p.transform_policy, "widen_factor": p.widen_factor, "deepen_count": p.deepen_count,
-            "scope": p.widen,
-        }  # fmt: skip
-        fitting = model_transformer.cap(
-            parent.spec,
-            selected,
-            model_transformer.mean_activeness(self.active),
-            self.last_op,
-            float(np.quantile(self.capacity[self.eligible], p.cap_quantile)),
-            **policy,
-            **inserted,
-        )
-        if fitting is None:
+        affordable = self._affordable_cells(selected)
+        if affordable is None:
             self.exhausted = True
             self.record("exhausted", True)
             return
-        spec, state, steps = model_transformer.transform(
+        spec, state, steps = self._transformed(round, affordable)
+        self._add_child(round, spec, state, steps)
+
+    def _affordable_cells(self, selected: list[str]) -> list[str] | None:
+        """The selected cells, less the least active ones until clients afford the child (section 3).
+
+        Args:
+            selected: Ids of the cells that are to grow.
+
+        Returns:
+            Those that grow; None where no device affords the child, even if one cell alone grows.
+
+        """
+        return model_transformer.cap(
+            self.pool.newest().spec,
+            selected,
+            model_transformer.mean_activeness(self.active),
+            self.last_op,
+            float(np.quantile(self.capacity[self.eligible], self.params.cap_quantile)),
+            **self._growth(),
+        )
+
+    def _transformed(self, round: int, cells: list[str]) -> tuple[models.ModelSpec, State, tuple[Transformation, ...]]:
+        """Widen or deepen these cells of the newest model (section 4.1).
+
+        Args:
+            round: The round, which keys the random draws.
+            cells: Ids of the cells that grow.
+
+        Returns:
+            The child's spec, its state, and the steps that lead to it from its parent.
+
+        """
+        parent = self.pool.newest()
+        return model_transformer.transform(
             parent.spec,
             parent.state,
-            fitting,
+            cells,
             self.last_op,
-            **policy,
-            **inserted,
-            symmetry=p.symmetry,
+            **self._growth(),
+            symmetry=self.params.symmetry,
             generator=stream(self.seed, round, "transform"),
         )
-        self._add_child(round, spec, state, steps)
+
+    def _growth(self) -> dict[str, Any]:
+        """How cells grow: keyword arguments that the child's cost and its transformation share."""
+        p = self.params
+        return {
+            "policy": p.transform_policy,
+            "widen_factor": p.widen_factor,
+            "deepen_count": p.deepen_count,
+            "scope": p.widen,
+            "next_cell_id": self._next_cell_id(),
+        }
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Each client on the compatible model of the highest utility (section 4.2)."""
