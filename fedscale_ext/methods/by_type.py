@@ -12,9 +12,9 @@ from fedscale_ext.server.schedule import client_times
 
 
 class ByTypeAggregator(MultiModelAggregator):
-    """Base of such methods; ``own`` int64 [clients] is the place of each client's type among :meth:`type_names`."""
+    """Base of such methods; ``type_of`` int64 [clients] is the index of each client's type among :meth:`type_names`."""
 
-    own: np.ndarray
+    type_of: np.ndarray
 
     def type_names(self) -> Sequence[str]:
         """The types, largest first where they are of one model."""
@@ -35,9 +35,9 @@ class ByTypeAggregator(MultiModelAggregator):
     def results(self) -> dict[str, Any]:
         """Accuracy, rounds, time, modelled energy and transmission by type."""
         usual, first = (self._participation(self.usual(first=first)) for first in (False, True))
-        kept = self.kept_share()
-        found = device_type_figures(self.history, self.own, self.type_names(), usual, first, kept)
-        return found if kept is None else {**found, "kept_share": kept.tolist()}
+        shares = self.kept_share()
+        figures = device_type_figures(self.history, self.type_of, self.type_names(), usual, first, shares)
+        return figures if shares is None else {**figures, "kept_share": shares.tolist()}
 
     def _participation(self, items: Sequence[WorkItem]) -> Participation:
         down, up = (np.array(list(map(each, items)), dtype=np.float64) for each in (self.traffic, self.uploaded))

@@ -39,8 +39,8 @@ class DeviceTypesParams:
 
     def lacks(self, config: JobConfig) -> list[str]:
         """What the job does not give that such a method cannot do without, each with what it is."""
-        found = [] if self.types else [f"{self.method}.types (the types' models, as in [resnet18, mobilenetv2])"]
-        return found if config.job.public_samples else [*found, "public_samples (how many the server learns from)"]
+        missing = [] if self.types else [f"{self.method}.types (the types' models, as in [resnet18, mobilenetv2])"]
+        return missing if config.job.public_samples else [*missing, "public_samples (how many the server learns from)"]
 
 
 class Dealt(Protocol):
@@ -63,9 +63,9 @@ def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> No
         raise UserError(
             f"{method}.groups and {method}.ranges are both given; remove one of them, as --set {method}.groups=[] does"
         )
-    for part, given in (("groups", dealt.groups), ("ranges", dealt.ranges)):
-        if given and len(given) != len(types):
-            raise UserError(f"{method}.{part} has {len(given)} entries for {len(types)} types")
+    for part, entries in (("groups", dealt.groups), ("ranges", dealt.ranges)):
+        if entries and len(entries) != len(types):
+            raise UserError(f"{method}.{part} has {len(entries)} entries for {len(types)} types")
     for name, count in zip(types, dealt.groups, strict=False):
         if count < 1:
             raise UserError(f"{method}.groups gives {name} {count} devices; leave the type out, or give it one or more")
@@ -108,11 +108,11 @@ class DeviceTypesAggregator(ByTypeAggregator):
     def deal_types(self) -> None:
         """Who has which type, and tell people."""
         self.costs = [models.cost(spec) for spec in self.type_specs().values()]
-        self.own = self._types_of_clients()
+        self.type_of = self._types_of_clients()
         if self.params.groups or self.params.ranges:
             self._tell_unaffordable()
         choices = [ModelChoice(key, cost) for key, cost in zip(self.keys, self.costs, strict=True)]
-        self.report_assignment(choices, self.own)
+        self.report_assignment(choices, self.type_of)
 
     def _types_of_clients(self) -> np.ndarray:
         """Place of each client's type, int64 [clients]."""
@@ -122,31 +122,31 @@ class DeviceTypesAggregator(ByTypeAggregator):
         largest_first = np.argsort(-macs, kind="stable")
         if self.params.groups:
             self._check_groups(self.params.groups)
-            sizes = [self.params.groups[place] for place in largest_first[::-1]]
+            sizes = [self.params.groups[index] for index in largest_first[::-1]]
             return largest_first[ranked_levels(self.dealing_order(), sizes)]
         return self._by_capacity(macs, largest_first)
 
     def _by_capacity(self, macs: np.ndarray, largest_first: np.ndarray) -> np.ndarray:
         affords = self.capacity[:, None] >= macs[largest_first]
         name = self.config.job.method
-        for place, able in zip(largest_first, affords.T, strict=True):
+        for index, able in zip(largest_first, affords.T, strict=True):
             if not able.any():
                 by_deadline = self.config.job.capacity_rule == "deadline"
                 raise UserError(
-                    f"no device affords type {self.keys[place]}: it takes {macs[place]:,.0f} MACs per sample and the "
+                    f"no device affords type {self.keys[index]}: it takes {macs[index]:,.0f} MACs per sample and the "
                     f"strongest device has {self.capacity.max():,.0f}; raise "
                     f"{'deadline_s' if by_deadline else 'capacity_spread'}, or say how many devices have each type by "
                     f"{name}.groups"
                 )
         affords[:, -1] = True  # with a large capacity_model, too, nobody is left out
-        own: np.ndarray = largest_first[affords.argmax(axis=1)]
-        for place, key in enumerate(self.keys):
-            if not (own == place).any():
+        types: np.ndarray = largest_first[affords.argmax(axis=1)]
+        for index, key in enumerate(self.keys):
+            if not (types == index).any():
                 raise UserError(
                     f"type {key} has no device: whoever affords it affords a larger type too; leave it out, lower "
                     f"deadline_s, or say how many devices have each type by {name}.groups"
                 )
-        return own
+        return types
 
     def _tell_unaffordable(self) -> None:
         """Groups and ranges deal types as they say, whatever devices afford."""
@@ -167,20 +167,20 @@ class DeviceTypesAggregator(ByTypeAggregator):
 
     def _by_ranges(self, ranges: Sequence[str]) -> np.ndarray:
         key, clients = f"{self.params.method}.ranges", self.task.num_clients
-        own = np.full(clients, -1, dtype=np.int64)
-        for place, text in enumerate(ranges):
-            found = _RANGE.fullmatch(text)
-            first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+        types = np.full(clients, -1, dtype=np.int64)
+        for index, text in enumerate(ranges):
+            match = _RANGE.fullmatch(text)
+            first, last = (int(match[1]), int(match[2])) if match else (0, 0)
             if not 1 <= first <= last <= clients:
                 raise UserError(f"{key} has {text!r}; write clients as 1-100, of the {clients} that there are")
-            if (own[first - 1 : last] >= 0).any():
+            if (types[first - 1 : last] >= 0).any():
                 raise UserError(f"{key} gives a client two types: {text} overlaps another range")
-            own[first - 1 : last] = place
-        if (own < 0).any():
-            client = int(np.argmax(own < 0)) + 1
+            types[first - 1 : last] = index
+        if (types < 0).any():
+            client = int(np.argmax(types < 0)) + 1
             named = f" ({self.task.name_of(client)})" if self.task.client_names else ""
             raise UserError(f"{key} leaves out client {client}{named}; give every one of them a type")
-        return own
+        return types
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains the model of its type."""
@@ -188,13 +188,13 @@ class DeviceTypesAggregator(ByTypeAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """What a client trains, as things are."""
-        return WorkItem(client, self.keys[self.own[client - 1]])
+        return WorkItem(client, self.keys[self.type_of[client - 1]])
 
     def expected_shares(self) -> dict[str, float]:
         """Of the clients that may train, those that have a type."""
-        counts = np.bincount(self.own[self.eligible], minlength=len(self.keys))
+        counts = np.bincount(self.type_of[self.eligible], minlength=len(self.keys))
         return dict(zip(self.keys, (counts / counts.sum()).tolist(), strict=True))
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Every client on the model of its type; each model also on everybody's samples."""
-        return EvaluationPlan([self.keys[place] for place in self.own.tolist()], {key: key for key in self.keys})
+        return EvaluationPlan([self.keys[index] for index in self.type_of.tolist()], {key: key for key in self.keys})

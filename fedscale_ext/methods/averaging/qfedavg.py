@@ -68,7 +68,7 @@ class QFedAvgClient(MultiModelClient):
     ) -> list[dict[str, Any] | Exception]:
         """The same side by side: all start from one model, which measures each client's loss."""
         model = self._model_of(confs[0].model_key)
-        losses = [self._loss(model, own, conf.test_bsz) for own, conf in zip(data, confs, strict=True)]
+        losses = [self._loss(model, samples, conf.test_bsz) for samples, conf in zip(data, confs, strict=True)]
         results = super().train_cohort(data, cohort, confs)
         return [
             one if isinstance(one, Exception) else {**one, "moving_loss": loss}

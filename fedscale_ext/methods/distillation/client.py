@@ -47,15 +47,15 @@ class PublicPhase(MultiModelClient):
     def settings(self, conf: Namespace) -> Namespace:
         """A client's, as they are for this phase; its streams have keys of their own."""
         epochs, size = self._phase["epochs"], self._phase["batch_size"]
-        own = {
+        overrides = {
             "round": f"{conf.round} {self._phase['loss']}",
             "held_out": 0.0,
             "own_classes": False,
             "batch_size": size,
         }
-        made = Namespace(**{**vars(conf), **own, "local_epochs": epochs})
-        made.local_steps = len(self.batches(len(self.samples), made))
-        return made
+        settings = Namespace(**{**vars(conf), **overrides, "local_epochs": epochs})
+        settings.local_steps = len(self.batches(len(self.samples), settings))
+        return settings
 
     def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
         """Epochs over all of them."""
@@ -66,8 +66,8 @@ class PublicPhase(MultiModelClient):
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
         """By place of each sample, int64 [...]."""
         logits = deepest(output, labels.dim() + 1)
-        target, own = (None if each is None else each[labels] for each in (self._target, self._labels))
-        return self._loss(logits, target, own)
+        target, classes = (None if each is None else each[labels] for each in (self._target, self._labels))
+        return self._loss(logits, target, classes)
 
 
 class LogitsClient(PersonalModelClient):
@@ -82,8 +82,8 @@ class LogitsClient(PersonalModelClient):
         """The same side by side."""
         failed: dict[int, Exception] = {}
         for phase in self._phases(confs[0]):
-            found = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.settings(conf) for conf in confs])
-            failed.update({row: one for row, one in enumerate(found) if isinstance(one, Exception)})
+            results = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.settings(conf) for conf in confs])
+            failed.update({row: one for row, one in enumerate(results) if isinstance(one, Exception)})
         return failed
 
     def reports(self, conf: Namespace) -> bool:

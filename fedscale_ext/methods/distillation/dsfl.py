@@ -54,11 +54,11 @@ class DSFLAggregator(LogitsExchangeAggregator):
         p = self.params
         return [{"loss": "probabilities", "epochs": p.epochs, "batch_size": p.batch_size, "told": True}]
 
-    def asked(self, round: int) -> Tensor:
+    def answer_rows(self, round: int) -> Tensor:
         """o_r, another subset in each round."""
         return self.drawn(round, self.params.samples)
 
-    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+    def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
         """4. ERA; 6. the server's model learns it too."""
         p = self.params
         target = entropy_reduced(logits, p.temperature)

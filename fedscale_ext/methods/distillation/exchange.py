@@ -33,7 +33,7 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
-from fedscale_ext.methods.personal.personal_models import kept
+from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.population.clock import TRAINING_FACTOR
 
 Phase = Mapping[str, Any]  # of a client's work: see ``distillation/client.py``
@@ -41,7 +41,7 @@ Phase = Mapping[str, Any]  # of a client's work: see ``distillation/client.py``
 
 class LogitsExchangeAggregator(PublicModelsAggregator):
     """Base of such methods. They say what clients do with public samples (:meth:`phases`), on which of them the round's
-    clients shall agree (:meth:`asked`), and what everybody is told of them (:meth:`told`).
+    clients shall agree (:meth:`answer_rows`), and what everybody is told of them (:meth:`next_target`).
     """
 
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "trains models that its clients keep"),)
@@ -55,7 +55,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """The clients' models."""
-        templates = {key: kept(self.pool[key].state) for key in self.keys}
+        templates = {key: floating_tensors(self.pool[key].state) for key in self.keys}
         return [*super().client_tensors(), OwnTensors(self.log_dir, self.task.num_clients, templates)]
 
     # ---- what a method says ----
@@ -68,12 +68,12 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         """Of its own training, beside the job's keys."""
         return {}
 
-    def asked(self, round: int) -> Tensor:
+    def answer_rows(self, round: int) -> Tensor:
         """Rows of the public samples whose logits are wanted; all."""
         return torch.arange(len(self.public.x))
 
     @abstractmethod
-    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+    def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
         """What everybody will be told of these rows [n, classes], from the clients' logits [clients, n, classes]."""
 
     # ---- the round ----
@@ -85,7 +85,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def _hand_out(self, round: int) -> Tensor:
         """Let clients have what they learn from in a round; the rows of which they say logits."""
-        rows = self.asked(round)
+        rows = self.answer_rows(round)
         more: dict[str, Tensor] = {} if self.public.labels is None else {"labels": self.public.labels}
         if len(self.rows):
             more |= {"rows": self.rows, "target": self.target}
@@ -98,15 +98,15 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         return [self._item(client + 1, rows, first=not known) for client, known in enumerate(self.downloaded.tolist())]
 
     def _item(self, client: int, rows: Tensor, *, first: bool) -> WorkItem:
-        phases, own = self.phases(first), self.objective(first)
+        phases, objective = self.phases(first), self.objective(first)
         everything = len(self.public.x)
         through = sum(each["epochs"] * (len(self.rows) if each["told"] else everything) for each in phases)
-        seen = float(self.task.step_sizes(client, own).sum())
+        seen = float(self.task.step_sizes(client, objective).sum())
         effort = 1.0 + (through + len(rows) / TRAINING_FACTOR) / seen
         down = self.target.nbytes + (self._download if first else 0)
         up = len(rows) * self.task.num_classes * self.target.itemsize
-        key = self.keys[self.own[client - 1]]
-        return WorkItem(client, key, {**own, "public": phases}, effort=effort, bytes=down, upload=up)
+        key = self.keys[self.type_of[client - 1]]
+        return WorkItem(client, key, {**objective, "public": phases}, effort=effort, bytes=down, upload=up)
 
     @property
     def _download(self) -> int:
@@ -115,27 +115,27 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """What the clients said becomes what everybody will be told; means of models that never met play no part."""
-        rows = self.asked(round)
+        rows = self.answer_rows(round)
         logits = self.answers(updates)
-        self.rows, self.target = rows, self.told(round, rows, logits).contiguous()
+        self.rows, self.target = rows, self.next_target(round, rows, logits).contiguous()
         self.record("agreed", float((logits.argmax(-1) == self.target.argmax(-1)).double().mean()))
         for update in updates:
             self.downloaded[update.client - 1] = True
 
-    def drawn(self, round: int, most: int) -> Tensor:
-        """Rows of ``most`` public samples of this round's own, or of all where there are fewer."""
+    def drawn(self, round: int, limit: int) -> Tensor:
+        """Rows of ``limit`` public samples of this round's own, or of all where there are fewer."""
         count = len(self.public.x)
-        rows = stream(self.seed, round, "public samples").permutation(count)[: min(most, count)]
+        rows = stream(self.seed, round, "public samples").permutation(count)[: min(limit, count)]
         return torch.from_numpy(np.sort(rows))
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Every client is served the model that it keeps; the server's is tested beside, on everybody's samples."""
-        served = [own_version(self.keys[place]) for place in self.own.tolist()]
+        served = [own_version(self.keys[index]) for index in self.type_of.tolist()]
         return EvaluationPlan(served, {SERVER: SERVER} if self.has_server_model else {})
 
     def usual(self, *, first: bool) -> list[WorkItem]:
         """At first with the public samples, and what else comes first."""
-        rows = self.asked(1)
+        rows = self.answer_rows(1)
         return [self._item(client + 1, rows, first=first) for client in range(self.task.num_clients)]
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -72,11 +72,11 @@ class FedDFAggregator(EnsembleAggregator):
         def loss(output: Tensor, at: Tensor) -> Tensor:
             return divergence(output, teacher[at])
 
-        made: dict[str, Fitted] = {}
+        students: dict[str, Fitted] = {}
         for key, state in means.items():
             generator = torch_stream(self.seed, round, "feddf", key)
             with suppress(FloatingPointError):
-                made[key] = fit(self.pool[key].spec, state, self.public.x, loss, how, generator, self.held_out)
-        self.record("distillation", {key: {"steps": one.steps, "loss": one.loss} for key, one in made.items()})
-        self.report_diverged(round, [key for key in self.keys if key in means and key not in made])
-        return {key: made[key].state if key in made else state for key, state in means.items()}
+                students[key] = fit(self.pool[key].spec, state, self.public.x, loss, how, generator, self.held_out)
+        self.record("distillation", {key: {"steps": one.steps, "loss": one.loss} for key, one in students.items()})
+        self.report_diverged(round, [key for key in self.keys if key in means and key not in students])
+        return {key: students[key].state if key in students else state for key, state in means.items()}

@@ -102,9 +102,9 @@ class FedETAggregator(EnsembleAggregator):
         weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
         heads = count_mean(head_of(server), [(head_of(means[key]), None, weights[key]) for key in means])
         how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, steps=p.steps)
-        made = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
+        trained = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
         self.record("disagreed", float(anybody.double().mean()))
-        return {key: {**state, **head_of(made)} for key, state in means.items()}
+        return {key: {**state, **head_of(trained)} for key, state in means.items()}
 
 
 def head_of(state: State) -> State:

@@ -64,10 +64,10 @@ class FedMDAggregator(LogitsExchangeAggregator):
         """More epochs at first."""
         return {"local_epochs": self.params.private_epochs} if first and self.params.private_epochs else {}
 
-    def asked(self, round: int) -> Tensor:
+    def answer_rows(self, round: int) -> Tensor:
         """Another subset in each round."""
         return self.drawn(round, self.params.samples)
 
-    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+    def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
         """The consensus."""
         return mean_logits(logits)

@@ -108,8 +108,8 @@ def fit(
     if judged is not None:
         best_loss = student.judged(x, loss, judged)
     losses: list[float] = []
-    for step, places in enumerate(_drawn(len(learnt), how, generator), start=1):
-        rows = learnt[places]
+    for step, indices in enumerate(_drawn(len(learnt), how, generator), start=1):
+        rows = learnt[indices]
         rate = how.lr * (1 + math.cos(math.pi * (step - 1) / how.steps)) / 2 if how.cosine else how.lr
         losses.append(student.step(x[rows], rows, loss, rate))
         if not math.isfinite(losses[-1]):
@@ -122,11 +122,11 @@ def fit(
                 break
     epoch = math.ceil(len(learnt) / how.batch_size)
     mean = sum(losses[-epoch:]) / max(1, len(losses[-epoch:]))
-    made = student.copied() if judged is None else best
-    check_finite(made.values(), "the model")
+    new = student.copied() if judged is None else best
+    check_finite(new.values(), "the model")
     if judged is None:  # the best one's answers were finite when it was judged
-        check_finite([logits_of(spec, made, x[learnt])], "the model")
-    return Fitted(made, len(losses), mean)
+        check_finite([logits_of(spec, new, x[learnt])], "the model")
+    return Fitted(new, len(losses), mean)
 
 
 class _Student:
@@ -146,12 +146,14 @@ class _Student:
         with DrawnFrom(self._generator):
             logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
         value = loss(logits, rows).mean()
-        found = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)
+        gradients = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)
         if self._running is None:  # the first step tells which parameters the network uses
-            self._learnt = [own for own, gradient in zip(self._learnt, found, strict=True) if gradient is not None]
+            self._learnt = [
+                parameter for parameter, gradient in zip(self._learnt, gradients, strict=True) if gradient is not None
+            ]
             self._running = self._how.begin(self._learnt)
         _set_rate(self._running, lr)
-        self._running.step(self._learnt, [gradient for gradient in found if gradient is not None])
+        self._running.step(self._learnt, [gradient for gradient in gradients if gradient is not None])
         return float(value.detach())
 
     def judged(self, x: Tensor, loss: LossOf, rows: Tensor) -> float:

@@ -41,14 +41,14 @@ class Logits(Returned):
 
     def __init__(self, folder: Path, clients: int, classes: int) -> None:
         super().__init__(folder / self.kind, clients)
-        self.asked, self._classes = 0, classes
+        self.num_rows, self._classes = 0, classes
         self.of: dict[int, Tensor] = {}
 
     def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
         self.of.clear()
 
     def template(self, key: str) -> State:  # noqa: D102
-        return {LOGITS: torch.zeros(self.asked, self._classes)}
+        return {LOGITS: torch.zeros(self.num_rows, self._classes)}
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.of[item.client] = new[LOGITS]
@@ -84,25 +84,25 @@ class PublicModelsAggregator(DeviceTypesAggregator):
         """What everybody is handed, and what they say."""
         clients = self.task.num_clients
         self.shared = Shared(self.log_dir, clients)
-        self.said = Logits(self.log_dir, clients, self.task.num_classes)
-        return [*super().client_tensors(), self.shared, self.said]
+        self.client_logits = Logits(self.log_dir, clients, self.task.num_classes)
+        return [*super().client_tensors(), self.shared, self.client_logits]
 
     def ask(self, rows: Tensor, /, **more: Tensor) -> None:
         """Let everybody say logits of the public samples at ``rows``; ``more`` is handed out beside these."""
         self.shared.place({"x": self.public.x, "asked": rows, **more})
-        self.said.asked = len(rows)
+        self.client_logits.num_rows = len(rows)
 
     def answers(self, updates: Sequence[Update]) -> Tensor:
         """Logits [updates, asked, classes] of the round's clients."""
-        return torch.stack([self.said.of[update.client] for update in updates])
+        return torch.stack([self.client_logits.of[update.client] for update in updates])
 
     def train_server(self, round: int, state: State, x: Tensor, loss: LossOf, how: Fit) -> State:
         """The server's model, from ``state``, learns of public samples x; what it has become. Where it diverges, it
         stays in ``state``."""
         try:
-            made = fit(self.pool[SERVER].spec, state, x, loss, how, torch_stream(self.seed, round, SERVER))
-            state = made.state
-            self.record("server_loss", made.loss)
+            fitted = fit(self.pool[SERVER].spec, state, x, loss, how, torch_stream(self.seed, round, SERVER))
+            state = fitted.state
+            self.record("server_loss", fitted.loss)
             self.report_diverged(round, [])
         except FloatingPointError:
             self.report_diverged(round, [SERVER])

@@ -151,8 +151,8 @@ class FedorASAggregator(MultiModelAggregator):
         columns = self.training.macs.indices(path)[None]
         runs = np.array([np.isfinite(path_macs(costs, columns)[0]) for costs in self.training.costs])
         able = self.eligible & (self.tier_of >= stage.tier) & runs[self.tier_of]
-        own = self.params.finetune_clients if stage.name == "finetune" else None
-        return able, min(own or number, int(able.sum()))
+        count = self.params.finetune_clients if stage.name == "finetune" else None
+        return able, min(count or number, int(able.sum()))
 
     def learning_rate(self, number: int) -> float:
         """The job's schedule; stage 3 has one of its own."""
@@ -173,8 +173,8 @@ class FedorASAggregator(MultiModelAggregator):
         """Stage 2: each tier's model is the best path of its bracket, with the supernet's weights."""
         self.searches.run(self.judges, self._judged)
         whole = self.pool[SUPERNET]
-        for tier, found in enumerate(self.searches.found):
-            spec = path_of(whole.spec, found["path"])
+        for tier, result in enumerate(self.searches.results):
+            spec = path_of(whole.spec, result["path"])
             self.pool.replace(tier_key(tier), spec, {name: whole.state[name] for name in models.layout(spec)})
         self.charge(**self.judges.spent)
 
@@ -249,7 +249,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     def lineage(self) -> dict[str, Any]:
         """Paths come from the supernet, twins from nothing."""
-        birth = self.plan.search if self.searches.found and self.history[-1].round >= self.plan.search else 0
+        birth = self.plan.search if self.searches.results and self.history[-1].round >= self.plan.search else 0
         known: dict[str, Any] = {}
         for model in self.pool:
             if searched(model.spec):

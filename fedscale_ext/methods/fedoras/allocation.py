@@ -50,17 +50,17 @@ def tiers_of(
 ) -> np.ndarray:  # fmt: skip
     """int64 [clients]: each client's tier. UserError where one has no client that may train (``eligible``)."""
     if params.allocation == "capacity":
-        own = tiers_by_capacity(capacity * _counted_more(supernet), brackets)
+        tier_of = tiers_by_capacity(capacity * _counted_more(supernet), brackets)
         advice = "set fedoras.allocation: shares, lower fedoras.brackets or have fewer tiers"
     else:
         order = np.argsort(capacity, kind="stable")
         if params.allocation == "random":
             order = stream(seed, "tiers").permutation(len(capacity))
-        own = tiers_by_shares(order, _shares(space, params, len(brackets)))
+        tier_of = tiers_by_shares(order, _shares(space, params, len(brackets)))
         advice = "change fedoras.shares or have fewer tiers"
-    for number in np.flatnonzero(np.bincount(own[eligible], minlength=len(brackets)) == 0).tolist():
-        raise UserError(f"tier {number + 1} of {len(brackets)} has none of the {len(own)} clients; {advice}")
-    return own
+    for number in np.flatnonzero(np.bincount(tier_of[eligible], minlength=len(brackets)) == 0).tolist():
+        raise UserError(f"tier {number + 1} of {len(brackets)} has none of the {len(tier_of)} clients; {advice}")
+    return tier_of
 
 
 def _counted_more(supernet: ModelSpec) -> float:
@@ -70,8 +70,8 @@ def _counted_more(supernet: ModelSpec) -> float:
 
 def _shares(space: str, params: FedorASParams, number: int) -> tuple[float, ...]:
     if params.shares is None:
-        own = RECIPES.get(space, Recipe()).shares
-        return own if len(own) == number else (1 / number,) * number
+        shares = RECIPES.get(space, Recipe()).shares
+        return shares if len(shares) == number else (1 / number,) * number
     if len(params.shares) != number:
         raise UserError(
             f"fedoras.shares is {list(params.shares)}; it must hold a share above 0 for each of {number} tiers"

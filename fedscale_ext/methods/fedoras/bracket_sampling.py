@@ -27,20 +27,20 @@ def paths_towards(tables: Tables, bracket: Bracket, paths: int, rng: np.random.G
     """
     supported = np.isfinite(tables.macs)
     least = tables.macs.min(1)
-    most = np.where(supported, tables.macs, -np.inf).max(1)
+    dearest = np.where(supported, tables.macs, -np.inf).max(1)
     layers = len(least)
     order = rng.permuted(np.tile(np.arange(layers), (paths, 1)), axis=1)
     draws = rng.random((layers, paths, supported.shape[1]))
     rows, chosen = np.arange(paths), np.empty((paths, layers), dtype=np.int64)
     spent = np.full(paths, tables.fixed_macs)
-    below, above = np.full(paths, least.sum()), np.full(paths, most.sum())  # of the layers to come
-    for place in range(layers):
-        layer = order[:, place]
-        below, above = below - least[layer], above - most[layer]
+    below, above = np.full(paths, least.sum()), np.full(paths, dearest.sum())  # of the layers to come
+    for step in range(layers):
+        layer = order[:, step]
+        below, above = below - least[layer], above - dearest[layer]
         after = spent[:, None] + tables.macs[layer]
         open_ = supported[layer] & (after + below[:, None] <= bracket.high) & (after + above[:, None] > bracket.low)
         open_ = np.where(open_.any(1, keepdims=True), open_, supported[layer])
-        operator = np.where(open_, draws[place], -1).argmax(1)
+        operator = np.where(open_, draws[step], -1).argmax(1)
         chosen[rows, layer] = operator
         spent = after[rows, operator]
     return chosen
@@ -50,17 +50,19 @@ def new_paths(
     tables: Tables, bracket: Bracket, paths: int, rng: np.random.Generator, seen: Container[Genes] = frozenset()
 ) -> list[Genes]:
     """So many different random paths inside a bracket that are not ``seen``; fewer where there are no more of them."""
-    found: dict[Genes, None] = {}
+    paths_found: dict[Genes, None] = {}
     misses = 0
-    while len(found) < paths and misses < _PATIENCE:
+    while len(paths_found) < paths and misses < _PATIENCE:
         drawn = paths_towards(tables, bracket, _AT_ONCE, rng)
         inside = drawn[bracket.inside(path_macs(tables, drawn))]
         new = [
-            genes for genes in dict.fromkeys(map(tuple, inside.tolist())) if genes not in seen and genes not in found
+            genes
+            for genes in dict.fromkeys(map(tuple, inside.tolist()))
+            if genes not in seen and genes not in paths_found
         ]
-        found |= dict.fromkeys(new[: paths - len(found)])
+        paths_found |= dict.fromkeys(new[: paths - len(paths_found)])
         misses = 0 if new else misses + 1
-    return list(found)
+    return list(paths_found)
 
 
 def check_reachable(tables: Tables, bracket: Bracket, rng: np.random.Generator) -> None:

@@ -51,18 +51,18 @@ class Paths:
         self._model = cast(Searchable, model)
         self.parameters: list[Tensor] = []
         self._shared: list[int] = []
-        self._own: dict[Operator, list[int]] = {}
+        self._by_operator: dict[Operator, list[int]] = {}
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 operator = operator_of(name)
-                places = self._shared if operator is None else self._own.setdefault(operator, [])
-                places.append(len(self.parameters))
+                indices = self._shared if operator is None else self._by_operator.setdefault(operator, [])
+                indices.append(len(self.parameters))
                 self.parameters.append(parameter)
 
     def choose(self, path: Sequence[str]) -> list[int]:
         """Make the network that of a path; places of its parameters."""
         self._model.choose(path)
-        return self._shared + [place for operator in enumerate(path) for place in self._own.get(operator, ())]
+        return self._shared + [index for operator in enumerate(path) for index in self._by_operator.get(operator, ())]
 
 
 class PathSgd:
@@ -84,22 +84,22 @@ class PathSgd:
     @torch.no_grad()
     def step(self, indices: Sequence[int], gradients: Sequence[Tensor | None]) -> None:
         """A step of the parameters ``indices`` that have a gradient, and of idle ones, in place."""
-        found = {index: own for index, own in zip(indices, gradients, strict=True) if own is not None}
-        for index in found.keys() - self._started:
+        by_index = {index: gradient for index, gradient in zip(indices, gradients, strict=True) if gradient is not None}
+        for index in by_index.keys() - self._started:
             if self._sgd.mu:
                 self._origin[index] = self._parameters[index].detach().clone()
             if self._sgd.momentum:
                 self._velocity[index] = torch.zeros_like(self._parameters[index])
         if self._zeros:
-            found |= {
-                index: torch.zeros_like(self._parameters[index]) for index in sorted(self._started - found.keys())
+            by_index |= {
+                index: torch.zeros_like(self._parameters[index]) for index in sorted(self._started - by_index.keys())
             }
-        self._started |= found.keys()
-        used = [self._parameters[index] for index in found]
-        origin = [self._origin[index] for index in found] if self._sgd.mu else []
-        velocity = [self._velocity[index] for index in found] if self._sgd.momentum else []
+        self._started |= by_index.keys()
+        used = [self._parameters[index] for index in by_index]
+        origin = [self._origin[index] for index in by_index] if self._sgd.mu else []
+        velocity = [self._velocity[index] for index in by_index] if self._sgd.momentum else []
         pull = Pull(self._sgd.mu, self._sgd.clip_norm, origin)
-        Steps(self._sgd, pull, velocity).step(used, list(found.values()))
+        Steps(self._sgd, pull, velocity).step(used, list(by_index.values()))
 
 
 class FedorASClient(MultiModelClient):
@@ -128,28 +128,28 @@ class FedorASClient(MultiModelClient):
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """See :meth:`MultiModelClient.train`; ``returned`` of the result has the examples of each operator."""
-        asked = getattr(conf, "paths", None)
-        if asked is None or self._spec is None or self._supernet is None:
+        settings = getattr(conf, "paths", None)
+        if settings is None or self._spec is None or self._supernet is None:
             return super().train(client_data, model, conf)
-        costs = budget_tables(self._supernet, tuple(asked["unsupported"]))
+        costs = budget_tables(self._supernet, tuple(settings["unsupported"]))
         paths = drawn_paths(
-            costs, held_by(costs, self._spec), asked["budget"], asked["load"], conf.local_steps,
+            costs, held_by(costs, self._spec), settings["budget"], settings["load"], conf.local_steps,
             conf.seed, conf.round, conf.client_id,
         )  # fmt: skip
         model.train()
         network = Paths(model)
-        sgd = PathSgd(Sgd.of(conf), network.parameters, asked["idle_gradient"])
+        sgd = PathSgd(Sgd.of(conf), network.parameters, settings["idle_gradient"])
         examples, layers = np.zeros(costs.held.shape, dtype=np.int64), np.arange(len(costs.ops))
-        found = []
+        step_losses = []
         for (x, y), chosen in zip(self.seen(client_data, conf), paths, strict=True):
             used = network.choose(costs.path(chosen))
             losses = self.losses(self.output(model, x, client_data, conf), y)
-            parameters = [network.parameters[place] for place in used]
+            parameters = [network.parameters[index] for index in used]
             gradients = torch.autograd.grad(losses.mean(), parameters, allow_unused=True)
             sgd.step(used, gradients)
             examples[layers, chosen] += len(x)
-            found.append(losses.detach())
-        figures = result(conf, len(client_data), found)
+            step_losses.append(losses.detach())
+        figures = result(conf, len(client_data), step_losses)
         returned = {EXAMPLES: torch.from_numpy(examples)}
         return {**figures, "update_weight": model.state_dict(), "returned": returned}
 

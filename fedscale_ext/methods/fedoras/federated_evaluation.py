@@ -21,7 +21,7 @@ Ops = tuple[tuple[str, ...], ...]
 def minimal_supernet(ops: Ops, paths: Iterable[Sequence[str]]) -> Ops:
     """Of each layer the operators that any of the paths takes, in the order of the whole's ``ops``."""
     taken = [set(layer) for layer in zip(*paths, strict=True)]
-    return tuple(tuple(name for name in held if name in own) for held, own in zip(ops, taken, strict=True))
+    return tuple(tuple(name for name in held if name in names) for held, names in zip(ops, taken, strict=True))
 
 
 def supernet_bytes(tables: Tables, ops: Ops) -> int:

@@ -46,13 +46,13 @@ class FineTuning:
 
     def __init__(self, pool: ModelPool, params: FedorASParams, seed: int, job: JobKeys) -> None:
         self._pool, self._params, self._seed, self._job = pool, params, seed, job
-        asked = params.finetune_augment
-        if asked not in (None, "none") and job.augment in ("none", "speech"):
+        augment = params.finetune_augment
+        if augment not in (None, "none") and job.augment in ("none", "speech"):
             raise UserError(
-                f"fedoras.finetune_augment is {asked} and augment is {job.augment}: set augment to one for pictures, "
+                f"fedoras.finetune_augment is {augment} and augment is {job.augment}: set augment to one for pictures, "
                 "or leave fedoras.finetune_augment out"
             )
-        self._augment = asked or ("flip_crop" if job.augment == "rand_flip_crop" else job.augment)
+        self._augment = augment or ("flip_crop" if job.augment == "rand_flip_crop" else job.augment)
         self._key = ""
         self._mean: CountMean | None = None
 

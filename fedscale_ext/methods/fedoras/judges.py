@@ -61,12 +61,12 @@ class Judges:
         samples = ceil(self._params.val_fraction * self.held_out.sum())
         at_once = max(1, _UNIT_SAMPLES // samples)
         parts = max(ceil(len(paths) / at_once), min(SPREAD["cpu"], len(paths)))
-        asked = [
+        requests = [
             (judging.header_of(SUPERNET, part, self._params.val_ratio, self._params.recalibrate,
                                fraction=self._params.val_fraction), np.full((1, len(part)), samples))
             for part in in_parts(paths, parts)
         ]  # fmt: skip
-        figures = np.concatenate([found[0] for found in self._answers(asked)])
+        figures = np.concatenate([answer[0] for answer in self._answers(requests)])
         return self._score(figures) / samples
 
     def _federated(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
@@ -104,12 +104,12 @@ class Judges:
         """float64 [clients, paths] of a network that is sent: scores summed over each client's own validation samples,
         and how many these are; 0 where it does not judge (``judges`` bool), or nothing came back."""
         counts = np.where(judges, self.held_out[clients - 1][:, None], 0)
-        asked = [
+        requests = [
             (judging.header_of(key, paths, self._params.val_ratio, self._params.recalibrate,
                                clients=clients[part].tolist(), judges=judges[part]), counts[part])
             for part in in_parts(range(len(clients)), min(2 * SPREAD["cpu"], len(clients)))
         ]  # fmt: skip
-        figures = np.concatenate(list(self._answers(asked)))
+        figures = np.concatenate(list(self._answers(requests)))
         examples = np.where(np.isfinite(figures).all(-1), counts, 0).astype(np.float64)
         return np.where(examples > 0, self._score(figures), 0.0), examples
 
@@ -119,19 +119,19 @@ class Judges:
         able = [np.isfinite(path_macs(costs, columns)) for costs in self._training.costs]
         return np.array(able)[self._training.tier_of[clients - 1]]
 
-    def _answers(self, asked: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
+    def _answers(self, requests: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
         """float64 [sets, paths, 3] of each unit; NaN where nothing came that can be used."""
-        job, found = self._job, []
-        units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in asked]
-        for (header, counts), result in zip(asked, job.dispatcher.answers(units), strict=True):
+        job, answers = self._job, []
+        units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in requests]
+        for (header, counts), result in zip(requests, job.dispatcher.answers(units), strict=True):
             try:
                 if isinstance(result, Dropped):
                     raise WireError(result.reason)
-                found.append(judging.read_figures(result[1], counts))
+                answers.append(judging.read_figures(result[1], counts))
             except WireError as reason:
                 job.notice(f"round {job.round}: {len(header['paths'])} paths are not judged: {reason}")
-                found.append(np.full((*counts.shape, len(judging.COLUMNS)), np.nan))
-        return found
+                answers.append(np.full((*counts.shape, len(judging.COLUMNS)), np.nan))
+        return answers
 
     def _score(self, figures: np.ndarray) -> np.ndarray:
         """Sums over samples, the greater the better: [..., 3] -> [...]."""

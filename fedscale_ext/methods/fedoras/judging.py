@@ -50,10 +50,10 @@ class Judge(Kind):
         figures = []
         with worker.watch("evaluation"):
             for number, rows in enumerate(_samples(worker, header)):
-                asked = list(range(len(paths))) if judges is None else np.flatnonzero(judges[number]).tolist()
+                indices = list(range(len(paths))) if judges is None else np.flatnonzero(judges[number]).tolist()
                 sums = np.zeros((len(paths), len(COLUMNS)))
-                sums[asked] = path_figures(
-                    module, [paths[index] for index in asked], _Batches(worker, rows),
+                sums[indices] = path_figures(
+                    module, [paths[index] for index in indices], _Batches(worker, rows),
                     recalibrate=header["recalibrate"],
                 )  # fmt: skip
                 figures.append(sums)
@@ -99,11 +99,11 @@ def read_figures(sections: Mapping[str, wire.Section], counts: np.ndarray) -> np
     """
     if sections.keys() != {"figures"}:
         raise wire.WireError("a judgement has one section, figures")
-    found = np.stack(wire.columns(sections["figures"], COLUMNS, torch.float64), axis=-1)
-    if len(found) != counts.size:
-        raise wire.WireError(f"{len(found)} judgements, {counts.size} were asked for")
-    found = found.reshape(*counts.shape, len(COLUMNS))
-    correct = found[..., 0]
+    figures = np.stack(wire.columns(sections["figures"], COLUMNS, torch.float64), axis=-1)
+    if len(figures) != counts.size:
+        raise wire.WireError(f"{len(figures)} judgements, {counts.size} were asked for")
+    figures = figures.reshape(*counts.shape, len(COLUMNS))
+    correct = figures[..., 0]
     if not ((correct >= 0) & (correct <= counts) & (correct % 1 == 0)).all():  # of a NaN it is refused too
         raise wire.WireError("figures that no count of samples can have")
-    return found
+    return figures

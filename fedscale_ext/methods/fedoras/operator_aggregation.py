@@ -61,16 +61,16 @@ class OperatorMeans:
         """Add a client's state: of what it holds. ``examples``: how many went through each operator; ``trained``: how
         many in all."""
         whole = 1 if self._aggregation == "plain" else trained
-        for key, own in self._groups.items():
+        for key, reference in self._groups.items():
             operator, by_examples = key
-            held = next(iter(own)) in state
+            held = next(iter(reference)) in state
             if not held and (by_examples or not self._all_clients):
                 continue
             weight = examples.get(operator, 0) if by_examples and operator is not None else whole
             if weight:
                 if key not in self._means:
-                    self._means[key] = CountMean(own)
-                self._means[key].add(state if held else own, None, weight)
+                    self._means[key] = CountMean(reference)
+                self._means[key].add(state if held else reference, None, weight)
         self.clients.update(operator for operator, seen in examples.items() if seen)
 
     def result(self) -> State:

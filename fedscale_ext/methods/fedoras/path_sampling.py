@@ -39,11 +39,11 @@ def sample_paths(tables: Tables, held: np.ndarray, budgets: np.ndarray, rng: np.
     order = np.argsort(rng.random((paths, layers)) + (least == 0), axis=1)
     draws = rng.random((paths, layers))
     chosen, rows = np.empty((paths, layers), dtype=np.int64), np.arange(paths)
-    for place in range(layers):
-        layer = order[:, place]
+    for step in range(layers):
+        layer = order[:, step]
         costs = excess[layer]
         fitting = (costs <= slack[:, None]).cumsum(1)
-        rank = (draws[:, place] * fitting[:, -1]).astype(np.int64)
+        rank = (draws[:, step] * fitting[:, -1]).astype(np.int64)
         operator = (fitting > rank[:, None]).argmax(1)
         chosen[rows, layer] = operator
         slack -= costs[rows, operator]

@@ -40,10 +40,10 @@ def pareto(macs: np.ndarray, scores: np.ndarray) -> list[int]:
     """
     front: list[int] = []
     best = -np.inf
-    for place in np.lexsort((-scores, macs)).tolist():
-        if scores[place] > best:
-            best = scores[place]
-            front.append(place)
+    for index in np.lexsort((-scores, macs)).tolist():
+        if scores[index] > best:
+            best = scores[index]
+            front.append(index)
     return front
 
 
@@ -69,7 +69,7 @@ class SearchSettings:
         check_ranges(self, "fedoras")
 
 
-class Found(NamedTuple):
+class JudgedPath(NamedTuple):
     """A path that was judged: MACs per sample, and its score, NaN where that is not a number."""
 
     path: Path
@@ -93,7 +93,7 @@ class PathSearch:
         scores: MutableMapping[Path, float] | None = None,
     ) -> None:
         self.tables, self.bracket, self.settings = tables, bracket, settings
-        self.judged: dict[Path, Found] = {}
+        self.judged: dict[Path, JudgedPath] = {}
         self.generation = 0  # of the paths that were asked for last
         self._key, self._scores = key, {} if scores is None else scores
         check_reachable(tables, bracket, stream(*key, "reachable"))
@@ -105,7 +105,7 @@ class PathSearch:
     def ask(self) -> list[Path]:
         """The paths to judge next; none where the search has ended. The same until they are told."""
         self._catch_up()
-        return [] if self._ended else [path for path in self._asked() if path not in self._scores]
+        return [] if self._ended else [path for path in self._batch_paths() if path not in self._scores]
 
     def tell(self, scores: Sequence[float] | np.ndarray) -> None:
         """The scores of what was asked for, in its order, the greater the better. A path whose score is not finite
@@ -118,30 +118,30 @@ class PathSearch:
         )
         self._catch_up()
 
-    def best(self) -> Found:
+    def best(self) -> JudgedPath:
         """The path of the greatest score, of equal ones the cheapest."""
-        known = [found for found in self.judged.values() if isfinite(found.score)]
+        known = [judged for judged in self.judged.values() if isfinite(judged.score)]
         if not known:
             raise UserError(
                 f"none of the {len(self.judged)} paths that were judged for the tier that takes {self.bracket} has a "
                 "finite score: the supernet has not learned anything; train it for more rounds or with a lower "
                 "learning rate"
             )
-        return min(known, key=lambda found: (-found.score, found.macs))
+        return min(known, key=lambda judged: (-judged.score, judged.macs))
 
-    def front(self) -> list[Found]:
+    def front(self) -> list[JudgedPath]:
         """What was judged and is not beaten in score by anything that takes as many MACs or fewer, cheapest first."""
-        found = list(self.judged.values())
-        places = pareto(np.array([own.macs for own in found]), np.array([own.score for own in found]))
-        return [found[place] for place in places]
+        judged = list(self.judged.values())
+        indices = pareto(np.array([path.macs for path in judged]), np.array([path.score for path in judged]))
+        return [judged[index] for index in indices]
 
     def state(self) -> dict[str, Any]:
         """JSON: every judged path, as columns of the tables, and its score; ``null`` for one that is not finite."""
         columns = [self.tables.indices(path).tolist() for path in self.judged]
         return {
             "judged": [
-                [own, found.score if isfinite(found.score) else None]
-                for own, found in zip(columns, self.judged.values(), strict=True)
+                [path, judged.score if isfinite(judged.score) else None]
+                for path, judged in zip(columns, self.judged.values(), strict=True)
             ]
         }
 
@@ -156,24 +156,24 @@ class PathSearch:
 
     def _catch_up(self) -> None:
         """Take in generations until one has a path whose score is not known."""
-        while not self._ended and all(path in self._scores for path in self._asked()):
+        while not self._ended and all(path in self._scores for path in self._batch_paths()):
             self._take_in()
 
-    def _asked(self) -> list[Path]:
+    def _batch_paths(self) -> list[Path]:
         return [self.tables.path(genes) for genes in self._batch]
 
     def _take_in(self) -> None:
-        paths = self._asked()
+        paths = self._batch_paths()
         macs = path_macs(self.tables, np.array(self._batch))
-        found = [Found(path, float(own), self._scores[path]) for path, own in zip(paths, macs, strict=True)]
-        self.judged.update(zip(paths, found, strict=True))
+        judged = [JudgedPath(path, float(one), self._scores[path]) for path, one in zip(paths, macs, strict=True)]
+        self.judged.update(zip(paths, judged, strict=True))
         target = self.settings.target
         if len(self.judged) >= self.settings.evaluations or (
-            target is not None and any(own.score >= target for own in found)
+            target is not None and any(one.score >= target for one in judged)
         ):
             self._ended = True
         else:
-            self._advance([own.score for own in found])
+            self._advance([one.score for one in judged])
 
     def _advance(self, scores: list[float] | None) -> None:
         try:
@@ -193,15 +193,15 @@ class PathSearch:
     def _nsga2(self) -> Generator[list[Genes], Sequence[float], None]:
         from fedscale_ext.methods.fedoras.nsga2 import generations  # pymoo, which other methods need not load
 
-        rng, own = stream(*self._key, "random"), self.settings
+        rng, settings = stream(*self._key, "random"), self.settings
         return generations(
             self.tables,
             self.bracket,
-            new_paths(self.tables, self.bracket, own.population, rng),
+            new_paths(self.tables, self.bracket, settings.population, rng),
             lambda number, seen: new_paths(self.tables, self.bracket, number, rng, seen),
-            survivors=own.parents,
-            mutation=own.mutation,
-            objectives=own.objectives,
+            survivors=settings.parents,
+            mutation=settings.mutation,
+            objectives=settings.objectives,
             seed=int(stream(*self._key, "nsga2").integers(2**63)),
         )
 
@@ -210,7 +210,7 @@ def run(
     search: PathSearch,
     judge: Callable[[list[Path]], Sequence[float] | np.ndarray],
     progress: Callable[[PathSearch], None] | None = None,
-) -> Found:
+) -> JudgedPath:
     """The best path; ``progress`` is called with the search after each of its generations that was judged."""
     while paths := search.ask():
         search.tell(judge(paths))

@@ -63,6 +63,6 @@ def operators(tables: Tables, held: np.ndarray) -> tuple[tuple[str, ...], ...]:
 def held_by(tables: Tables, spec: ModelSpec) -> np.ndarray:
     """bool [layers, operators]: what of the tables the spec of a subspace holds; inverse of :func:`operators`."""
     held = np.zeros_like(tables.held)
-    for layer, (names, own) in enumerate(zip(tables.ops, spec["ops"], strict=True)):
-        held[layer, [names.index(name) for name in own]] = True
+    for layer, (names, operators_of_layer) in enumerate(zip(tables.ops, spec["ops"], strict=True)):
+        held[layer, [names.index(name) for name in operators_of_layer]] = True
     return held

@@ -66,14 +66,14 @@ class Experience(Returned):
 
     def checked(self, item: WorkItem, section: Section | None) -> State:
         """Rejected unless every example went through one operator of each layer that the client holds."""
-        found = super().checked(item, section)
-        counts = found[EXAMPLES].numpy()
+        tensors = super().checked(item, section)
+        counts = tensors[EXAMPLES].numpy()
         held = held_by(self._costs, self._pool[item.model].spec)
         seen = int(self._task.step_sizes(item.client, item.objective).sum())
         # each below what was planned before they are added up: sums of large numbers would wrap
         if (counts < 0).any() or (counts > seen).any() or counts[~held].any() or (counts.sum(1) != seen).any():
             raise Rejected("its counts of examples per operator cannot be")
-        return found
+        return tensors
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.of[item.client] = new[EXAMPLES].numpy()
@@ -168,13 +168,13 @@ class SupernetTraining:
         number = self._tier(client)
         tier, model = self.tiers[number], self._pool[key]
         p = self._params
-        asked = {
+        settings = {
             "budget": tier.budget,
             "unsupported": list(tier.unsupported),
             "load": p.dynamic_budget,
             "idle_gradient": p.idle_gradient,
         }
-        objective: dict[str, Any] = {"paths": asked, HELD_OUT: p.val_ratio}
+        objective: dict[str, Any] = {"paths": settings, HELD_OUT: p.val_ratio}
         sizes = self._task.step_sizes(client, objective)
         held = held_by(self.macs, model.spec)
         key_of_draw = (self._seed, round, client)

@@ -71,8 +71,8 @@ def between(edges: Sequence[float]) -> tuple[Bracket, ...]:
 
 def cheapest_and_dearest(tables: Tables) -> tuple[float, float]:
     """MACs of the cheapest and of the dearest path of supported operators."""
-    most = np.where(np.isfinite(tables.macs), tables.macs, -inf).max(1)
-    return float(tables.fixed_macs + tables.macs.min(1).sum()), float(tables.fixed_macs + most.sum())
+    dearest = np.where(np.isfinite(tables.macs), tables.macs, -inf).max(1)
+    return float(tables.fixed_macs + tables.macs.min(1).sum()), float(tables.fixed_macs + dearest.sum())
 
 
 def space_brackets(space: str, tables: Tables, rng: np.random.Generator) -> tuple[Bracket, ...]:
@@ -161,17 +161,17 @@ def tiers_by_shares(order: np.ndarray, shares: Sequence[float]) -> np.ndarray:
             f"tier {number + 1} of {len(shares)} has none of the {clients} clients at a share of {shares[number]:g}; "
             "raise its share, or have fewer tiers"
         )
-    own = np.empty(clients, dtype=np.int64)
-    own[order] = np.repeat(np.arange(len(shares)), counts)
-    return own
+    tier_of = np.empty(clients, dtype=np.int64)
+    tier_of[order] = np.repeat(np.arange(len(shares)), counts)
+    return tier_of
 
 
-def clients_from(own: np.ndarray, tier: int) -> np.ndarray:
+def clients_from(tier_of: np.ndarray, tier: int) -> np.ndarray:
     """int64: numbers of the clients of a tier and above, who can train its model (section 3.3), rising.
 
-    ``own`` int64 [clients]: each client's tier. UserError where there are none.
+    ``tier_of`` int64 [clients]: each client's tier. UserError where there are none.
     """
-    able = np.flatnonzero(own >= tier) + 1
+    able = np.flatnonzero(tier_of >= tier) + 1
     if not len(able):
         raise UserError(
             f"no client is in tier {tier + 1} or above, so that nobody can train its model; lower the tier's bracket, "

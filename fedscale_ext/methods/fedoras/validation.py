@@ -36,11 +36,11 @@ def validation_rows(
     if fraction == 1:
         return held
     owner = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
-    kept = stream(seed, "validation fraction").permutation(len(owner))[: ceil(fraction * len(owner))]
+    drawn = stream(seed, "validation fraction").permutation(len(owner))[: ceil(fraction * len(owner))]
     chosen = np.zeros(len(owner), dtype=bool)
-    chosen[kept] = True
+    chosen[drawn] = True
     ends = np.cumsum([len(rows) for rows in held])[:-1]
-    return [rows[own] for rows, own in zip(held, np.split(chosen, ends), strict=True)]
+    return [rows[mask] for rows, mask in zip(held, np.split(chosen, ends), strict=True)]
 
 
 @contextmanager
@@ -80,5 +80,5 @@ def _figures(module: Searchable, path: Sequence[str], batches: Batches, recalibr
     module.choose(path)
     module.eval()
     with recalibrated(module, (x for x, _ in batches())) if recalibrate else nullcontext():
-        found = [client_figures(module(x).float(), y).sum(0) for x, y in batches()]
-    return torch.stack(found).sum(0).cpu().numpy()
+        figures = [client_figures(module(x).float(), y).sum(0) for x, y in batches()]
+    return torch.stack(figures).sum(0).cpu().numpy()

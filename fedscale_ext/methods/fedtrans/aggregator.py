@@ -56,9 +56,9 @@ class FedTransAggregator(MultiModelAggregator):
             )
         first = self.pool.add("m0", spec, self.initial_state(spec))
         self.report_weak(first.cost.forward_macs, "they train it all the same")
-        least, most = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
+        least, greatest = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
         start = ModelChoice("m0", first.cost).described()
-        self.notice(f"fedtrans begins with {start}; clients afford {least} to {most} MACs per sample")
+        self.notice(f"fedtrans begins with {start}; clients afford {least} to {greatest} MACs per sample")
         compared, rounds = self.params.gamma + self.params.delta, self.config.fedscale.rounds
         if rounds <= compared:
             self.notice(
@@ -296,8 +296,8 @@ class FedTransAggregator(MultiModelAggregator):
             by_model.setdefault(update.item.model, []).append(update)
         for k, losses in enumerate(self.losses):
             if f"m{k}" in by_model:
-                own = updates if self.params.doc_loss == "all" else by_model[f"m{k}"]
-                losses.append(float(np.average([u.loss for u in own], weights=[u.samples for u in own])))
+                counted = updates if self.params.doc_loss == "all" else by_model[f"m{k}"]
+                losses.append(float(np.average([u.loss for u in counted], weights=[u.samples for u in counted])))
         if after is not None:
             self.active.append(model_transformer.activeness(newest.spec, before, after))
             self.record("activeness", self.active[-1])
@@ -309,14 +309,14 @@ class FedTransAggregator(MultiModelAggregator):
             return selected
         cells = list(self.active[-1])
         picked = stream(self.seed, round, "cells").choice(len(cells), size=len(selected), replace=False)
-        return [cells[place] for place in sorted(picked)]
+        return [cells[index] for index in sorted(picked)]
 
     def _next_cell_id(self) -> int:
         """Number from which on names of new cells are free: how many cells there are, where M_0's count from c0."""
         spec = self.pool.newest().spec  # has the cells of all its ancestors
         taken = models.cells.cell_family(spec).cell_ids(spec)
-        first, most = len(taken), len(taken) * self.params.deepen_count
-        while not {f"c{number}" for number in range(first, first + most)}.isdisjoint(taken):
+        first, count = len(taken), len(taken) * self.params.deepen_count
+        while not {f"c{number}" for number in range(first, first + count)}.isdisjoint(taken):
             first += 1
         return first
 

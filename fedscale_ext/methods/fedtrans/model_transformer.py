@@ -222,12 +222,12 @@ def cap(
     None when not even the most active cell alone fits: transforming ends (section 3: "complexity at
     the maximum supported by any participant").
     """
-    kept = list(selected)
-    while kept:
-        steps = operations(kept, last_op, policy)
+    fitting = list(selected)
+    while fitting:
+        steps = operations(fitting, last_op, policy)
         if macs(_child_spec(spec, steps, widen_factor, deepen_count, next_cell_id, scope)) <= max_macs:
-            return kept
-        kept.remove(min(kept, key=lambda cell: active[cell]))
+            return fitting
+        fitting.remove(min(fitting, key=lambda cell: active[cell]))
     return None
 
 

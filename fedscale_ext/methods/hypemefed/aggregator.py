@@ -78,27 +78,26 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
 
     def _hypernetworks(self) -> HyperNetworks:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.pool[self.whole].state.items()}
-        made = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
-        if not made.pairs:
+        networks = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
+        if not networks.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
-        k, sources = self.params.components, made.factored
-        given = "k" in self.config.method_params()
-        if given and not sources:
+        k, sources = self.params.components, networks.factored
+        configured = "k" in self.config.method_params()
+        if configured and not sources:
             self.notice(f"hypemefed.k is {self.params.k}, and no singular components are taken: it has no effect")
-        elif given and k is not None:
+        elif configured and k is not None:
             check_rank(k, sources, "hypemefed.k")
         elif k is not None and sources and k > (largest := max(rank(shape, None) for shape in sources)):
             self.notice(f"hypemefed.k is {k}, and no layer has more than {largest} components: all are kept")
-        self.notice(
-            f"{len(made.pairs)} hypernetworks with {made.parameters:,} parameters ({4e-6 * made.parameters:.2f} MB)"
-        )
-        for skipped in made.skipped:
+        megabytes = 4e-6 * networks.parameters
+        self.notice(f"{len(networks.pairs)} hypernetworks with {networks.parameters:,} parameters ({megabytes:.2f} MB)")
+        for skipped in networks.skipped:
             logging.info(f"never generated: {skipped.target}, {skipped.reason}")
-        return made
+        return networks
 
     def strata(self) -> np.ndarray | None:
         """Levels: participants come from all of them (section 5.1)."""
-        return self.own if self.params.strata else None
+        return self.level_of if self.params.strata else None
 
     def objective(self, level: int) -> dict[str, Any]:
         """The exits' losses are summed by the clients; FedProx's term beside them where it is asked for."""
@@ -141,11 +140,11 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         trained = ((held, self.weight(update.item)) for update, held in self._held)
         measures = RoundMeasures(trained) if self.config.job.record_internals else None
         if round > p.warmup * self.args.rounds:
-            for update, made in self._made(round, old):
-                self._mean.add(made, dict.fromkeys(made), p.generated_weight * self.weight(update.item))
-                self.record_state(f"generated/{update.client}", made)
+            for update, generated in self._stand_ins(round, old):
+                self._mean.add(generated, dict.fromkeys(generated), p.generated_weight * self.weight(update.item))
+                self.record_state(f"generated/{update.client}", generated)
                 if measures is not None:
-                    measures.add(made, self.weight(update.item))
+                    measures.add(generated, self.weight(update.item))
         new = self._mean.result()
         if measures is not None:
             self.record("generated", measures.result(old, new))
@@ -182,7 +181,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
                 "hypemefed.lr"
             )
 
-    def _made(self, round: int, old: State) -> Iterator[tuple[Update, dict[str, torch.Tensor]]]:
+    def _stand_ins(self, round: int, old: State) -> Iterator[tuple[Update, dict[str, torch.Tensor]]]:
         """What stands for the layers that each client lacks, client after client."""
         missing = self.params.missing
         if missing == "trained":
@@ -194,21 +193,21 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         for begin in range(0, len(self._held), _AT_ONCE):
             some = self._held[begin : begin + _AT_ONCE]
             if missing == "generated":
-                found = self.hypernetworks.generate([held for _, held in some], norms)
+                batch = self.hypernetworks.generate([held for _, held in some], norms)
             else:
-                found = [self._lacking(update, source, missing == "stale") for update, _ in some]
-            for (update, _), made in zip(some, found, strict=True):
-                if made:
-                    yield update, made
+                batch = [self._lacking(update, source, missing == "stale") for update, _ in some]
+            for (update, _), tensors in zip(some, batch, strict=True):
+                if tensors:
+                    yield update, tensors
 
     def _lacking(self, update: Update, source: State, everything: bool) -> dict[str, torch.Tensor]:
         """What is beyond a client's prefix, as ``source`` has it: ``everything``, or what hypernetworks would make, the
         convolutions (and linear layers within blocks)."""
-        own = self.pool[update.item.model].state
+        trained = self.pool[update.item.model].state
         return {
             name: tensor
             for name, tensor in source.items()
-            if name not in own and (everything or (name.startswith("block") and tensor.dim() > 1))
+            if name not in trained and (everything or (name.startswith("block") and tensor.dim() > 1))
         }
 
     def server_bytes(self) -> int:

@@ -67,9 +67,9 @@ def factors(matrix: torch.Tensor, k: int | None) -> Factors:
     k = side if k is None else min(k, side)
     if 2 * k <= side:
         wide = matrix.shape[0] <= matrix.shape[1]
-        found = _by_gram(matrix if wide else matrix.T, k)
-        if found is not None:
-            return _signed(*found) if wide else _signed(found[2].T, found[1], found[0].T)
+        components = _by_gram(matrix if wide else matrix.T, k)
+        if components is not None:
+            return _signed(*components) if wide else _signed(components[2].T, components[1], components[0].T)
     u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
     return _signed(u[:, :k], s[:k], vt[:k])
 

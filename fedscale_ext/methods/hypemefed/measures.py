@@ -29,10 +29,10 @@ def movement(old: Tensors, new: Tensors, trained: Tensors, generated: Tensors | 
     """
     names = sorted(trained)
     before, target = _flat(old, names), _flat(trained, names)
-    moved, wanted = _flat(new, names) - before, target - before
+    moved, towards = _flat(new, names) - before, target - before
     result = {
-        "step": _quotient(moved.norm(), wanted.norm()),
-        "cosine": _quotient(moved @ wanted, moved.norm() * wanted.norm()),
+        "step": _quotient(moved.norm(), towards.norm()),
+        "cosine": _quotient(moved @ towards, moved.norm() * towards.norm()),
     }
     if generated is not None:
         result["norm"] = _quotient(_flat(generated, names).norm(), target.norm())
@@ -63,9 +63,9 @@ class RoundMeasures:
         total = sum(weight for _, weight in real)
         return torch.stack([value * (weight / total) for value, weight in real]).sum(0) if real else None
 
-    def add(self, made: Tensors, weight: float) -> None:
+    def add(self, generated: Tensors, weight: float) -> None:
         """Take in what was generated for a client of that weight."""
-        for name, value in made.items():
+        for name, value in generated.items():
             target = self._target(name)
             if target is not None:
                 self._sums[name] = self._sums.get(name, 0.0) + weight * value.double()
@@ -76,18 +76,18 @@ class RoundMeasures:
         """Of each layer that was both trained and generated: ``mae`` of generated weights against the mean of trained
         ones (mean over clients), ``normalised`` by its entries' size; ``mae_old`` of the round's start and
         ``mae_random`` of the target's own entries in random order beside it; and :func:`movement`."""
-        found = {}
+        figures = {}
         for name, total in self._sums.items():
             target = self._target(name)
             assert target is not None
             mae = fmean(self._errors[name])
             order = torch.randperm(target.numel(), generator=torch.Generator().manual_seed(0))
             shuffled = target.flatten()[order].view_as(target)
-            found[name] = {
+            figures[name] = {
                 "mae": mae,
                 "normalised": mae / max(float(target.abs().mean()), 1e-30),
                 "mae_old": weight_error({name: old[name]}, {name: target})[0],
                 "mae_random": weight_error({name: shuffled}, {name: target})[0],
                 **movement({name: old[name]}, {name: new[name]}, {name: target}, {name: total / self._weights[name]}),
             }
-        return found
+        return figures

@@ -50,15 +50,15 @@ def kinds(generate: str) -> frozenset[str]:
     return frozenset({"conv", *generate.replace("conv", "").split("+")} - {""})
 
 
-def pairs(shapes: Mapping[str, Sequence[int]], wanted: Collection[str]) -> tuple[list[Pair], list[Skipped]]:
+def pairs(shapes: Mapping[str, Sequence[int]], generated: Collection[str]) -> tuple[list[Pair], list[Skipped]]:
     """Pairs by block and name, and what is skipped, for a full model's state given as shapes by name.
 
     Kernels must be of one size: a residual network's 1x1 shortcut is not made from a 3x3 convolution.
     """
     layers = _layers(shapes)
-    found, skipped = [], []
+    matched, skipped = [], []
     for (stem, block, position), (kind, target) in sorted(layers.items()):
-        if kind not in wanted or block == 1:
+        if kind not in generated or block == 1:
             continue
         name = _layer_name(stem, block, position)
         before = layers.get((stem, block - 1, position))
@@ -69,8 +69,8 @@ def pairs(shapes: Mapping[str, Sequence[int]], wanted: Collection[str]) -> tuple
         if reason:
             skipped.append(Skipped(name, reason))
             continue
-        found.append(Pair(kind, block, _layer_name(stem, block - 1, position), name, before[1], target))
-    return sorted(found, key=lambda pair: (pair.block, pair.target)), skipped
+        matched.append(Pair(kind, block, _layer_name(stem, block - 1, position), name, before[1], target))
+    return sorted(matched, key=lambda pair: (pair.block, pair.target)), skipped
 
 
 def _layers(shapes: Mapping[str, Sequence[int]]) -> dict[tuple[str, int, str], tuple[str, Shapes]]:

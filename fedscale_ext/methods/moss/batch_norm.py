@@ -18,10 +18,10 @@ from torch.autograd import Function
 
 def _gradients(slope: Tensor, x: Tensor, gamma: Tensor, mean: Tensor, r: Tensor, eps: float) -> tuple[Tensor, ...]:
     """By x, gamma and beta."""
-    made: tuple[Tensor, ...] = torch.ops.aten.native_batch_norm_backward(
+    gradients: tuple[Tensor, ...] = torch.ops.aten.native_batch_norm_backward(
         slope, x, gamma, None, None, mean, r, True, eps, [True, True, True]
     )
-    return made
+    return gradients
 
 
 class _Norm(Function):
@@ -52,8 +52,8 @@ class _Gradients(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *kept, ctx.eps = inputs
-        ctx.save_for_backward(*kept, *output[1:])
+        *tensors, ctx.eps = inputs
+        ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
     def backward(ctx: Any, v: Tensor, g: Tensor, b: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]

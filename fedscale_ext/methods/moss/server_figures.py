@@ -18,16 +18,16 @@ class ServerFigures:
         self._transfers = transfers
         self._of: dict[str, dict[str, Any]] = {name: {"first": None, "last": None, "diverged": 0} for name in transfers}
 
-    def add(self, round: int, made: Exchange) -> None:
+    def add(self, round: int, exchange: Exchange) -> None:
         """A round's."""
-        for name in made.diverged:
+        for name in exchange.diverged:
             self._of[name]["diverged"] += 1
-        for name, report in made.reports.items():
+        for name, report in exchange.reports.items():
             # with proxies, a fidelity is named after the type that the proxy stands for
-            reached = made.fidelity.get(name, made.fidelity.get(name.removeprefix("forward.")))
-            found = {"round": round, "fidelity": reached, "ce": report.ce, "matching": report.matching}
-            own = self._of[name]
-            own["first"], own["last"] = own["first"] or found, found
+            reached = exchange.fidelity.get(name, exchange.fidelity.get(name.removeprefix("forward.")))
+            figures = {"round": round, "fidelity": reached, "ce": report.ce, "matching": report.matching}
+            entry = self._of[name]
+            entry["first"], entry["last"] = entry["first"] or figures, figures
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each transfer that there was, JSON values; one of a type that was copied has none."""

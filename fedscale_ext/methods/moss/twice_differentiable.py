@@ -18,12 +18,17 @@ class TwiceDifferentiable(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Any call of torch; those stay what they are that modules do not make so."""
-        own = kwargs or {}
+        options = kwargs or {}
         if func is functional.conv2d and len(args) == 7 and args[6] > 1 and not isinstance(args[4], str):
             return grouped_conv2d(*args)
-        if func is functional.batch_norm and own.get("training") and _maps(args[0]) and own.get("weight") is not None:
-            return batch_norm(args[0], own["weight"], own["bias"], own["eps"])
-        return func(*args, **own)
+        if (
+            func is functional.batch_norm
+            and options.get("training")
+            and _maps(args[0])
+            and options.get("weight") is not None
+        ):
+            return batch_norm(args[0], options["weight"], options["bias"], options["eps"])
+        return func(*args, **options)
 
 
 def _maps(x: Tensor) -> bool:

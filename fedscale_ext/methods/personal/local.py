@@ -29,7 +29,7 @@ from fedscale_ext.method import (
     own_version,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, kept
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, floating_tensors
 
 KEY = "global"
 
@@ -61,8 +61,8 @@ class LocalAggregator(FedAvgAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """The clients' models."""
-        own = OwnTensors(self.log_dir, self.task.num_clients, {KEY: kept(self.pool[KEY].state)})
-        return [*super().client_tensors(), own]
+        client_models = OwnTensors(self.log_dir, self.task.num_clients, {KEY: floating_tensors(self.pool[KEY].state)})
+        return [*super().client_tensors(), client_models]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Each participant trains its own model, of which nothing travels."""

@@ -15,17 +15,17 @@ from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
 
-def kept(state: State) -> State:
+def floating_tensors(state: State) -> State:
     """What a client keeps of its model's state: all but BatchNorm's count of batches, which nothing reads."""
     return {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
 
 
 @torch.no_grad()
-def enter(model: nn.Module, own: State) -> None:
-    """Let ``model`` hold the floating tensors of ``own``."""
-    for name, tensor in kept(model.state_dict()).items():
-        if name in own:
-            tensor.copy_(own[name])
+def enter(model: nn.Module, state: State) -> None:
+    """Let ``model`` hold the floating tensors of ``state``."""
+    for name, tensor in floating_tensors(model.state_dict()).items():
+        if name in state:
+            tensor.copy_(state[name])
 
 
 class PersonalModelClient(MultiModelClient):
@@ -61,7 +61,7 @@ class PersonalModelClient(MultiModelClient):
 
     def reported(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """The result with what the client hands back beside its update: its trained ``model``."""
-        return result if conf.own is None else {**result, "own": copied(kept(model.state_dict()))}
+        return result if conf.own is None else {**result, "own": copied(floating_tensors(model.state_dict()))}
 
     # ---- training ----
 

@@ -15,24 +15,24 @@ from fedscale_ext.core.model_spec import Axis, Layout
 from fedscale_ext.method import ModelSpec, State, models
 from fedscale_ext.models.widths import FIXED
 
-Kept = dict[str, Tensor]
+Active = dict[str, Tensor]
 Measure = Callable[[Tensor], Tensor]
 
 
-def whole(spec: ModelSpec) -> Kept:
+def whole(spec: ModelSpec) -> Active:
     """All channels of every group but those that data and task fix."""
     widths = models.group_widths(spec).items()
     return {group: torch.ones(width, dtype=torch.bool) for group, width in widths if group not in FIXED}
 
 
-def widths(kept: Mapping[str, Tensor]) -> dict[str, int]:
+def widths(active: Mapping[str, Tensor]) -> dict[str, int]:
     """How many are kept of each group."""
-    return {group: int(one.sum()) for group, one in kept.items()}
+    return {group: int(one.sum()) for group, one in active.items()}
 
 
-def masks(layout: Layout, kept: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> State:
+def masks(layout: Layout, active: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> State:
     """bool in the shape of each of the tensors: which of its entries are kept."""
-    return {name: _along(layout[name], kept, tensor, torch.logical_and) for name, tensor in tensors.items()}
+    return {name: _along(layout[name], active, tensor, torch.logical_and) for name, tensor in tensors.items()}
 
 
 def gated(layout: Layout, gates: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> State:
@@ -48,10 +48,13 @@ def _scaled(axes: tuple[Axis | None, ...], gates: Mapping[str, Tensor], tensor: 
 
 
 def _along(
-    axes: tuple[Axis | None, ...], kept: Mapping[str, Tensor], tensor: Tensor, join: Callable[[Tensor, Tensor], Tensor]
+    axes: tuple[Axis | None, ...],
+    active: Mapping[str, Tensor],
+    tensor: Tensor,
+    join: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
     every = torch.ones((1,) * tensor.dim(), dtype=torch.bool, device=tensor.device)
-    return reduce(join, _vectors(axes, kept, tensor.dim(), tensor.device), every).expand(tensor.shape).clone()
+    return reduce(join, _vectors(axes, active, tensor.dim(), tensor.device), every).expand(tensor.shape).clone()
 
 
 def _vectors(
@@ -59,51 +62,48 @@ def _vectors(
 ) -> list[Tensor]:
     """Of each axis that has a group with values: these, in a shape that broadcasts."""
     return [
-        values[axis.group]
-        .to(device)
-        .repeat_interleave(axis.repeat)
-        .view([-1 if p == place else 1 for p in range(dims)])
-        for place, axis in enumerate(axes)
+        values[axis.group].to(device).repeat_interleave(axis.repeat).view([-1 if p == dim else 1 for p in range(dims)])
+        for dim, axis in enumerate(axes)
         if axis is not None and axis.group in values
     ]
 
 
 def strength(layout: Layout, tensors: Mapping[str, Tensor], measure: Measure = torch.abs) -> dict[str, Tensor]:
     """float64 [C] by group: sums of ``measure`` over the weights (two axes or more) that make a channel."""
-    found: dict[str, Tensor] = {}
+    sums: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        for place, axis in enumerate(layout[name] if tensor.dim() > 1 else ()):
+        for dim, axis in enumerate(layout[name] if tensor.dim() > 1 else ()):
             if axis is None or axis.role != "out" or axis.group in FIXED:
                 continue
-            rows = measure(tensor.detach().double()).movedim(place, 0).flatten(1).sum(1)
+            rows = measure(tensor.detach().double()).movedim(dim, 0).flatten(1).sum(1)
             rows = rows.view(-1, axis.repeat).sum(1)
-            found[axis.group] = found[axis.group] + rows if axis.group in found else rows
-    return found
+            sums[axis.group] = sums[axis.group] + rows if axis.group in sums else rows
+    return sums
 
 
 def strongest(
     scores: Mapping[str, Tensor], counts: Mapping[str, int], among: Mapping[str, Tensor] | None = None
-) -> Kept:
+) -> Active:
     """So many channels of each group that have the highest scores, of equal ones the first; ``among`` those kept."""
-    kept = {}
+    active = {}
     for group, score in scores.items():
         if among is not None:
             score = score.masked_fill(~among[group].to(score.device), -torch.inf)
         order = score.argsort(descending=True, stable=True)[: counts[group]]
-        kept[group] = torch.zeros(len(score), dtype=torch.bool).index_fill(0, order.cpu(), True)
-    return kept
+        active[group] = torch.zeros(len(score), dtype=torch.bool).index_fill(0, order.cpu(), True)
+    return active
 
 
-def held_bytes(layout: Layout, kept: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def held_bytes(layout: Layout, active: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Bytes that each client keeps of the tensors, and of those bytes such as nobody else keeps; int64 [clients].
 
-    ``kept``: bool [clients, C] by group.
+    ``active``: bool [clients, C] by group.
     """
-    clients = len(next(iter(kept.values())))
+    clients = len(next(iter(active.values())))
     every, alone = (torch.zeros(clients, dtype=torch.float64) for _ in range(2))
     for name, tensor in tensors.items():
-        axes = [axis for axis in layout[name] if axis is not None and axis.group in kept]
-        along = [kept[axis.group].double().repeat_interleave(axis.repeat, dim=1) for axis in axes]
+        axes = [axis for axis in layout[name] if axis is not None and axis.group in active]
+        along = [active[axis.group].double().repeat_interleave(axis.repeat, dim=1) for axis in axes]
         along += [torch.ones(clients, 1, dtype=torch.float64)] * (2 - len(along))
         rows, columns = along
         size = tensor.nbytes / max(1, rows.shape[1] * columns.shape[1])  # of all that hangs on a pair of channels

@@ -49,8 +49,8 @@ from fedscale_ext.methods.pruning.pruned_types import (
     KEY,
     PrunedTypesAggregator,
     PrunedTypesParams,
-    channels_of,
-    kept_bits,
+    pack_channels,
+    unpack_channels,
 )
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.tasks.workbench import Workbench
@@ -93,7 +93,7 @@ class MaskClient(MultiModelClient):
         self._draw(parameters, conf)
         weights = masks.prunable(parameters)
         masks.apply(masks.unpack(conf.own, weights), weights)
-        masks.apply(channels.masks(self._layout(conf), self._kept(conf), parameters), parameters)
+        masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
         self._take_statistics(model, conf)
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
@@ -106,49 +106,49 @@ class MaskClient(MultiModelClient):
         drawn = {name: weight.detach().clone() for name, weight in weights.items()}
         model.train()
         first = conf.own is not None and not conf.own and hasattr(conf, "fedmask")
-        kept = self._tailored(client_data, model, conf, drawn) if first else self._kept(conf)
+        active = self._tailored(client_data, model, conf, drawn) if first else self._active(conf)
         self._take_statistics(model, conf)
-        inside = channels.masks(layout, kept, parameters)
+        inside = channels.masks(layout, active, parameters)
         masks.apply(inside, parameters)
         scores = {name: torch.where(one, middle + 1.0, middle - 1.0).to(drawn[name]) for name, one in bits.items()}
         settings = Namespace(**{**vars(conf), "learning_rate": self._lr, "client_weight_decay": 0.0})
-        values, wanted = list(scores.values()), list(weights.values())
+        values, trained = list(scores.values()), list(weights.values())
         steps = optimizer_of(settings).begin(values, None, [inside[name] for name in scores])
         losses = []
         for x, y in self.seen(client_data, conf):
-            self._place(weights, drawn, scores, inside, middle)
+            self._write_masked(weights, drawn, scores, inside, middle)
             loss = self.losses(self.output(model, x, client_data, conf), y)
-            found = torch.autograd.grad(loss.mean(), wanted, allow_unused=True, materialize_grads=True)
-            pairs = zip(found, drawn.values(), values, strict=True)
+            gradients = torch.autograd.grad(loss.mean(), trained, allow_unused=True, materialize_grads=True)
+            pairs = zip(gradients, drawn.values(), values, strict=True)
             steps.step(values, [gradient * w * _slope(score) for gradient, w, score in pairs])
             losses.append(loss.detach())
-        self._place(weights, drawn, scores, inside, middle)
+        self._write_masked(weights, drawn, scores, inside, middle)
         figures = result(conf, len(client_data), losses)
         if conf.own is not None:
             learnt = masks.pack({name: (score > middle) & inside[name] for name, score in scores.items()})
             statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
-            figures["own"] = {**kept_bits(kept), **learnt, **statistics}
+            figures["own"] = {**pack_channels(active), **learnt, **statistics}
         return {**figures, "update_weight": model.state_dict()}
 
     @torch.no_grad()
-    def _place(self, weights: State, drawn: State, scores: State, inside: State, middle: float) -> None:
+    def _write_masked(self, weights: State, drawn: State, scores: State, inside: State, middle: float) -> None:
         for name, weight in weights.items():
             weight.copy_(torch.where((scores[name] > middle) & inside[name], drawn[name], 0.0))
 
-    def _tailored(self, data: ClientSamples, model: nn.Module, conf: Namespace, drawn: State) -> channels.Kept:
+    def _tailored(self, data: ClientSamples, model: nn.Module, conf: Namespace, drawn: State) -> channels.Active:
         """The one-shot structure: channels whose weights matter most to the loss of the first batch, by |w dL/dw|."""
         weights = masks.prunable(trainable(model))
         x, y = next(self.seen(data, conf))
         statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
         loss = self.losses(self.output(model, x, data, conf), y).mean()
-        found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)
+        gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)
         for name, buffer in model.named_buffers():
             buffer.copy_(statistics[name])
-        mattering = {name: gradient * drawn[name] for name, gradient in zip(weights, found, strict=True)}
+        mattering = {name: gradient * drawn[name] for name, gradient in zip(weights, gradients, strict=True)}
         return channels.strongest(channels.strength(self._layout(conf), mattering), conf.fedmask["target"])
 
-    def _kept(self, conf: Namespace) -> channels.Kept:
-        return channels_of(conf.own or {}, channels.whole(self._bench.spec(conf.model_key)))
+    def _active(self, conf: Namespace) -> channels.Active:
+        return unpack_channels(conf.own or {}, channels.whole(self._bench.spec(conf.model_key)))
 
     def _layout(self, conf: Namespace) -> models.Layout:
         return models.layout(self._bench.spec(conf.model_key))
@@ -175,8 +175,8 @@ class MaskExecutor(MultiModelExecutor):
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
         """How FedMask's clients train, in rounds and when they fine-tune."""
-        given = self.config.method_params()
-        return MaskClient(conf, self.bench, **{name: given[name] for name in ("threshold", "lr") if name in given})
+        params = self.config.method_params()
+        return MaskClient(conf, self.bench, **{name: params[name] for name in ("threshold", "lr") if name in params})
 
 
 @lru_cache(maxsize=1024)
@@ -211,16 +211,16 @@ class FedMaskAggregator(PrunedTypesAggregator):
     def item_of(self, client: int) -> WorkItem:
         """The mask of its structure."""
         spec = self.pool[KEY].spec
-        kept = channels.widths(self.kept_by(client))
-        down = up = mask_bytes(models.resized(spec, kept))
-        if kept == channels.widths(channels.whole(spec)):
+        widths = channels.widths(self.active_channels(client))
+        down = up = mask_bytes(models.resized(spec, widths))
+        if widths == channels.widths(channels.whole(spec)):
             up = mask_bytes(models.resized(spec, self.target(client))) + self.bit_bytes
         effort = self.part_effort(client)
         return WorkItem(client, KEY, {"fedmask": {"target": self.target(client)}}, effort=effort, bytes=down, upload=up)
 
-    def covered(self, client: int, own: State, state: State) -> Mapping[str, Any]:
+    def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
         """Masks where its structure is; statistics in full."""
-        inside = channels.masks(self.layout, self.kept_by(client), {name: state[name] for name in self._drawn})
+        inside = channels.masks(self.layout, self.active_channels(client), {name: state[name] for name in self._drawn})
         return {**dict.fromkeys(state), **inside}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:

@@ -76,37 +76,48 @@ def top(values: Tensor, share: float) -> Tensor:
     return torch.zeros(len(values), dtype=torch.bool, device=values.device).index_fill(0, chosen, True)
 
 
-def skeleton_of(own: State, layers: Iterable[str], state: Mapping[str, Tensor]) -> State:
-    """Which filters of each layer ``own`` tells of, bool [filters]; all where it tells nothing. ``state``: any of the
-    network, on the device of what is made."""
+def skeleton_of(client_state: State, layers: Iterable[str], state: Mapping[str, Tensor]) -> State:
+    """The filters of each layer that a client's state names, bool [filters] by layer.
+
+    Args:
+        client_state: The client's tensors; where it names no skeleton, all filters belong to it.
+        layers: Names of the convolutions.
+        state: Any state of the network, on the device of the result.
+
+    Returns:
+        bool [filters] by layer.
+
+    """
     like = {name: state[f"{name}.weight"].flatten(1)[:, 0] for name in layers}
-    return masks.unpack({name.removeprefix(SKELETON): own[name] for name in own if name.startswith(SKELETON)}, like)
+    return masks.unpack(
+        {name.removeprefix(SKELETON): client_state[name] for name in client_state if name.startswith(SKELETON)}, like
+    )
 
 
 def rows(skeleton: State, parameters: Mapping[str, Tensor]) -> State:
     """The same by parameter, in a shape that broadcasts: of a layer's weight and bias."""
-    found = {}
+    by_parameter = {}
     for layer, one in skeleton.items():
         for name in (f"{layer}.weight", f"{layer}.bias"):
             if name in parameters:
-                found[name] = one.view(-1, *[1] * (parameters[name].dim() - 1))
-    return found
+                by_parameter[name] = one.view(-1, *[1] * (parameters[name].dim() - 1))
+    return by_parameter
 
 
 @contextmanager
 def answers(layers: Mapping[str, nn.Conv2d]) -> Iterator[dict[str, Tensor]]:
     """In the block, the sums of what each layer's filters answer in magnitude, float64 [filters] by layer."""
-    found = {name: torch.zeros(layer.out_channels, dtype=torch.float64) for name, layer in layers.items()}
+    sums = {name: torch.zeros(layer.out_channels, dtype=torch.float64) for name, layer in layers.items()}
 
     def hook(name: str) -> Any:
         def add(_layer: nn.Module, _inputs: Any, output: Tensor) -> None:
-            found[name] += output.detach().abs().mean((2, 3)).sum(0).double().cpu()
+            sums[name] += output.detach().abs().mean((2, 3)).sum(0).double().cpu()
 
         return add
 
     handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
     try:
-        yield found
+        yield sums
     finally:
         for handle in handles:
             handle.remove()
@@ -144,20 +155,20 @@ class SkeletonClient(MultiModelClient):
         """Its own network, with the server's filters where its skeleton is."""
         if not conf.own:
             return
-        handed = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-        model.load_state_dict({name: conf.own[name] for name in handed})
+        served = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        model.load_state_dict({name: conf.own[name] for name in served})
         parameters = trainable(model)
         with torch.no_grad():
             for name, inside in rows(skeleton_of(conf.own, filters(model), parameters), parameters).items():
-                parameters[name].copy_(torch.where(inside, handed[name], parameters[name]))
+                parameters[name].copy_(torch.where(inside, served[name], parameters[name]))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """SetSkel: the whole model, counting what filters answer; UpdateSkel: the skeleton of its own network."""
-        layers, asked = filters(model), getattr(conf, "fedskel", None)
-        if asked is not None and asked["set"]:
-            with answers(layers) as found:
+        layers, settings = filters(model), getattr(conf, "fedskel", None)
+        if settings is not None and settings["set"]:
+            with answers(layers) as sums_by_layer:
                 figures = super().train(client_data, model, conf)
-            skeleton = {name: top(sums, asked["share"]) for name, sums in found.items()}
+            skeleton = {name: top(sums, settings["share"]) for name, sums in sums_by_layer.items()}
         else:
             self.own_model(model, conf)
             parameters = trainable(model)
@@ -218,7 +229,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """The whole model, or its skeleton."""
-        cost, share, sets = self.pool[KEY].cost, self.shares[self.own[client - 1]], self.sets(client)
+        cost, share, sets = self.pool[KEY].cost, self.shares[self.type_of[client - 1]], self.sets(client)
         objective = {"fedskel": {"set": sets, "share": share}}
         if sets:
             bits = sum(-(-layer.out_channels // 8) for layer in self._layers.values())
@@ -234,11 +245,11 @@ class FedSkelAggregator(PrunedTypesAggregator):
             for name in rows({name: torch.ones(layer.out_channels) for name, layer in self._layers.items()}, state)
         )
 
-    def covered(self, client: int, own: State, state: State) -> Mapping[str, Any]:
+    def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
         """Everything, or the filters of the skeleton that it was handed."""
         if self.sets(client):
             return dict.fromkeys(state)
-        inside = rows(skeleton_of(own, self._layers, state), state)
+        inside = rows(skeleton_of(client_state, self._layers, state), state)
         return {name: one.expand(state[name].shape) for name, one in inside.items()}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:

@@ -45,8 +45,8 @@ from fedscale_ext.methods.pruning.pruned_types import (
     KEY,
     PrunedTypesAggregator,
     PrunedTypesParams,
-    channels_of,
-    kept_bits,
+    pack_channels,
+    unpack_channels,
 )
 
 
@@ -71,29 +71,29 @@ class HermesClient(MaskedClient):
     """Keeps some channels of each group: ``conf.own`` tells which. ``conf.hermes`` has ``threshold``, ``step`` and the
     ``target`` number of channels of each group, where it takes part in a round."""
 
-    def _kept(self, conf: Namespace) -> channels.Kept:
-        return channels_of(conf.own, channels.whole(self.bench.spec(conf.model_key)))
+    def _active(self, conf: Namespace) -> channels.Active:
+        return unpack_channels(conf.own, channels.whole(self.bench.spec(conf.model_key)))
 
     def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
         """What hangs on the channels, of all parameters."""
-        return channels.masks(models.layout(self.bench.spec(conf.model_key)), self._kept(conf), parameters)
+        return channels.masks(models.layout(self.bench.spec(conf.model_key)), self._active(conf), parameters)
 
     def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
         """Prune the next channels where that is due."""
         if conf.own is None:
             return
         parameters = trainable(model)
-        kept, mask, asked = self._kept(conf), self.mask(parameters, conf), getattr(conf, "hermes", None)
+        active, mask, settings = self._active(conf), self.mask(parameters, conf), getattr(conf, "hermes", None)
         masks.apply(mask, parameters)
-        if asked is not None:
-            have, target = channels.widths(kept), asked["target"]
-            if have != target and self.accuracy(data, model, conf) >= asked["threshold"]:
+        if settings is not None:
+            have, target = channels.widths(active), settings["target"]
+            if have != target and self.accuracy(data, model, conf) >= settings["threshold"]:
                 layout = models.layout(self.bench.spec(conf.model_key))
-                counts = next_widths(have, target, asked["step"])
-                kept = channels.strongest(channels.strength(layout, parameters), counts, among=kept)
-                mask = channels.masks(layout, kept, parameters)
+                counts = next_widths(have, target, settings["step"])
+                active = channels.strongest(channels.strength(layout, parameters), counts, among=active)
+                mask = channels.masks(layout, active, parameters)
                 masks.apply(mask, parameters)
-        conf.mask, conf.keeps = mask, kept_bits(kept)
+        conf.mask, conf.keeps = mask, pack_channels(active)
 
 
 def next_widths(have: Mapping[str, int], target: Mapping[str, int], step: float) -> dict[str, int]:
@@ -125,19 +125,19 @@ class HermesAggregator(PrunedTypesAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains its subnetwork."""
-        self._held = channels.held_bytes(self.layout, self.kept, self.pool[KEY].state)
+        self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
         return super().assign(round, participants)
 
     def results(self) -> dict[str, Any]:
         """By type, with what travels as subnetworks are now."""
-        self._held = channels.held_bytes(self.layout, self.kept, self.pool[KEY].state)
+        self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
         return super().results()
 
     def item_of(self, client: int) -> WorkItem:
         """Its subnetwork; what others hold too travels."""
         p = self.params
-        asked = {"threshold": p.threshold, "step": p.step, "target": self.target(client)}
-        objective = {"hermes": asked, "group_lasso": p.lasso, HELD_OUT: p.validation}
+        settings = {"threshold": p.threshold, "step": p.step, "target": self.target(client)}
+        objective = {"hermes": settings, "group_lasso": p.lasso, HELD_OUT: p.validation}
         every, alone = (int(sizes[client - 1]) for sizes in self._held)
         carried = every - alone + self.bit_bytes
         return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=carried)

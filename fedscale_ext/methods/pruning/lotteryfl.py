@@ -151,14 +151,14 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """theta_0; every mask is all ones."""
         super().init_state(population, task)
         self._all = sum(weight.numel() for weight in self._weights().values())
-        self.own = np.zeros(task.num_clients, dtype=np.int64)
+        self.type_of = np.zeros(task.num_clients, dtype=np.int64)
         self.starts = [masks.unpack({}, self._weights())]
         self.efforts = [1.0]
         if self.params.param_ratio:
             self._deal_types()
         survivors = torch.tensor([masks.survivors(start) for start in self.starts])
         self.shares = (survivors / self._all).tolist()  # of all weights, with which types begin
-        self.left = survivors[torch.from_numpy(self.own)]  # surviving weights of each client
+        self.left = survivors[torch.from_numpy(self.type_of)]  # surviving weights of each client
 
     def _deal_types(self) -> None:
         """Who begins with which part of the model."""
@@ -172,13 +172,13 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         rates = [rate_of(model.spec, ratio * model.cost.parameters) for ratio in p.param_ratio]
         self.starts = []
         for widths in (widths_at(model.spec, rate) for rate in rates):
-            kept = {group: torch.arange(len(one)) < widths[group] for group, one in whole.items()}
-            self.starts.append(channels.masks(layout, kept, self._weights()))
+            active = {group: torch.arange(len(one)) < widths[group] for group, one in whole.items()}
+            self.starts.append(channels.masks(layout, active, self._weights()))
         forward = [models.cost(narrowed(model.spec, rate)).forward_macs for rate in rates]
         self.efforts = [macs / model.cost.forward_macs for macs in forward]
         largest_first = np.argsort(-np.array(forward), kind="stable")
-        sizes = [p.groups[place] for place in largest_first[::-1]]
-        self.own = largest_first[ranked_levels(self.dealing_order(), sizes)]
+        sizes = [p.groups[index] for index in largest_first[::-1]]
+        self.type_of = largest_first[ranked_levels(self.dealing_order(), sizes)]
 
     def type_names(self) -> Sequence[str]:
         """All clients prune the one model, from different parts of it where they have types."""
@@ -191,18 +191,20 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     def kept_share(self) -> np.ndarray:
         """Surviving weights, and what is never pruned."""
         every = self.pool[KEY].cost.parameters
-        kept: np.ndarray = 1 - (self._all - self.left.numpy()) / every
-        return kept
+        shares: np.ndarray = 1 - (self._all - self.left.numpy()) / every
+        return shares
 
     def client_tensors(self) -> list[ClientTensors]:
         """The mask m_c, in bits."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
-        given = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
-        own = OwnTensorsFrom(*given, self._first_mask) if self.params.param_ratio else OwnTensors(*given)
-        return [*super().client_tensors(), own]
+        arguments = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
+        client_masks = (
+            OwnTensorsFrom(*arguments, self._first_mask) if self.params.param_ratio else OwnTensors(*arguments)
+        )
+        return [*super().client_tensors(), client_masks]
 
     def _first_mask(self, client: int) -> State:
-        return masks.pack(self.starts[self.own[client - 1]])
+        return masks.pack(self.starts[self.type_of[client - 1]])
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Everybody trains its part of the global model."""
@@ -210,10 +212,10 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """Its part of the model, as it is now."""
-        p, place = self.params, self.own[client - 1]
-        ticket = {"threshold": p.threshold, "target": p.target * self.shares[place], "step": p.step}
+        p, type_index = self.params, self.type_of[client - 1]
+        ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
         objective = {"ticket": ticket, HELD_OUT: p.validation}
-        return WorkItem(client, KEY, objective, effort=self.efforts[place], bytes=self._bytes(client))
+        return WorkItem(client, KEY, objective, effort=self.efforts[type_index], bytes=self._bytes(client))
 
     def _bytes(self, client: int) -> int:
         """Surviving values, what is never pruned, and the mask."""

@@ -56,10 +56,10 @@ class MaskedClient(MultiModelClient):
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
     ) -> list[dict[str, Any] | Exception]:
         """The same side by side, each client from its own start."""
-        for row, (own, conf) in enumerate(zip(data, confs, strict=True)):
+        for row, (samples, conf) in enumerate(zip(data, confs, strict=True)):
             if conf.own is not None:
                 model = self.bench.module(conf.model_key)
-                self.enter(own, model, conf)
+                self.enter(samples, model, conf)
                 cohort.place(row, model.state_dict())
         results = super().train_cohort(data, cohort, confs)
         return [

@@ -37,7 +37,7 @@ from fedscale_ext.tasks.client_tensors import OwnTensorsFrom
 from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
-KEPT = "kept/"  # begins the names of what tells a client's channels
+CHANNELS = "kept/"  # begins the names of what tells a client's channels
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     @property
     def keys(self) -> list[str]:
         """The types, as they are told apart."""
-        found: list[str] = self.params.keys
-        return found
+        keys: list[str] = self.params.keys
+        return keys
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
         """The type's network, whatever travels of it."""
-        return np.array([cost.bytes for cost in self.costs], dtype=np.float64)[self.own]
+        return np.array([cost.bytes for cost in self.costs], dtype=np.float64)[self.type_of]
 
     def kept_share(self) -> np.ndarray:
         """That of the channels that it keeps: all until it has pruned, and whose network stays whole (FedSkel)."""
@@ -110,16 +110,16 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         spec, p = self.initial_spec(), self.params
         every = models.cost(spec).parameters
         if p.match_params:
-            wanted = [models.cost(self._configured(name)).parameters for name in p.match_params]
-            for name, count in zip(p.match_params, wanted, strict=True):
+            counts = [models.cost(self._configured(name)).parameters for name in p.match_params]
+            for name, count in zip(p.match_params, counts, strict=True):
                 if count > every:
                     raise UserError(
                         f"{p.method}.match_params has {name} with {count:,} parameters, but the model that "
                         f"is pruned, {self.args.model}, has {every:,}; name smaller ones"
                     )
         else:
-            wanted = [ratio * every for ratio in p.param_ratio]
-        return {key: rate_of(spec, count) for key, count in zip(self.keys, wanted, strict=True)}
+            counts = [ratio * every for ratio in p.param_ratio]
+        return {key: rate_of(spec, count) for key, count in zip(self.keys, counts, strict=True)}
 
     def type_specs(self) -> dict[str, ModelSpec]:
         """The model at each type's rate."""
@@ -132,23 +132,23 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         self.deal_types()
         self.layout = models.layout(spec)
         self.targets = [widths_at(spec, rate) for rate in self.type_rates().values()]  # channels that types keep
-        self.kept = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
+        self.active = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
         if self.starts_at_target:
-            for client, own in enumerate(self.own.tolist()):
-                for group, width in self.targets[own].items():
-                    self.kept[group][client, width:] = False
+            for client, index in enumerate(self.type_of.tolist()):
+                for group, width in self.targets[index].items():
+                    self.active[group][client, width:] = False
 
     def target(self, client: int) -> dict[str, int]:
         """How many channels of each group a client is to keep."""
-        return self.targets[self.own[client - 1]]
+        return self.targets[self.type_of[client - 1]]
 
-    def kept_by(self, client: int) -> channels.Kept:
+    def active_channels(self, client: int) -> channels.Active:
         """The channels that a client keeps."""
-        return {group: every[client - 1] for group, every in self.kept.items()}
+        return {group: every[client - 1] for group, every in self.active.items()}
 
     def part_cost(self, client: int) -> Cost:
         """Of the network of these channels."""
-        return models.cost(models.resized(self.pool[KEY].spec, channels.widths(self.kept_by(client))))
+        return models.cost(models.resized(self.pool[KEY].spec, channels.widths(self.active_channels(client))))
 
     def part_effort(self, client: int) -> float:
         """Its MACs in parts of the whole model's."""
@@ -156,45 +156,47 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def template(self) -> State:
         """What a client keeps for itself: which channels, in bits."""
-        return kept_bits(channels.whole(self.pool[KEY].spec))
+        return pack_channels(channels.whole(self.pool[KEY].spec))
 
     @property
     def bit_bytes(self) -> int:
         """A bit for each channel."""
-        return sum(-(-every.shape[1] // 8) for every in self.kept.values())
+        return sum(-(-every.shape[1] // 8) for every in self.active.values())
 
     def client_tensors(self) -> list[ClientTensors]:
         """That."""
-        given = self.log_dir, self.task.num_clients, {KEY: self.template()}
-        own = OwnTensorsFrom(*given, self.first_kept) if self.starts_at_target else OwnTensors(*given)
-        return [*super().client_tensors(), own]
+        arguments = self.log_dir, self.task.num_clients, {KEY: self.template()}
+        client_channels = (
+            OwnTensorsFrom(*arguments, self.first_channels) if self.starts_at_target else OwnTensors(*arguments)
+        )
+        return [*super().client_tensors(), client_channels]
 
-    def first_kept(self, client: int) -> State:
+    def first_channels(self, client: int) -> State:
         """What a client keeps that has not taken part yet, where it begins with a part of the model."""
-        return kept_bits(self.kept_by(client))
+        return pack_channels(self.active_channels(client))
 
     def newest(self, client: int) -> State:
         """What a client kept last."""
-        found = self.handed[OwnTensors.kind].files.newest(KEY, client)
-        assert found is not None  # it came with the state
-        return found
+        tensors = self.handed[OwnTensors.kind].files.newest(KEY, client)
+        assert tensors is not None  # it came with the state
+        return tensors
 
     def weight(self, item: WorkItem) -> float:
         """By samples, or all clients alike."""
         return super().weight(item) if self.params.weighted else 1.0
 
-    def covered(self, client: int, own: State, state: State) -> Mapping[str, Any]:
+    def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
         """Which entries of the model a client hands in, bool by name: those of the channels that it keeps."""
-        return channels.masks(self.layout, self.kept_by(client), state)
+        return channels.masks(self.layout, self.active_channels(client), state)
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add what a client hands in to the mean of those who hold the same entries."""
         if self._mean is None:
             self._mean = CountMean(self.pool[KEY].state)
-        own = self.newest(update.client)
-        for group, one in channels_of(own, self.kept_by(update.client)).items():
-            self.kept[group][update.client - 1] = one
-        self._mean.add(state, self.covered(update.client, own, state), self.weight(update.item))
+        client_state = self.newest(update.client)
+        for group, one in unpack_channels(client_state, self.active_channels(update.client)).items():
+            self.active[group][update.client - 1] = one
+        self._mean.add(state, self.covered(update.client, client_state, state), self.weight(update.item))
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Each entry's mean over the clients that hold it; what nobody holds stays as it is."""
@@ -213,18 +215,20 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Which channels clients keep; the rest of what they keep has files."""
-        return {f"{KEPT}{group}": every for group, every in self.kept.items()}, {}
+        return {f"{CHANNELS}{group}": every for group, every in self.active.items()}, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
-        self.kept = {group: tensors[f"{KEPT}{group}"].bool() for group in self.kept}
+        self.active = {group: tensors[f"{CHANNELS}{group}"].bool() for group in self.active}
 
 
-def kept_bits(kept: Mapping[str, torch.Tensor]) -> State:
+def pack_channels(active: Mapping[str, torch.Tensor]) -> State:
     """What tells a client's channels, as it is kept and sent."""
-    return {f"{KEPT}{group}": bits for group, bits in masks.pack(dict(kept)).items()}
+    return {f"{CHANNELS}{group}": bits for group, bits in masks.pack(dict(active)).items()}
 
 
-def channels_of(own: State, like: Mapping[str, torch.Tensor]) -> channels.Kept:
-    """The channels that ``own`` tells of, in the shapes of ``like``; all of them where it tells nothing."""
-    return masks.unpack({name.removeprefix(KEPT): own[name] for name in own if name.startswith(KEPT)}, like)
+def unpack_channels(client_state: State, like: Mapping[str, torch.Tensor]) -> channels.Active:
+    """The channels that ``client_state`` tells of, in the shapes of ``like``; all of them where it tells nothing."""
+    return masks.unpack(
+        {name.removeprefix(CHANNELS): client_state[name] for name in client_state if name.startswith(CHANNELS)}, like
+    )

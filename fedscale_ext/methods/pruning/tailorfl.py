@@ -48,8 +48,8 @@ from fedscale_ext.methods.pruning.pruned_types import (
     KEY,
     PrunedTypesAggregator,
     PrunedTypesParams,
-    channels_of,
-    kept_bits,
+    pack_channels,
+    unpack_channels,
 )
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.optimizers import optimizer_of
@@ -85,52 +85,52 @@ class TailorClient(MultiModelClient):
         super().__init__(conf)
         self._bench = bench
 
-    def _own(self, conf: Namespace) -> tuple[channels.Kept, dict[str, Tensor]]:
+    def _client_state(self, conf: Namespace) -> tuple[channels.Active, dict[str, Tensor]]:
         whole = channels.whole(self._bench.spec(conf.model_key))
-        own: State = conf.own or {}
-        gates = {group: own.get(f"{GATE}{group}", torch.ones(len(one))) for group, one in whole.items()}
-        return channels_of(own, whole), gates
+        client_state: State = conf.own or {}
+        gates = {group: client_state.get(f"{GATE}{group}", torch.ones(len(one))) for group, one in whole.items()}
+        return unpack_channels(client_state, whole), gates
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
         """The channels that it keeps, behind their gates."""
-        (kept, gates), parameters = self._own(conf), trainable(model)
+        (active, gates), parameters = self._client_state(conf), trainable(model)
         layout = models.layout(self._bench.spec(conf.model_key))
-        masks.apply(channels.masks(layout, kept, parameters), parameters)
+        masks.apply(channels.masks(layout, active, parameters), parameters)
         _write(parameters, channels.gated(layout, _like(gates, parameters), parameters))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """Weights and gates together; a client that keeps everything as yet then prunes to its target."""
-        layout, asked = models.layout(self._bench.spec(conf.model_key)), getattr(conf, "tailor", None)
-        (kept, gates), parameters = self._own(conf), trainable(model)
+        layout, settings = models.layout(self._bench.spec(conf.model_key)), getattr(conf, "tailor", None)
+        (active, gates), parameters = self._client_state(conf), trainable(model)
         gates = {group: one.clone().requires_grad_() for group, one in _like(gates, parameters).items()}
-        mask = channels.masks(layout, kept, parameters)
+        mask = channels.masks(layout, active, parameters)
         masks.apply(mask, parameters)
         model.train()
-        names, sparsity = list(parameters), 0.0 if asked is None else asked["sparsity"]
+        names, sparsity = list(parameters), 0.0 if settings is None else settings["sparsity"]
         steps = optimizer_of(conf).begin(list(parameters.values()), None, [mask[name] for name in names])
         bare = Namespace(**{**vars(conf), "client_weight_decay": 0.0})  # gates of other channels stay, too
         passed = optimizer_of(bare).begin(
-            list(gates.values()), None, [kept[group].to(_device(model)) for group in gates]
+            list(gates.values()), None, [active[group].to(_device(model)) for group in gates]
         )
         losses = []
         for x, y in self.seen(client_data, conf):
-            own = _Gated(model, channels.gated(layout, gates, parameters))
-            loss = self.losses(self.output(own, x, client_data, conf), y)
+            network = _Gated(model, channels.gated(layout, gates, parameters))
+            loss = self.losses(self.output(network, x, client_data, conf), y)
             total = loss.mean() + sparsity * torch.stack([one.abs().sum() for one in gates.values()]).sum()
-            wanted = [*parameters.values(), *gates.values()]
-            found = list(torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True))
-            steps.step(list(parameters.values()), found[: len(names)])
-            passed.step(list(gates.values()), found[len(names) :])
+            trained = [*parameters.values(), *gates.values()]
+            gradients = list(torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True))
+            steps.step(list(parameters.values()), gradients[: len(names)])
+            passed.step(list(gates.values()), gradients[len(names) :])
             losses.append(loss.detach())
         figures = result(conf, len(client_data), losses)
-        if asked is not None and not conf.own:
-            kept = channels.strongest({group: one.detach().abs() for group, one in gates.items()}, asked["target"])
-            masks.apply(channels.masks(layout, kept, parameters), parameters)
-        if asked is None:  # fine-tuned for itself: what is tested is its own network
+        if settings is not None and not conf.own:
+            active = channels.strongest({group: one.detach().abs() for group, one in gates.items()}, settings["target"])
+            masks.apply(channels.masks(layout, active, parameters), parameters)
+        if settings is None:  # fine-tuned for itself: what is tested is its own network
             _write(parameters, channels.gated(layout, gates, parameters))
         if conf.own is not None:
             learnt = {f"{GATE}{group}": one.detach() for group, one in gates.items()}
-            figures["own"] = {**kept_bits(kept), **learnt}
+            figures["own"] = {**pack_channels(active), **learnt}
         return {**figures, "update_weight": model.state_dict()}
 
 
@@ -190,17 +190,17 @@ class TailorFLAggregator(PrunedTypesAggregator):
 
     def template(self) -> State:
         """Which channels, and the gates."""
-        gates = {f"{GATE}{group}": torch.ones(every.shape[1]) for group, every in self.kept.items()}
+        gates = {f"{GATE}{group}": torch.ones(every.shape[1]) for group, every in self.active.items()}
         return {**super().template(), **gates}
 
     def item_of(self, client: int) -> WorkItem:
         """Its submodel; in its first round, the whole model."""
         objective = {"tailor": {"target": self.target(client), "sparsity": self.params.sparsity}}
         whole = self.pool[KEY].cost.bytes
-        gates = sum(4 * every.shape[1] for every in self.kept.values())
-        first = all(bool(one.all()) for one in self.kept_by(client).values())
+        gates = sum(4 * every.shape[1] for every in self.active.values())
+        first = all(bool(one.all()) for one in self.active_channels(client).values())
         down = whole if first else self.part_cost(client).bytes + self.bit_bytes
-        up = (self.costs[self.own[client - 1]].bytes if first else self.part_cost(client).bytes) + self.bit_bytes
+        up = (self.costs[self.type_of[client - 1]].bytes if first else self.part_cost(client).bytes) + self.bit_bytes
         return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=down, upload=up + gates)
 
     def weight(self, item: WorkItem) -> float:
@@ -214,17 +214,17 @@ class TailorFLAggregator(PrunedTypesAggregator):
             return
         files, before = self.handed[OwnTensors.kind].files, [update.client for update in updates]
         owns = {client: self.newest(client) for client in before}
-        lengths = [every.shape[1] for every in self.kept.values()]
+        lengths = [every.shape[1] for every in self.active.values()]
         profiles = torch.stack([
-            torch.cat([owns[client][f"{GATE}{group}"].abs().double() for group in self.kept]) for client in before
+            torch.cat([owns[client][f"{GATE}{group}"].abs().double() for group in self.active]) for client in before
         ])  # fmt: skip
         moved = 0
         for client, importance in zip(before, tuned(profiles, self.params.tuning), strict=True):
-            scores = dict(zip(self.kept, importance.split(lengths), strict=True))
-            kept = channels.strongest(scores, self.target(client))
-            moved += sum(int((one & ~self.kept[group][client - 1]).sum()) for group, one in kept.items())
-            for group, one in kept.items():
-                self.kept[group][client - 1] = one
-            files.write(round, KEY, client, {**owns[client], **kept_bits(kept)})
+            scores = dict(zip(self.active, importance.split(lengths), strict=True))
+            active = channels.strongest(scores, self.target(client))
+            moved += sum(int((one & ~self.active[group][client - 1]).sum()) for group, one in active.items())
+            for group, one in active.items():
+                self.active[group][client - 1] = one
+            files.write(round, KEY, client, {**owns[client], **pack_channels(active)})
         files.settle()
         self.record("channels_moved", moved)

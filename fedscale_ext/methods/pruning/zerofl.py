@@ -74,15 +74,15 @@ class ZeroFLParams:
         return min(1.0, 1 - self.sparsity + self.mask_ratio)
 
 
-def kept(entries: int, share: float) -> int:
+def num_largest(entries: int, share: float) -> int:
     """How many of a tensor's entries are kept: ``share`` of them, one at least."""
     return max(1, round(share * entries))
 
 
 def largest(x: Tensor, share: float) -> Tensor:
-    """bool like ``x``: its largest entries in magnitude, as many as :func:`kept` says."""
+    """bool like ``x``: its largest entries in magnitude, as many as :func:`num_largest` says."""
     chosen = torch.zeros(x.numel(), dtype=torch.bool, device=x.device)
-    chosen[x.detach().abs().flatten().topk(kept(x.numel(), share), sorted=False).indices] = True
+    chosen[x.detach().abs().flatten().topk(num_largest(x.numel(), share), sorted=False).indices] = True
     return chosen.view(x.shape)
 
 
@@ -104,11 +104,11 @@ class _Sparse(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = (tensor.detach().requires_grad_() for tensor in ctx.saved_tensors)
-        wanted = [part for part, needed in zip((x, weight), ctx.needs_input_grad, strict=False) if needed]
+        operands = [part for part, needed in zip((x, weight), ctx.needs_input_grad, strict=False) if needed]
         with torch.enable_grad():  # a product's derivatives: by x from the weight, by the weight from x
             output = ctx.product(x, weight)
-        found = iter(torch.autograd.grad(output, wanted, gradients[0]))
-        by_x, by_weight = (next(found) if needed else None for needed in ctx.needs_input_grad[:2])
+        gradients_of_operands = iter(torch.autograd.grad(output, operands, gradients[0]))
+        by_x, by_weight = (next(gradients_of_operands) if needed else None for needed in ctx.needs_input_grad[:2])
         return by_x, by_weight, None, None
 
 
@@ -158,12 +158,12 @@ class ZeroFLClient(MultiModelClient):
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """See :meth:`MultiModelClient.train`; the result has the weights that are handed in."""
         model.train()
-        asked = conf.zerofl
+        settings = conf.zerofl
         sparse = sparse_weights(model)
         before = {name: weight.detach().clone() for name, weight in sparse.items()}
         parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        steps, found = None, []
-        with swat(model, asked["sparsity"]):
+        steps, step_losses = None, []
+        with swat(model, settings["sparsity"]):
             for x, y in self.seen(client_data, conf):
                 losses = self.losses(self.output(model, x, client_data, conf), y)
                 gradients = torch.autograd.grad(losses.mean(), parameters, allow_unused=True)
@@ -172,9 +172,9 @@ class ZeroFLClient(MultiModelClient):
                     parameters, gradients = [one for one, _ in used], tuple(gradient for _, gradient in used)
                     steps = optimizer_of(conf).begin(parameters)
                 steps.step(parameters, list(gradients))
-                found.append(losses.detach())
-        figures = result(conf, len(client_data), found)
-        hand_in(before, sparse, asked["upload"], asked["share"])
+                step_losses.append(losses.detach())
+        figures = result(conf, len(client_data), step_losses)
+        hand_in(before, sparse, settings["upload"], settings["share"])
         return {**figures, "update_weight": model.state_dict()}
 
 
@@ -200,7 +200,7 @@ class ZeroFLAggregator(FedAvgAggregator):
         super().init_state(population, task)
         cost = self.pool[KEY].cost
         sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[KEY].spec)).values()]
-        values = sum(kept(size, self.params.share) for size in sizes)
+        values = sum(num_largest(size, self.params.share) for size in sizes)
         dense = next(iter(self.pool[KEY].state.values())).itemsize
         self._dense: State = {}  # what trains on, while the pool has the network that is tested
         self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)

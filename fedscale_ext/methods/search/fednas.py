@@ -114,24 +114,24 @@ class FedNASClient(MultiModelClient):
         _, validation = hold_out(len(client_data), conf.held_out, conf.seed, conf.client_id)
         rng = stream(conf.seed, conf.round, conf.client_id, "validation batches")
         rows = list(batches(len(validation), conf.batch_size, conf.local_steps, rng)) if len(validation) else []
-        found = []
+        step_losses = []
         for step, (x, y) in enumerate(self.seen(client_data, conf)):
             terms = []
             if search["train"]:
                 terms.append(search["train"] * self._loss(model, x, y, client_data, conf).mean())
             if search["val"] and rows:
-                own = torch.from_numpy(validation[rows[step]]).to(client_data.y.device)
-                seen, labels = client_data.x[own], client_data.y[own]
+                chosen = torch.from_numpy(validation[rows[step]]).to(client_data.y.device)
+                seen, labels = client_data.x[chosen], client_data.y[chosen]
                 terms.append(search["val"] * self._loss(model, seen, labels, client_data, conf).mean())
             if terms:
                 by_alphas.step(alphas, list(torch.autograd.grad(sum(terms, torch.zeros(())), alphas)))
             losses = self._loss(model, x, y, client_data, conf)
             by_weights.step(weights, list(torch.autograd.grad(losses.mean(), weights)))
-            found.append(losses.detach())
-        return {**result(conf, len(client_data), found), "update_weight": model.state_dict()}
+            step_losses.append(losses.detach())
+        return {**result(conf, len(client_data), step_losses), "update_weight": model.state_dict()}
 
-    def _loss(self, model: nn.Module, x: Tensor, y: Tensor, own: ClientSamples, conf: Namespace) -> Tensor:
-        return self.losses(self.output(model, x, own, conf), y)
+    def _loss(self, model: nn.Module, x: Tensor, y: Tensor, samples: ClientSamples, conf: Namespace) -> Tensor:
+        return self.losses(self.output(model, x, samples, conf), y)
 
 
 class FedNASExecutor(MultiModelExecutor):
@@ -220,11 +220,11 @@ class FedNASAggregator(FedAvgAggregator):
 
     def lineage(self) -> dict[str, Any]:
         """The derived network comes from the search."""
-        found: dict[str, Any] = {SEARCHED: {"parent": None, "birth": 0, "steps": ["all operators"]}}
+        origins: dict[str, Any] = {SEARCHED: {"parent": None, "birth": 0, "steps": ["all operators"]}}
         if DERIVED in self.pool:
             path = " ".join(name for (name,) in self.pool[DERIVED].spec["ops"])
-            found[DERIVED] = {"parent": SEARCHED, "birth": self.params.search_rounds, "steps": [path]}
-        return found
+            origins[DERIVED] = {"parent": SEARCHED, "birth": self.params.search_rounds, "steps": [path]}
+        return origins
 
     def results(self) -> dict[str, Any]:
         """Memory of a client's step, in the search and after it; Adam's moments of the alphas are left out."""

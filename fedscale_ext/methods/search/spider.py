@@ -92,10 +92,10 @@ def everything(ops: Sequence[Sequence[str]]) -> np.ndarray:
     return alive
 
 
-def kept_ops(ops: Sequence[Sequence[str]], alive: np.ndarray) -> Ops:
+def alive_ops(ops: Sequence[Sequence[str]], alive: np.ndarray) -> Ops:
     """Names of the operators of each layer that are alive."""
-    return [tuple(name for name, keeps in zip(names, own, strict=False) if keeps)
-            for names, own in zip(ops, alive, strict=True)]  # fmt: skip
+    return [tuple(name for name, keeps in zip(names, row, strict=False) if keeps)
+            for names, row in zip(ops, alive, strict=True)]  # fmt: skip
 
 
 class Local:
@@ -106,7 +106,7 @@ class Local:
 
     def hold(self, alive: np.ndarray) -> dict[str, Tensor]:
         """Let the module be that of these operators; their tensors by name."""
-        cast(Searchable, self._module).hold(kept_ops(self._ops, alive))
+        cast(Searchable, self._module).hold(alive_ops(self._ops, alive))
         return {name: self.state[name] for name in self._module.state_dict()}
 
     def release(self) -> None:
@@ -137,7 +137,7 @@ class Local:
             logits = torch.cat([self.run(tensors, part) for part in x.split(batch)])
             loss = nn.functional.cross_entropy(logits, y)
             without.append((int((logits.argmax(-1) == y).sum()), -float(loss)))
-        order = sorted(range(len(columns)), key=lambda place: without[place])  # most is lost without the first
+        order = sorted(range(len(columns)), key=lambda index: without[index])  # most is lost without the first
         gone = [columns[order[-1]]] if how == "operator" else columns[order[1:]]
         self.alive[layer, gone] = False
 
@@ -158,9 +158,9 @@ class SpiderClient(MultiModelClient):
 
     def _local(self, model: nn.Module, conf: Namespace) -> Local:
         assert self._spec is not None
-        own = conf.own or {}
-        state = {name: own.get(name, tensor).detach().clone() for name, tensor in model.state_dict().items()}
-        alive = own[ALIVE].cpu().numpy().copy() if ALIVE in own else everything(self._spec["ops"])
+        client_state = conf.own or {}
+        state = {name: client_state.get(name, tensor).detach().clone() for name, tensor in model.state_dict().items()}
+        alive = client_state[ALIVE].cpu().numpy().copy() if ALIVE in client_state else everything(self._spec["ops"])
         return Local(model, self._spec["ops"], state, alive)
 
     @torch.no_grad()
@@ -173,45 +173,47 @@ class SpiderClient(MultiModelClient):
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
         """See :meth:`MultiModelClient.train`; figures are the global network's, ``own`` is the local one."""
-        asked = getattr(conf, "spider", None)
-        if asked is None or self._spec is None:
+        settings = getattr(conf, "spider", None)
+        if settings is None or self._spec is None:
             if self._spec is not None and conf.own is not None:
                 self.own_model(model, conf)
             return super().train(client_data, model, conf)
         model.train()
-        handed = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        served = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
         local = self._local(model, conf)
         _, validation = hold_out(len(client_data), conf.held_out, conf.seed, conf.client_id)
-        if asked["shrink"] and len(validation):
+        if settings["shrink"] and len(validation):
             rows = torch.from_numpy(validation).to(client_data.y.device)
             rng = stream(conf.seed, conf.round, conf.client_id, "shrink")
-            local.shrink(asked["shrink"], client_data.x[rows], client_data.y[rows], conf.batch_size, rng)
+            local.shrink(settings["shrink"], client_data.x[rows], client_data.y[rows], conf.batch_size, rng)
             local.release()
         parameters: list[Tensor] = [tensor for tensor in model.parameters() if tensor.requires_grad]
         steps = optimizer_of(conf).begin(parameters)
         tensors = local.hold(local.alive)
-        own = [tensors[name].requires_grad_() for name, tensor in model.named_parameters() if tensor.requires_grad]
+        local_parameters = [
+            tensors[name].requires_grad_() for name, tensor in model.named_parameters() if tensor.requires_grad
+        ]
         names = [name for name, tensor in model.named_parameters() if tensor.requires_grad]
-        pulled = self._pulled(asked["lambda"], own, [handed[name] for name in names], conf)
-        found = []
+        pulled = self._pulled(settings["lambda"], local_parameters, [served[name] for name in names], conf)
+        step_losses = []
         for x, y in self.seen(client_data, conf):
             local.release()
             losses = self.losses(self.output(model, x, client_data, conf), y)
             steps.step(parameters, list(torch.autograd.grad(losses.mean(), parameters)))
-            found.append(losses.detach())
+            step_losses.append(losses.detach())
             local.hold(local.alive)
-            mine = self.losses(self.output(lambda given: local.run(tensors, given), x, client_data, conf), y)
-            pulled.step(own, list(torch.autograd.grad(mine.mean(), own)))
+            mine = self.losses(self.output(lambda batch: local.run(tensors, batch), x, client_data, conf), y)
+            pulled.step(local_parameters, list(torch.autograd.grad(mine.mean(), local_parameters)))
         local.release()
         new = {name: tensor.detach() for name, tensor in local.state.items()}
         new[ALIVE] = torch.from_numpy(local.alive)
-        return {**result(conf, len(client_data), found), "update_weight": model.state_dict(), "own": new}
+        return {**result(conf, len(client_data), step_losses), "update_weight": model.state_dict(), "own": new}
 
     @staticmethod
-    def _pulled(pull: float, own: list[Tensor], towards: list[Tensor], conf: Namespace) -> Steps:
+    def _pulled(pull: float, parameters: list[Tensor], towards: list[Tensor], conf: Namespace) -> Steps:
         """SGD of the local network: its prox term is (lambda/2) |w_local - w_global|^2 (Equation 3)."""
         sgd = Sgd(conf.learning_rate, conf.client_momentum, conf.client_weight_decay, pull, conf.clip_norm)
-        velocity = [torch.zeros_like(tensor) for tensor in own] if sgd.momentum else []
+        velocity = [torch.zeros_like(tensor) for tensor in parameters] if sgd.momentum else []
         return Steps(sgd, Pull(pull, conf.clip_norm, towards if pull else []), velocity)
 
 
@@ -233,11 +235,11 @@ class LocalNetworks(OwnTensors):
 
     def checked(self, item: WorkItem, section: Section | None) -> State:
         """Rejected where a layer is left without operators, or one that was dropped is back."""
-        found = super().checked(item, section)
-        alive = found[ALIVE].numpy()
+        tensors = super().checked(item, section)
+        alive = tensors[ALIVE].numpy()
         if (alive & ~self.alive[item.client - 1]).any() or not alive.any(1).all():
             raise Rejected("its operators cannot be")
-        return found
+        return tensors
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         super().take(round, item, new)
@@ -281,10 +283,12 @@ class SpiderAggregator(FedAvgAggregator):
         """Everybody trains both networks; in some rounds the local ones shrink before."""
         p = self.params
         shrinks = round >= p.proj_start and (round - p.proj_start) % p.proj_recovery == 0
-        asked = {"lambda": p.lambda_local, "shrink": p.shrink if shrinks else None}
+        settings = {"lambda": p.lambda_local, "shrink": p.shrink if shrinks else None}
         whole = self.pool[KEY].cost.forward_macs
         return [
-            WorkItem(client, KEY, {"spider": asked, HELD_OUT: p.val_ratio}, effort=1 + self.local_macs(client) / whole)
+            WorkItem(
+                client, KEY, {"spider": settings, HELD_OUT: p.val_ratio}, effort=1 + self.local_macs(client) / whole
+            )
             for client in participants.tolist()
         ]
 

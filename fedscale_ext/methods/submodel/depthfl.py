@@ -84,9 +84,9 @@ class DepthFLClient(MultiExitClient):
         log_p = output.log_softmax(-1)
         fixed = log_p.detach()
         # all pairs at once: with itself, an exit's divergence is zero, and so are its gradients
-        own = (fixed.exp() * fixed).sum((-2, -1)) * each.shape[-1]
+        negative_entropy = (fixed.exp() * fixed).sum((-2, -1)) * each.shape[-1]
         crossed = (fixed.exp().sum(-2) * log_p.sum(-2)).sum(-1)
-        return each.sum(-1) + self._consistency / others * (own - crossed)
+        return each.sum(-1) + self._consistency / others * (negative_entropy - crossed)
 
 
 class DepthFLExecutor(MultiModelExecutor):
@@ -154,10 +154,10 @@ class DepthFLAggregator(ExitLevelsAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """The mean of each layer, less h / alpha where somebody trained it."""
         new = dict(means[self.whole])
-        kept = self.handed.get(DynamicGradients.kind)
-        if isinstance(kept, DynamicGradients):
+        gradients = self.handed.get(DynamicGradients.kind)
+        if isinstance(gradients, DynamicGradients):
             trained = {name for update in updates for name in self.pool[update.item.model].state}
-            for name, h in kept.mean(self.whole).items():
+            for name, h in gradients.mean(self.whole).items():
                 if name in trained:
                     new[name] = new[name] - h / self.params.alpha
         self.pool.update(self.whole, new)

@@ -43,8 +43,8 @@ class ExitLevelsParams:
         if self.levels == "groups" and not self.groups:
             raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")
         if self.groups and self.levels != "groups":
-            given = f"{key} is given and {self.method}.levels is {self.levels}"
-            raise UserError(f"{given}; give one of them (--set '{key}=[]' takes groups away)")
+            clash = f"{key} is given and {self.method}.levels is {self.levels}"
+            raise UserError(f"{clash}; give one of them (--set '{key}=[]' takes groups away)")
         check_drawn(self.method, self.levels, self.shares)
 
 
@@ -55,9 +55,9 @@ class MultiExitClient(MultiModelClient):
         """Output [..., exits, classes] (or [..., classes], as in evaluation), labels int64 [...] -> [...]."""
         if output.dim() == labels.dim() + 1:
             return super().losses(output, labels)
-        wanted = labels[..., None].expand(output.shape[:-1])
-        each = functional.cross_entropy(output.flatten(0, -2), wanted.flatten(), reduction="none")
-        return self.combined(output, each.view(wanted.shape))
+        targets = labels[..., None].expand(output.shape[:-1])
+        each = functional.cross_entropy(output.flatten(0, -2), targets.flatten(), reduction="none")
+        return self.combined(output, each.view(targets.shape))
 
     def combined(self, output: Tensor, each: Tensor) -> Tensor:
         """Logits [..., exits, classes] and the exits' cross-entropies [..., exits] -> loss of each sample [...]."""
@@ -97,14 +97,14 @@ class ExitLevelsAggregator(LevelsAggregator):
             check_shares(f"{p.method}.shares", p.shares, number, "levels, smallest level first")
             self.shares = tuple(reversed(p.shares))
         super().init_state(population, task)
-        self._check_clients(np.bincount(self.own, minlength=number).tolist())
+        self._check_clients(np.bincount(self.level_of, minlength=number).tolist())
 
     def _check_clients(self, counts: Sequence[int]) -> None:
         """UserError where nobody affords the whole network, unless sizes or shares ask for that; a notice for other
         levels without clients."""
         p = self.params
-        asked = p.levels == "groups" or (p.shares is not None and not p.shares[-1])
-        if not (self.affordable[:, 0].any() or asked):
+        intended = p.levels == "groups" or (p.shares is not None and not p.shares[-1])
+        if not (self.affordable[:, 0].any() or intended):
             needs = self.pool[self.whole].cost.forward_macs
             raise UserError(
                 f"no client is on level {self.keys[0]}, so that the whole network would not be trained: it takes "

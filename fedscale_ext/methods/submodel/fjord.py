@@ -98,22 +98,22 @@ class FjordClient(MultiModelClient):
         parameters: list[Tensor] = [parameter for _, parameter in named]
         steps, losses = None, []
         for (x, y), choice in zip(self.seen(client_data, conf), drawn, strict=True):
-            own = Narrow(model, self._spec, widths[choice]) if choice else model
-            output = self.output(own, x, client_data, conf)
+            network = Narrow(model, self._spec, widths[choice]) if choice else model
+            output = self.output(network, x, client_data, conf)
             if choice and conf.distil:
                 teacher = self.output(model, x, client_data, conf)
-                wanted = teacher.detach().softmax(-1).flatten(0, -2)
-                taught = functional.cross_entropy(output.flatten(0, -2), wanted, reduction="none")
+                probabilities = teacher.detach().softmax(-1).flatten(0, -2)
+                taught = functional.cross_entropy(output.flatten(0, -2), probabilities, reduction="none")
                 loss = self.losses(teacher, y) + taught
             else:
                 loss = self.losses(output, y)
-            found = torch.autograd.grad(loss.mean(), parameters, allow_unused=True)
+            gradients = torch.autograd.grad(loss.mean(), parameters, allow_unused=True)
             if steps is None:  # parameters that the network does not use stay as they are
-                used = [pair for pair, gradient in zip(named, found, strict=True) if gradient is not None]
+                used = [pair for pair, gradient in zip(named, gradients, strict=True) if gradient is not None]
                 parameters = [parameter for _, parameter in used]
                 offset = [tensor[0] for tensor in in_order([conf], [name for name, _ in used])]
                 steps = optimizer_of(conf).begin(parameters, offset)
-            steps.step(parameters, [gradient for gradient in found if gradient is not None])
+            steps.step(parameters, [gradient for gradient in gradients if gradient is not None])
             losses.append(loss.detach())
         return {**result(conf, len(client_data), losses), "update_weight": model.state_dict()}
 
@@ -181,7 +181,7 @@ class FjordAggregator(RatesAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """With the MACs of all widths alike, which its steps draw on average."""
-        level = int(self.own[client - 1])
+        level = int(self.level_of[client - 1])
         macs = self._macs_of_steps(level)
         return WorkItem(client, self.keys[level], self.objective(level), effort=float(np.mean(macs)) / macs[0])
 
@@ -209,4 +209,4 @@ class FjordAggregator(RatesAggregator):
     def _macs_of_steps(self, level: int) -> list[float]:
         """Of a step at each width up to the level's; its own, where it teaches, beside each narrower one."""
         macs = [float(self.pool[key].cost.forward_macs) for key in self.keys[level:]]
-        return [macs[0], *(own + macs[0] * self.params.distil for own in macs[1:])]
+        return [macs[0], *(narrower + macs[0] * self.params.distil for narrower in macs[1:])]

@@ -129,7 +129,7 @@ class FluidAggregator(ShrinkingAggregator):
         self.now: dict[str, np.ndarray] = {}
         self.observed = 0
         for rate in sorted(set(p.p) if p.rates == "time" else set(self.rate.tolist()) - {1.0}):
-            self.pool.add_part(_part(rate), _FULL, specs[rate], self._kept(rate, 0))
+            self.pool.add_part(_part(rate), _FULL, specs[rate], self._remaining(rate, 0))
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """The full model for most, this round's submodel of its rate for a straggler."""
@@ -138,7 +138,7 @@ class FluidAggregator(ShrinkingAggregator):
             p, before = self.params, self.rate[rows] < 1
             self.rate[rows] = invariant_dropout.timed_rates(self._seconds(rows), before, p.p, p.share, p.hysteresis)
         for rate in self._used():
-            self.pool.place_part(_part(rate), _FULL, self._kept(rate, round))
+            self.pool.place_part(_part(rate), _FULL, self._remaining(rate, round))
         self._mean = CountMean(self.pool[_FULL].state)
         self._changes: dict[str, list[np.ndarray]] = {}
         return [WorkItem(client, self._trained(client)) for client in participants.tolist()]
@@ -174,8 +174,10 @@ class FluidAggregator(ShrinkingAggregator):
         self.thresholds, self.observed = data["thresholds"], data["observed"]
         self.rate = tensors["rate"].numpy().copy()
         for kind in ("before", "now"):
-            found = {name.partition("/")[2]: tensors[name].numpy() for name in tensors if name.startswith(f"{kind}/")}
-            setattr(self, kind, found)
+            by_group = {
+                name.partition("/")[2]: tensors[name].numpy() for name in tensors if name.startswith(f"{kind}/")
+            }
+            setattr(self, kind, by_group)
 
     def _observe(self) -> None:
         """Thresholds, and the neurons within them."""
@@ -198,10 +200,10 @@ class FluidAggregator(ShrinkingAggregator):
         self.record("thresholds", dict(self.thresholds))
         self.record("invariant", {group: np.flatnonzero(now).tolist() for group, now in self.now.items()})
 
-    def _kept(self, rate: float, round: int) -> dict[str, torch.Tensor]:
+    def _remaining(self, rate: float, round: int) -> dict[str, torch.Tensor]:
         channels = models.group_widths(self.pool[_FULL].spec)
         generator = stream(self.seed, round, _part(rate), "dropout")
-        return invariant_dropout.kept(self.widths[rate], channels, self.before, self.now, generator)
+        return invariant_dropout.remaining_channels(self.widths[rate], channels, self.before, self.now, generator)
 
     def _used(self) -> list[float]:
         """Rates of submodels that some client has."""

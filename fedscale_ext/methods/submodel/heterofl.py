@@ -101,7 +101,7 @@ class HeteroFLAggregator(RatesAggregator):
 
     def strata(self) -> np.ndarray | None:
         """Groups: participants come from all of them."""
-        return self.own if self.params.levels == "groups" else None
+        return self.level_of if self.params.levels == "groups" else None
 
     def objective(self, level: int) -> dict[str, Any]:
         """Masked cross-entropy (the paper's Masking Trick) and clipped gradients (as its code)."""

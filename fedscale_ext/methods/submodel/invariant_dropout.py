@@ -29,7 +29,7 @@ def neuron_changes(spec: ModelSpec, before: State, after: State) -> dict[str, np
     The paper's test "all of a neuron's weights changed by at most th |w|" is ``changes <= th``.
     """
     layout = models.layout(spec)
-    found = {
+    changes = {
         group: torch.zeros(width, dtype=torch.float64)
         for group, width in models.group_widths(spec).items()
         if group not in FIXED
@@ -37,11 +37,11 @@ def neuron_changes(spec: ModelSpec, before: State, after: State) -> dict[str, np
     for name in models.parameter_names(spec):
         change = relative_change(before[name], after[name])
         for dim, axis in enumerate(layout[name]):
-            if axis is not None and axis.group in found:
-                own, others = found[axis.group], [other for other in range(change.dim()) if other != dim]
+            if axis is not None and axis.group in changes:
+                group_changes, others = changes[axis.group], [other for other in range(change.dim()) if other != dim]
                 largest = change.amax(others) if others else change
-                torch.maximum(own, largest.view(len(own), -1).amax(1).double(), out=own)
-    return {group: change.numpy() for group, change in found.items()}
+                torch.maximum(group_changes, largest.view(len(group_changes), -1).amax(1).double(), out=group_changes)
+    return {group: change.numpy() for group, change in changes.items()}
 
 
 def least_change(changes: np.ndarray) -> float | None:
@@ -68,7 +68,7 @@ def next_threshold(threshold: float, observed: int, least: float | None, few: bo
     return threshold + step if few and observed % every == 0 else threshold
 
 
-def kept(
+def remaining_channels(
     widths: Mapping[str, int],
     channels: Mapping[str, int],
     before: Mapping[str, np.ndarray],
@@ -93,11 +93,11 @@ def kept(
 def affordable_rates(capacity: np.ndarray, full: float, macs: Mapping[float, float]) -> np.ndarray:
     """float64 [clients]: 1 for those who afford the ``full`` model, else the largest rate whose submodel (``macs`` by
     rate) fits; the smallest where none does."""
-    found = np.full(len(capacity), min(macs))
+    rates = np.full(len(capacity), min(macs))
     for rate, needed in sorted(macs.items()):
-        found[capacity >= needed] = rate
-    found[capacity >= full] = 1.0
-    return found
+        rates[capacity >= needed] = rate
+    rates[capacity >= full] = 1.0
+    return rates
 
 
 def timed_rates(
@@ -109,14 +109,14 @@ def timed_rates(
     slowest of the others, T_next: any longer if they were stragglers before, else ``hysteresis`` times as long.
     ``seconds`` [participants]: time of each on the full model.
     """
-    found = np.ones(len(seconds))
+    chosen = np.ones(len(seconds))
     if len(seconds) < 2:
-        return found
+        return chosen
     order = np.argsort(seconds, kind="stable")
     slow = order[len(order) - min(max(1, int(share * len(order) + _ROUNDING)), len(order) - 1) :]
     target = seconds[order[len(order) - len(slow) - 1]]
     choices = np.array(sorted(rates, reverse=True))
-    for place in slow:
-        if seconds[place] > target * (1.0 if slow_before[place] else hysteresis):
-            found[place] = choices[np.abs(choices - target / seconds[place]).argmin()]
-    return found
+    for index in slow:
+        if seconds[index] > target * (1.0 if slow_before[index] else hysteresis):
+            chosen[index] = choices[np.abs(choices - target / seconds[index]).argmin()]
+    return chosen

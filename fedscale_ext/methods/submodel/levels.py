@@ -60,23 +60,23 @@ def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> Non
 
 def check_ranks(key: str, ranks: Sequence[int], levels: int, clients: int) -> None:
     """UserError unless ``ranks`` name so many levels and add up to the clients."""
-    given = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
+    rule = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
     if len(ranks) != levels:
-        raise UserError(f"{given}, and it holds {len(ranks)} numbers")
+        raise UserError(f"{rule}, and it holds {len(ranks)} numbers")
     if min(ranks, default=0) < 0:
-        raise UserError(f"{given}, none of them negative")
+        raise UserError(f"{rule}, none of them negative")
     if sum(ranks) != clients:
         added = f"the {clients} clients with training data (they add up to {sum(ranks)})"
-        raise UserError(f"{given}, that add up to {added}")
+        raise UserError(f"{rule}, that add up to {added}")
 
 
 def ranked_levels(order: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
     """int64 [clients]: levels (0 the largest) of ``ranks`` clients each, smallest level first, by rising ``order``
     [clients] (capacities), of equal ones the first."""
     levels = np.repeat(np.arange(len(ranks))[::-1], ranks)
-    own = np.empty(len(order), dtype=np.int64)
-    own[np.argsort(order, kind="stable")] = levels
-    return own
+    level_of = np.empty(len(order), dtype=np.int64)
+    level_of[np.argsort(order, kind="stable")] = levels
+    return level_of
 
 
 def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray) -> np.ndarray:
@@ -170,31 +170,31 @@ class LevelsAggregator(ShrinkingAggregator):
         self.report_weak(macs[-1], f"they train level {self.keys[-1]} all the same")
         self.affordable[:, -1] = True
         self.widest = self.affordable.argmax(axis=1)
-        self.own = self._own()
+        self.level_of = self._client_levels()
         choices = [ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.says) for level in self.parts]
-        self.report_assignment(choices, self.own, "serves" if self.levels_by == "dynamic" else "gives")
+        self.report_assignment(choices, self.level_of, "serves" if self.levels_by == "dynamic" else "gives")
         self.report_unaffordable(f"level {self.keys[0]}", macs[0])
 
-    def _own(self) -> np.ndarray:
+    def _client_levels(self) -> np.ndarray:
         if self.levels_by == "fix":
             u = stream(self.seed, "levels").random(self.task.num_clients)
-            own = self._drawn(u)
+            drawn = self._drawn(u)
             if self.shares is not None:
-                self._report_lower(own, drawn_levels(np.ones_like(self.affordable), self.shares, u))
-            return own
+                self._report_lower(drawn, drawn_levels(np.ones_like(self.affordable), self.shares, u))
+            return drawn
         if self.levels_by != "ranks":
             return self.widest
-        own = ranked_levels(self.dealing_order(), self.ranks)
-        beyond = int((own < self.widest).sum())
+        drawn = ranked_levels(self.dealing_order(), self.ranks)
+        beyond = int((drawn < self.widest).sum())
         if beyond:
             self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")
-        return own
+        return drawn
 
     def _drawn(self, u: np.ndarray) -> np.ndarray:
         return drawn_levels(self.affordable, self.shares or [1.0] * len(self.keys), u)
 
-    def _report_lower(self, own: np.ndarray, asked: np.ndarray) -> None:
-        lower = int((own > asked).sum())
+    def _report_lower(self, drawn: np.ndarray, intended: np.ndarray) -> None:
+        lower = int((drawn > intended).sum())
         if lower:
             self.notice(
                 f"{lower} clients are on a smaller level than shares alone give them: they do not afford every level"
@@ -203,7 +203,7 @@ class LevelsAggregator(ShrinkingAggregator):
     def levels(self, round: int) -> np.ndarray:
         """int64 [clients]: the level that each client trains in a round."""
         if self.levels_by != "dynamic":
-            return self.own
+            return self.level_of
         return self._drawn(stream(self.seed, round, "levels").random(self.task.num_clients))
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
@@ -221,7 +221,7 @@ class LevelsAggregator(ShrinkingAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Each client on its own level (FedTrans's protocol), the whole model beside it."""
-        return EvaluationPlan([self.keys[level] for level in self.own.tolist()], {"global": self.whole})
+        return EvaluationPlan([self.keys[level] for level in self.level_of.tolist()], {"global": self.whole})
 
     def lineage(self) -> dict[str, Any]:
         """Whole and size of each level."""
@@ -239,7 +239,7 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Tell where nobody trains the widest channels: they stay in what is called the whole model."""
         super().init_state(population, task)
-        trained = self.widest if self.levels_by == "dynamic" else self.own
+        trained = self.widest if self.levels_by == "dynamic" else self.level_of
         empty = self.keys[: int(trained.min())]
         if empty and not self.moves:
             self.notice(
@@ -247,13 +247,18 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
                 "values; a smaller model would be trained whole"
             )
 
+    @property
+    def type_of(self) -> np.ndarray:  # type: ignore[override]
+        """Index of each client's level, int64 [clients]."""
+        return self.level_of
+
     def type_names(self) -> Sequence[str]:
-        """The levels."""
+        """Keys of the levels, largest first."""
         return self.keys
 
     def item_of(self, client: int) -> WorkItem:
         """A round on the client's own level."""
-        level = int(self.own[client - 1])
+        level = int(self.level_of[client - 1])
         return WorkItem(client, self.keys[level], self.objective(level))
 
     def results(self) -> dict[str, Any]:
@@ -263,7 +268,7 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
     def kept_share(self) -> np.ndarray:
         """The level's."""
         sizes = np.array([self.pool[key].cost.parameters for key in self.keys], dtype=np.float64)
-        shares: np.ndarray = sizes[self.own] / self.pool[self.whole].cost.parameters
+        shares: np.ndarray = sizes[self.level_of] / self.pool[self.whole].cost.parameters
         return shares
 
     @property

@@ -96,8 +96,8 @@ def base_nets(cost: Cost, number: int) -> ModelChoice:
 
 def shared_sampler(drawn: int, bases: int, seed: int) -> int:
     """Draw number ``drawn`` (from 0) of the sampler that all clients share: shuffled rounds of all bases."""
-    turn, place = divmod(drawn, bases)
-    return int(stream(seed, turn, "first bases").permutation(bases)[place])
+    turn, index = divmod(drawn, bases)
+    return int(stream(seed, turn, "first bases").permutation(bases)[index])
 
 
 def other_bases(first: int, count: int, bases: int, *key: int | str) -> list[int]:

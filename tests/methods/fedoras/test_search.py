@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.search import Found, Path, PathSearch, SearchSettings, pareto, run
+from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch, SearchSettings, pareto, run
 from fedscale_ext.methods.fedoras.tiers import Bracket, upper_only
 from fedscale_ext.models.supernet.family import Tables
 
@@ -30,7 +30,7 @@ def all_macs(tables: Tables, paths: Sequence[Path]) -> np.ndarray:
     return path_macs(tables, np.array([tables.indices(path) for path in paths]))
 
 
-def tried(search: PathSearch, scores: Any) -> tuple[Found, list[list[Path]]]:
+def tried(search: PathSearch, scores: Any) -> tuple[JudgedPath, list[list[Path]]]:
     """The best and what was asked for."""
     asked: list[list[Path]] = []
     best = run(search, lambda paths: asked.append(paths) or scores(paths))
