@@ -51,7 +51,7 @@ class FedDFAggregator(EnsembleAggregator):
     Params: ClassVar[type] = FedDFParams
 
     def init_state(self, population: Population, task: Task) -> None:
-        """Models and public data, a part of which judges students."""
+        """Create models, load public data, and hold out a part of it to judge students."""
         super().init_state(population, task)
         count = len(self.public.x)
         held = max(1, round(self.params.validation * count))
@@ -65,7 +65,7 @@ class FedDFAggregator(EnsembleAggregator):
     def distilled(
         self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
     ) -> dict[str, State]:
-        """Algorithm 3, lines 9-13, for each type."""
+        """Distil the ensemble into each type's mean (Algorithm 3, lines 9-13)."""
         p, teacher = self.params, mean_logits(logits)
         how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps, optimizer="adam", cosine=True, patience=p.patience)
 

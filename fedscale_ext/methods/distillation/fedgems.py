@@ -51,9 +51,16 @@ class FedGEMSParams(DeviceTypesParams):
 
 
 def fuse(server: Tensor, clients: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The teacher's logits [n, classes] for each public sample, and whether it has one, bool [n].
+    """Selective knowledge fusion: choose the teacher of each public sample.
 
-    ``server`` [n, classes] of the server's model, ``clients`` [clients, n, classes], ``labels`` [n].
+    Args:
+        server: Logits of the server's model, [n, classes].
+        clients: Logits of the participants, [clients, n, classes].
+        labels: Classes int64 [n].
+
+    Returns:
+        The teacher's logits [n, classes], and whether a sample has a teacher, bool [n].
+
     """
     knows, others = right(server, labels), right(clients, labels)
     fused = weighted(clients, entropy_weights(clients, others))
@@ -68,13 +75,13 @@ class FedGEMSAggregator(LogitsExchangeAggregator):
     has_server_model: ClassVar[bool] = True
 
     def phases(self, first: bool) -> list[Phase]:
-        """Knowledge from the server."""
+        """Learn from the server's logits and the labels."""
         p = self.params
         how = {"epochs": p.epochs, "batch_size": p.batch_size, "told": True}
         return [{"loss": "labels+teacher", "epsilon": p.epsilon, **how}]
 
     def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
-        """The server's logits, after it has learnt from the clients'."""
+        """Train the server's model on the fused logits, and return its logits of all samples, [n, classes]."""
         p, x, labels = self.params, self.public.x[rows], self.public.labels
         assert labels is not None  # needs_labels
         labels = labels[rows]

@@ -29,7 +29,19 @@ LossOf = Callable[[Tensor, Tensor], Tensor]  # logits [B, classes] and rows of t
 
 
 def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
-    """Rows of each batch of an epoch; a single sample at the end joins the batch before, as BatchNorm wants two."""
+    """Rows of each batch of an epoch.
+
+    A single sample at the end joins the batch before, as BatchNorm needs two.
+
+    Args:
+        count: Number of samples.
+        size: Samples of a batch.
+        generator: Shuffles the samples.
+
+    Returns:
+        int64 [size] of each batch.
+
+    """
     batches = list(torch.randperm(count, generator=generator).split(size))
     if len(batches) > 1 and len(batches[-1]) == 1:
         batches[-2:] = [torch.cat(batches[-2:])]
@@ -37,7 +49,7 @@ def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
 
 
 def check_finite(tensors: Iterable[Tensor], what: str) -> None:
-    """FloatingPointError, which says ``what`` has diverged, unless every number is finite."""
+    """Raise FloatingPointError, which names ``what`` has diverged, unless every number is finite."""
     if not all(bool(torch.isfinite(each).all()) for each in tensors):
         raise FloatingPointError(f"{what} has diverged: not all of its numbers are finite")
 
@@ -61,7 +73,7 @@ class Fit:
     patience: int | None = None
 
     def begin(self, parameters: list[Tensor]) -> Running:
-        """The optimiser, before its first step."""
+        """Create the optimiser, before its first step."""
         if self.optimizer == "adam":
             return Adam(self.lr, 0.9, 0.999, 1e-8, self.weight_decay, 0.0, None).begin(parameters)
         return Sgd(self.lr, self.momentum, self.weight_decay, 0.0, None).begin(parameters)
@@ -69,7 +81,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a model has become; the ``steps`` that were taken, and the mean ``loss`` over the last epoch's worth."""
+    """A trained state, the number of ``steps``, and the mean ``loss`` over the last epoch's worth of them."""
 
     state: State
     steps: int
@@ -83,7 +95,7 @@ def predicted(run: Callable[[Tensor], Tensor], x: Tensor, at_once: int = _AT_ONC
 
 
 def logits_of(spec: ModelSpec, state: State, x: Tensor) -> Tensor:
-    """The same of a model's state."""
+    """Logits float32 [n, classes] of samples x [n, C, H, W], from a model's spec and state."""
     module = skeleton(spec).eval()
     return predicted(lambda part: functional_call(module, state, (part,)), x)
 
@@ -97,9 +109,23 @@ def fit(
     generator: torch.Generator,
     held_out: Tensor | None = None,
 ) -> Fitted:
-    """Train a model in ``state`` on samples x [n, C, H, W], but for those at rows ``held_out``, which judge it.
+    """Train a model on public samples.
 
-    FloatingPointError where its loss, what it has become, or what that answers is not finite.
+    Args:
+        spec: The model.
+        state: Its state before.
+        x: Samples [n, C, H, W].
+        loss: Losses [B] from logits [B, classes] and rows [B].
+        how: Optimiser and number of steps.
+        generator: Orders the samples; dropout draws from it.
+        held_out: Rows int64 that the model does not learn from and that judge it.
+
+    Returns:
+        The trained state and its figures.
+
+    Raises:
+        FloatingPointError: The loss, the state or its answers are not finite.
+
     """
     student = _Student(spec, state, how, generator)
     learnt = torch.arange(len(x)) if held_out is None else _others(len(x), held_out)
@@ -130,8 +156,7 @@ def fit(
 
 
 class _Student:
-    """A model's tensors, which a skeleton runs with; buffers change as training changes them. Its dropout draws from
-    ``generator``."""
+    """A model's tensors, run by a skeleton. Training changes its buffers; its dropout draws from ``generator``."""
 
     def __init__(self, spec: ModelSpec, state: State, how: Fit, generator: torch.Generator) -> None:
         self._module: nn.Module = skeleton(spec)
@@ -142,7 +167,7 @@ class _Student:
         self._running: Running | None = None
 
     def step(self, x: Tensor, rows: Tensor, loss: LossOf, lr: float) -> float:
-        """One step on a batch; its mean loss before."""
+        """Take a step on a batch x [B, C, H, W]; return its mean loss before the step."""
         with DrawnFrom(self._generator):
             logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
         value = loss(logits, rows).mean()
@@ -167,7 +192,7 @@ class _Student:
 
 
 def _drawn(count: int, how: Fit, generator: torch.Generator) -> Iterator[Tensor]:
-    """Places of each step's samples."""
+    """Indices of each step's samples, int64 [B]."""
     epochs = range(how.epochs) if how.epochs else itertools.count()
     every = (rows for _ in epochs for rows in batches(count, how.batch_size, generator))
     return every if how.epochs else itertools.islice(every, how.steps)

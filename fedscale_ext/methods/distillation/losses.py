@@ -36,7 +36,7 @@ def labels_and_teacher(epsilon: float, output: Tensor, teacher: Tensor, labels: 
 
 
 def of_clients(name: str, epsilon: float) -> Loss:
-    """The loss of that name, which a work item's objective holds; KeyError for another one."""
+    """The loss of that name, which a work item's objective has; KeyError for an unknown name."""
 
     def with_labels(output: Tensor, target: Tensor | None, labels: Tensor | None) -> Tensor:
         return labels_and_teacher(epsilon, output, _required(target), _required(labels))

@@ -22,8 +22,21 @@ from fedscale_ext.models.supernet.family import tables
 
 
 def brackets_of(space: str, supernet: ModelSpec, params: FedorASParams, seed: int) -> tuple[Bracket, ...]:
-    """The bracket of each tier, as configured or as those of the space by its name; UserError where the budget of one
-    is below its cheapest path."""
+    """Bracket of each tier, as configured, or those of the space by its name.
+
+    Args:
+        space: Name of the supernet.
+        supernet: Its spec.
+        params: FedorAS's hyperparameters.
+        seed: The job's seed.
+
+    Returns:
+        A bracket for each tier.
+
+    Raises:
+        UserError: The budget of a tier is below its cheapest path.
+
+    """
     costs = budget_tables(supernet, ())
     if params.brackets:
         cheapest = cheapest_and_dearest(costs)[0]
@@ -48,7 +61,24 @@ def tiers_of(
     space: str, supernet: ModelSpec, params: FedorASParams, seed: int, brackets: tuple[Bracket, ...],
     capacity: np.ndarray, eligible: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """int64 [clients]: each client's tier. UserError where one has no client that may train (``eligible``)."""
+    """Tier of each client.
+
+    Args:
+        space: Name of the supernet.
+        supernet: Its spec.
+        params: FedorAS's hyperparameters.
+        seed: The job's seed.
+        brackets: Brackets of the tiers.
+        capacity: MACs per sample that clients afford, [clients].
+        eligible: Clients that may train, bool [clients].
+
+    Returns:
+        int64 [clients].
+
+    Raises:
+        UserError: A tier has no client that may train.
+
+    """
     if params.allocation == "capacity":
         tier_of = tiers_by_capacity(capacity * _counted_more(supernet), brackets)
         advice = "set fedoras.allocation: shares, lower fedoras.brackets or have fewer tiers"
@@ -64,7 +94,7 @@ def tiers_of(
 
 
 def _counted_more(supernet: ModelSpec) -> float:
-    """Capacities are MACs of products; how much more the brackets' count makes of the same network."""
+    """Ratio of the brackets' count of MACs to that of capacities, which count products alone."""
     return cheapest_and_dearest(budget_tables(supernet, ()))[1] / cheapest_and_dearest(tables(supernet))[1]
 
 

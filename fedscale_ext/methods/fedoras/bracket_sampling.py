@@ -21,9 +21,19 @@ _PATIENCE = 80  # draws of so many without a new path, and there are none
 
 
 def paths_towards(tables: Tables, bracket: Bracket, paths: int, rng: np.random.Generator) -> np.ndarray:
-    """int64 [paths, layers]: columns of random paths, led towards a bracket; not all of them need to be inside.
+    """Draw random paths led towards a bracket; not all of them need to be inside.
 
     Layers choose in a random order, another one for each path. Operators that are not supported are never chosen.
+
+    Args:
+        tables: Costs of the operators.
+        bracket: The bracket.
+        paths: Number of paths.
+        rng: Draws them.
+
+    Returns:
+        Columns of the tables, int64 [paths, layers].
+
     """
     supported = np.isfinite(tables.macs)
     least = tables.macs.min(1)
@@ -49,7 +59,19 @@ def paths_towards(tables: Tables, bracket: Bracket, paths: int, rng: np.random.G
 def new_paths(
     tables: Tables, bracket: Bracket, paths: int, rng: np.random.Generator, seen: Container[Genes] = frozenset()
 ) -> list[Genes]:
-    """So many different random paths inside a bracket that are not ``seen``; fewer where there are no more of them."""
+    """Draw different random paths inside a bracket.
+
+    Args:
+        tables: Costs of the operators.
+        bracket: The bracket.
+        paths: Number of paths.
+        rng: Draws them.
+        seen: Paths that are not new.
+
+    Returns:
+        The new paths; fewer where there are no more.
+
+    """
     paths_found: dict[Genes, None] = {}
     misses = 0
     while len(paths_found) < paths and misses < _PATIENCE:
@@ -66,7 +88,7 @@ def new_paths(
 
 
 def check_reachable(tables: Tables, bracket: Bracket, rng: np.random.Generator) -> None:
-    """UserError where no path is found inside a bracket."""
+    """Raise UserError where no path lies inside a bracket."""
     cheapest, dearest = cheapest_and_dearest(tables)
     if bracket.high < cheapest:
         why = f"the cheapest path takes {cheapest / 1e6:.6g}"

@@ -35,12 +35,12 @@ EXAMPLES = "examples"  # of what clients hand back: how many went through each o
 
 @lru_cache(maxsize=64)
 def budget_tables(supernet: ModelSpec, unsupported: tuple[str, ...]) -> Tables:
-    """Costs as tiers' budgets are given: by the paper's count."""
+    """Costs by the paper's count, in which tiers' budgets are given."""
     return tables(supernet, unsupported=unsupported, published=True)
 
 
 def reads_everywhere(spec: ModelSpec) -> bool:
-    """Whether the network is trained on what it says at every position of a text."""
+    """Whether the network is trained on its outputs at every position of a text."""
     return dict(spec.fields).get("readout") == "all"
 
 
@@ -60,7 +60,7 @@ class Paths:
                 self.parameters.append(parameter)
 
     def choose(self, path: Sequence[str]) -> list[int]:
-        """Make the network that of a path; places of its parameters."""
+        """Make the network that of a path; return the indices of its parameters."""
         self._model.choose(path)
         return self._shared + [index for operator in enumerate(path) for index in self._by_operator.get(operator, ())]
 
@@ -83,7 +83,7 @@ class PathSgd:
 
     @torch.no_grad()
     def step(self, indices: Sequence[int], gradients: Sequence[Tensor | None]) -> None:
-        """A step of the parameters ``indices`` that have a gradient, and of idle ones, in place."""
+        """Step the parameters ``indices`` that have a gradient, and the idle ones, in place."""
         by_index = {index: gradient for index, gradient in zip(indices, gradients, strict=True) if gradient is not None}
         for index in by_index.keys() - self._started:
             if self._sgd.mu:
@@ -103,9 +103,11 @@ class PathSgd:
 
 
 class FedorASClient(MultiModelClient):
-    """Trains a path of its own in each step, so one client after another. ``conf.paths`` has the tier's ``budget`` in
-    MACs, its ``unsupported`` operators, the device's own ``load`` and the ``idle_gradient``; a client without it trains
-    its model as it is."""
+    """Client that trains another path in each step, and so one client after another.
+
+    ``conf.paths`` has the tier's ``budget`` in MACs, its ``unsupported`` operators, the device's own ``load`` and the
+    ``idle_gradient``. Without it, a client trains its model as it is.
+    """
 
     in_cohorts: ClassVar[bool] = False
 
@@ -115,19 +117,19 @@ class FedorASClient(MultiModelClient):
         self._everywhere = spec is not None and reads_everywhere(spec)
 
     def seen(self, data: ClientSamples, conf: Namespace) -> Iterator[tuple[Tensor, Tensor]]:
-        """Of texts that are read at every position, the labels are what follows each, [B, T]."""
+        """Batches; for texts that are read at every position, labels are the next symbols, [B, T]."""
         for x, y in super().seen(data, conf):
             if self._everywhere:
                 y = torch.cat([x.flatten(1)[:, 1:].to(y.dtype), y[:, None]], 1)
             yield x, y
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Of each sample; of a text the mean over its positions."""
+        """Loss of each sample; for a text the mean over its positions."""
         losses = super().losses(output, labels)
         return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """See :meth:`MultiModelClient.train`; ``returned`` of the result has the examples of each operator."""
+        """Train a path on each batch; ``returned`` of the result has the examples of each operator."""
         settings = getattr(conf, "paths", None)
         if settings is None or self._spec is None or self._supernet is None:
             return super().train(client_data, model, conf)
@@ -155,12 +157,12 @@ class FedorASClient(MultiModelClient):
 
 
 class FedorASExecutor(MultiModelExecutor):
-    """Its clients are told which operators they hold, and of which supernet."""
+    """Executor whose clients train a path in each step (section 3.1) or one model (3.3), or judge paths (3.2)."""
 
     kinds: ClassVar[tuple[Kind, ...]] = (Judge(),)
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How a client trains what it is handed."""
+        """Create a client that trains paths, or one that trains its model as it is."""
         spec = self.bench.spec(conf.model_key)
         if getattr(conf, "paths", None) is None and not reads_everywhere(spec):
             return MultiModelClient(conf)

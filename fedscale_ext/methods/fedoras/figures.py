@@ -24,9 +24,20 @@ NAMES = {"supernet": "supernet training", "search": "search", "finetune": "fine-
 def stage_figures(
     plan: Plan, history: Sequence[RoundRecord], judging: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Of each stage that began: its rounds, and sums over its clients of participations, bytes and MACs. Nobody trains
-    in the search: clients whom a federated one sends something are ``judging_clients``, counted once for each
-    generation that they judge (``judging``: :attr:`Judges.generations`)."""
+    """Figures of each stage that began.
+
+    Nobody trains in the search. Clients of a federated one count as ``judging_clients``, once for each generation that
+    they judge.
+
+    Args:
+        plan: Rounds of the stages.
+        history: Records of finished rounds.
+        judging: :attr:`Judges.generations`.
+
+    Returns:
+        Rows of JSON: rounds, and sums over clients of participations, bytes and MACs.
+
+    """
     stages: dict[str, dict[str, Any]] = {}
     for record in history:
         sums = stages.setdefault(NAMES[plan.at(record.round).name], {
@@ -45,8 +56,10 @@ def stage_figures(
 
 
 def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
-    """Of each tier: who is in it, its model and what that costs, its accuracy on all test samples, and how accuracy
-    spreads over the tier's own clients. ``mmacs`` are the paper's count; ``search`` is None before it."""
+    """A row for each tier: its clients, its model and cost, accuracy on all test samples, and its spread over the tier.
+
+    ``mmacs`` are the paper's count; ``search`` is None before it.
+    """
     evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
     rows = []
     for tier, bracket in enumerate(job.brackets):
@@ -74,8 +87,18 @@ def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
 
 
 def accuracies(evaluation: Evaluation | None, title: str, clients: np.ndarray) -> dict[str, Any]:
-    """``accuracy`` and ``loss`` of a named model over all test samples; over ``clients`` (bool) that were tested, mean
-    and standard deviation of theirs, and the worst. None for what nobody was tested on."""
+    """Accuracy and loss of a model, in all and over clients.
+
+    Args:
+        evaluation: The newest evaluation, if there is any.
+        title: Name of the tested model.
+        clients: The clients that count, bool [clients].
+
+    Returns:
+        ``accuracy`` and ``loss`` on all test samples; mean, standard deviation and worst accuracy over the tested
+        clients. None for what was not tested.
+
+    """
     figures: dict[str, Any] = dict.fromkeys(("accuracy", "loss", "client_mean", "client_std", "client_worst"))
     if evaluation is None or title not in evaluation.named:
         return figures
@@ -95,8 +118,10 @@ def spread(correct: np.ndarray, count: np.ndarray) -> dict[str, float]:
 
 
 def fairness_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
-    """How accuracy spreads over all clients, each tested on its tier's model (Table 7): from the supernet's weights,
-    and from random ones where all tiers have twins."""
+    """How accuracy spreads over all clients, each tested on its tier's model (Table 7).
+
+    A row is for the supernet's weights; another for random ones, where all tiers have twins.
+    """
     evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
     rows = []
     for title, key in (("supernet", tier_key), ("random", twin_key)):
@@ -109,8 +134,11 @@ def fairness_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
 
 
 def peak_mb(job: "FedorASAggregator", tier: int) -> float:
-    """MB of a step of stage 1 on a device of a tier: the subspace's state and momentum, and what the most demanding of
-    the dearest of some random paths within the budget needs for a batch."""
+    """Peak memory in MB of a step of stage 1 on a device of a tier.
+
+    It is the subspace's state and momentum, and the largest need for a batch among the dearest of some random paths
+    within the budget.
+    """
     training = job.training
     costs = training.costs[tier]
     budgets = np.full(_PATHS, training.tiers[tier].budget)

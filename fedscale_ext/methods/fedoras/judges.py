@@ -34,10 +34,13 @@ _REPORT = 24  # bytes of what a client says of a path
 
 
 class Judges:
-    """``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging.
-    ``generations``, as JSON: of each that clients judged, what they were sent and, with ``compare_rankings``, how their
-    ranking agrees after each round of them with the server's on all validation samples (``tau``), and with that on the
-    samples of all clients who can judge (``tau_able``)."""
+    """The judges of paths: the server, or clients.
+
+    ``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging. ``generations``:
+    JSON of each generation that clients judged: what they were sent and, with ``compare_rankings``, how their ranking
+    agrees after each round of them with the server's on all validation samples (``tau``), and with that on the samples
+    of all clients who can judge (``tau_able``).
+    """
 
     def __init__(self, job: "FedorASAggregator", training: SupernetTraining) -> None:
         self._job, self._training, self._params = job, training, job.params
@@ -52,7 +55,7 @@ class Judges:
         self.generations: list[dict[str, Any]] = []
 
     def __call__(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
-        """float64 [paths]: scores, NaN for a path that could not be judged."""
+        """Scores of paths, float64 [paths]; NaN for a path that could not be judged."""
         if self._params.evaluation == "central":
             return self._central(paths)
         return self._federated(tier, generation, paths)
@@ -101,8 +104,19 @@ class Judges:
     def _by_clients(
         self, key: str, paths: list[Path], clients: np.ndarray, judges: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """float64 [clients, paths] of a network that is sent: scores summed over each client's own validation samples,
-        and how many these are; 0 where it does not judge (``judges`` bool), or nothing came back."""
+        """Let clients judge paths.
+
+        Args:
+            key: Key of the network that they are sent.
+            paths: The paths.
+            clients: Numbers of the clients, int64 [clients].
+            judges: The paths that each judges, bool [clients, paths].
+
+        Returns:
+            float64 [clients, paths] each: scores summed over the client's own validation samples, and the number of
+            these; 0 where it does not judge, or no answer came.
+
+        """
         counts = np.where(judges, self.held_out[clients - 1][:, None], 0)
         requests = [
             (judging.header_of(key, paths, self._params.val_ratio, self._params.recalibrate,
@@ -114,13 +128,13 @@ class Judges:
         return np.where(examples > 0, self._score(figures), 0.0), examples
 
     def _supported(self, clients: np.ndarray, paths: list[Path]) -> np.ndarray:
-        """bool [clients, paths]: whether a client's devices have all operators of a path."""
+        """Whether a client's devices have all operators of a path, bool [clients, paths]."""
         columns = np.array([self._training.macs.indices(path) for path in paths])
         able = [np.isfinite(path_macs(costs, columns)) for costs in self._training.costs]
         return np.array(able)[self._training.tier_of[clients - 1]]
 
     def _answers(self, requests: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
-        """float64 [sets, paths, 3] of each unit; NaN where nothing came that can be used."""
+        """Answers of each unit, float64 [sets, paths, 3]; NaN where there is no usable one."""
         job, answers = self._job, []
         units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in requests]
         for (header, counts), result in zip(requests, job.dispatcher.answers(units), strict=True):
@@ -134,11 +148,11 @@ class Judges:
         return answers
 
     def _score(self, figures: np.ndarray) -> np.ndarray:
-        """Sums over samples, the greater the better: [..., 3] -> [...]."""
+        """Scores summed over samples, the greater the better: [..., 3] -> [...]."""
         return figures[..., 0] if self._params.score == "accuracy" else -figures[..., 2]
 
     def _spend(self, drawn: EvaluationCall, counts: np.ndarray, paths: list[Path], size: int) -> None:
-        """Count what clients are sent, compute and wait for, round after round of ``num_participants``."""
+        """Count what clients receive, compute and wait for, round after round of ``num_participants``."""
         job, costs = self._job, self._training.macs
         macs = counts @ path_macs(costs, np.array([costs.indices(path) for path in paths]))
         computation, communication = completion_times(

@@ -33,7 +33,7 @@ _FAILED = 1e9  # how infeasible a path is whose score is not a number
 
 
 class _Redraw(Mutation):  # type: ignore[misc]
-    """Each layer's operator is drawn anew with a probability, from all that are supported (``columns`` by layer)."""
+    """Draw each layer's operator anew with a probability, from all that are supported (``columns`` by layer)."""
 
     def __init__(self, columns: Sequence[np.ndarray], probability: float) -> None:
         super().__init__()

@@ -34,9 +34,15 @@ Path = tuple[str, ...]
 
 
 def pareto(macs: np.ndarray, scores: np.ndarray) -> list[int]:
-    """Places of those that nothing beats in score at as many MACs or fewer, cheapest first; NaN is never among them.
+    """The Pareto front of scores and MACs.
 
-    ``macs`` and ``scores``: float64 [paths].
+    Args:
+        macs: float64 [paths].
+        scores: float64 [paths]; a NaN is never on the front.
+
+    Returns:
+        Indices of the paths that no other beats in score at as many MACs or fewer, cheapest first.
+
     """
     front: list[int] = []
     best = -np.inf
@@ -49,12 +55,12 @@ def pareto(macs: np.ndarray, scores: np.ndarray) -> list[int]:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a tier's path is searched for. Defaults are those of CIFAR-10.
+    """Settings of a tier's search. Defaults are those of CIFAR-10.
 
-    ``search``: nsga2, or random paths. ``evaluations``: how many paths are judged. ``population``: random ones that
-    NSGA-II begins with; ``parents``: how many it keeps, and how many children these have; ``mutation``: probability
-    with which an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: the score alone (the public
-    code). ``target``: a score with which the search ends early.
+    ``search``: nsga2, or random paths. ``evaluations``: number of paths that are judged. ``population``: random paths
+    with which NSGA-II begins; ``parents``: how many of them it keeps, and how many children these have; ``mutation``:
+    probability that an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: the score alone (the
+    public code). ``target``: a score that ends the search early.
     """
 
     search: Literal["nsga2", "random"] = "nsga2"
@@ -70,7 +76,7 @@ class SearchSettings:
 
 
 class JudgedPath(NamedTuple):
-    """A path that was judged: MACs per sample, and its score, NaN where that is not a number."""
+    """A judged path: its MACs per sample and its score, NaN where that is not a number."""
 
     path: Path
     macs: float
@@ -103,13 +109,15 @@ class PathSearch:
         self._advance(None)
 
     def ask(self) -> list[Path]:
-        """The paths to judge next; none where the search has ended. The same until they are told."""
+        """Paths to judge next; none once the search has ended. They stay the same until :meth:`tell`."""
         self._catch_up()
         return [] if self._ended else [path for path in self._batch_paths() if path not in self._scores]
 
     def tell(self, scores: Sequence[float] | np.ndarray) -> None:
-        """The scores of what was asked for, in its order, the greater the better. A path whose score is not finite
-        counts as judged and is never the best."""
+        """Take the scores of the paths from :meth:`ask`, in their order, the greater the better.
+
+        A path whose score is not finite counts as judged and is never the best.
+        """
         paths = self.ask()
         if len(scores) != len(paths):
             raise ValueError(f"{len(scores)} scores were told of {len(paths)} paths")
@@ -119,7 +127,7 @@ class PathSearch:
         self._catch_up()
 
     def best(self) -> JudgedPath:
-        """The path of the greatest score, of equal ones the cheapest."""
+        """The judged path of the greatest score, of equal ones the cheapest."""
         known = [judged for judged in self.judged.values() if isfinite(judged.score)]
         if not known:
             raise UserError(
@@ -130,13 +138,14 @@ class PathSearch:
         return min(known, key=lambda judged: (-judged.score, judged.macs))
 
     def front(self) -> list[JudgedPath]:
-        """What was judged and is not beaten in score by anything that takes as many MACs or fewer, cheapest first."""
+        """The judged paths that no other beats in score at as many MACs or fewer, cheapest first."""
         judged = list(self.judged.values())
         indices = pareto(np.array([path.macs for path in judged]), np.array([path.score for path in judged]))
         return [judged[index] for index in indices]
 
     def state(self) -> dict[str, Any]:
-        """JSON: every judged path, as columns of the tables, and its score; ``null`` for one that is not finite."""
+        """Return JSON: each judged path, as columns of the tables, and its score; ``null`` for one that is not
+        finite."""
         columns = [self.tables.indices(path).tolist() for path in self.judged]
         return {
             "judged": [
@@ -146,7 +155,7 @@ class PathSearch:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where a search with the same arguments was when it gave its :meth:`state`."""
+        """Continue where a search with the same arguments was when it returned its :meth:`state`."""
         self._scores.update(
             (self.tables.path(columns), nan if score is None else score) for columns, score in state["judged"]
         )
@@ -155,7 +164,7 @@ class PathSearch:
     # ---- what is judged next ----
 
     def _catch_up(self) -> None:
-        """Take in generations until one has a path whose score is not known."""
+        """Take in generations until one has a path without a known score."""
         while not self._ended and all(path in self._scores for path in self._batch_paths()):
             self._take_in()
 
@@ -211,7 +220,17 @@ def run(
     judge: Callable[[list[Path]], Sequence[float] | np.ndarray],
     progress: Callable[[PathSearch], None] | None = None,
 ) -> JudgedPath:
-    """The best path; ``progress`` is called with the search after each of its generations that was judged."""
+    """Run a search to its end.
+
+    Args:
+        search: The search.
+        judge: Returns the scores of paths.
+        progress: Called with the search after each judged generation.
+
+    Returns:
+        The best path.
+
+    """
     while paths := search.ask():
         search.tell(judge(paths))
         if progress is not None:

@@ -57,11 +57,11 @@ class TierSearches:
             self._present = None
 
     def state(self) -> dict[str, Any]:
-        """JSON."""
+        """Return JSON for a checkpoint."""
         return {"found": self.results, "present": self._present}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.results, self._present = list(state["found"]), state["present"]
 
 

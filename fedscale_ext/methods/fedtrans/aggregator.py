@@ -46,7 +46,7 @@ class FedTransAggregator(MultiModelAggregator):
     unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:
-        """M_0, which every client may train, and utilities of zero."""
+        """Create M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
         if self.params.widen == "block" and models.cells.output_cells(spec) is None:
@@ -89,13 +89,14 @@ class FedTransAggregator(MultiModelAggregator):
         return [WorkItem(client, keys[k], objective) for client, k in zip(clients, chosen.tolist(), strict=True)]
 
     def expected_shares(self) -> dict[str, float]:
-        """The mean of p^c over all clients that may train."""
+        """Share of participants expected on each model: the mean of p^c over all clients that may train."""
         allowed = self._compatible(self.eligible)
         shares = client_manager.assignment_probabilities(self.utilities[self.eligible], allowed).mean(0)
         return {model.key: share for model, share in zip(self.pool, shares.tolist(), strict=True)}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Utilities (Eq 4), FedAvg per model, activeness and losses, soft aggregation (Eq 5)."""
+        """Update utilities (Eq 4), average by model (FedAvg), note activeness and losses, and aggregate softly (Eq
+        5)."""
         pool = list(self.pool)
         specs = [model.spec for model in pool]
         sims = model_aggregator.similarity_matrix(specs, self.lineages, self.params)
@@ -188,7 +189,7 @@ class FedTransAggregator(MultiModelAggregator):
         }
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Each client on the compatible model of the highest utility (section 4.2)."""
+        """Serve each client the compatible model of the highest utility (section 4.2)."""
         allowed = self._compatible(slice(None))
         mature = np.array([len(losses) >= self.params.serve_min_rounds for losses in self.losses])
         mature[0] = True
@@ -198,7 +199,7 @@ class FedTransAggregator(MultiModelAggregator):
         return EvaluationPlan([keys[k] for k in best.tolist()])
 
     def finished(self, round: int) -> str | None:
-        """The appendix's and section 3's ends of training, where ``stop`` asks for one."""
+        """Why training ends early, where ``stop`` asks for it (section 3 and appendix)."""
         p = self.params
         if p.stop == "converged" and self.exhausted:
             docs = [model_transformer.degree_of_convergence(losses, p.gamma, p.delta) for losses in self.losses]
@@ -209,7 +210,7 @@ class FedTransAggregator(MultiModelAggregator):
         return None
 
     def lineage(self) -> dict[str, Any]:
-        """Parent, round of birth and what was done, by model."""
+        """Return parent, round of birth and transformations of each model."""
         return {
             f"m{k}": {
                 "parent": f"m{k - 1}" if k else None,
@@ -220,7 +221,7 @@ class FedTransAggregator(MultiModelAggregator):
         }
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Utilities and moments as tensors, the rest as JSON."""
+        """Return utilities and moments as tensors, the rest as JSON."""
         tensors = {"utilities": torch.from_numpy(self.utilities)}
         if self.params.utility == "client_history":
             tensors.update({f"{_HISTORY}{name}": tensor for name, tensor in self.loss_history.tensors().items()})
@@ -239,7 +240,7 @@ class FedTransAggregator(MultiModelAggregator):
         }
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
+        """Restore what :meth:`state` returned."""
         self.lineages = [
             Lineage(one["birth"], one["root"], tuple(map(Transformation.from_json, one["steps"])))
             for one in data["lineages"]
@@ -257,7 +258,7 @@ class FedTransAggregator(MultiModelAggregator):
                 optimizer.load({name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)})
 
     def _compatible(self, rows: np.ndarray | slice) -> np.ndarray:
-        """bool [rows, models] for the clients in these rows."""
+        """Compatible models of the clients in these rows, bool [rows, models]."""
         return client_manager.compatible(self.capacity[rows], [model.cost.forward_macs for model in self.pool])
 
     def _update_utilities(self, updates: list[Update], sims: np.ndarray) -> None:
@@ -280,7 +281,7 @@ class FedTransAggregator(MultiModelAggregator):
             self.record(name, dict(zip(clients.tolist(), values.tolist(), strict=True)))
 
     def _stepped(self, j: int, mean: State | None) -> State:
-        """Model j after the server's optimiser (Fig 8); as it was without participants."""
+        """State of model j after the server's optimiser (Fig 8); unchanged without participants."""
         model, optimizer = self.pool[f"m{j}"], self.optimizers[j]
         if mean is None:
             return model.state
@@ -289,7 +290,7 @@ class FedTransAggregator(MultiModelAggregator):
         return optimizer.step(model.state, mean, models.parameter_names(model.spec))
 
     def _note_progress(self, updates: list[Update], before: State, after: State | None) -> None:
-        """Loss of every model that had a participant; activeness of the newest from its clients' mean."""
+        """Note the loss of every model with a participant, and the activeness of the newest model."""
         newest = self.pool.newest()
         by_model: dict[str, list[Update]] = {}
         for update in updates:
@@ -303,7 +304,7 @@ class FedTransAggregator(MultiModelAggregator):
             self.record("activeness", self.active[-1])
 
     def _select_cells(self, round: int) -> list[str]:
-        """The most active cells, or as many at random (Table 3, -l)."""
+        """Select the most active cells, or as many at random (Table 3, -l)."""
         selected = model_transformer.select_cells(model_transformer.mean_activeness(self.active), self.params.alpha)
         if self.params.cell_selection == "activeness":
             return selected
@@ -312,7 +313,7 @@ class FedTransAggregator(MultiModelAggregator):
         return [cells[index] for index in sorted(picked)]
 
     def _next_cell_id(self) -> int:
-        """Number from which on names of new cells are free: how many cells there are, where M_0's count from c0."""
+        """First free number of new cells' names: the number of cells, where M_0's count from c0."""
         spec = self.pool.newest().spec  # has the cells of all its ancestors
         taken = models.cells.cell_family(spec).cell_ids(spec)
         first, count = len(taken), len(taken) * self.params.deepen_count

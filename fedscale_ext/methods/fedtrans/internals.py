@@ -11,9 +11,17 @@ from fedscale_ext.models.registry import skeleton
 
 
 def step_axes(spec: ModelSpec, steps: Sequence[Transformation]) -> list[dict[str, Any]]:
-    """For each step from a model of ``spec`` to its child, JSON: its record; ``axes`` (tensor, axis, "out" where
-    channels are copied or "in" where they are also split, entries per channel) and ``identities``, the shapes of
-    the adapters that it adds."""
+    """Record each step from a model to its child, for checks of the equations.
+
+    Args:
+        spec: Spec of the parent.
+        steps: Steps that lead to the child.
+
+    Returns:
+        JSON of each step: its record; ``axes`` (tensor, axis, "out" where channels are copied or "in" where they are
+        also split, entries per channel); ``identities``, the shapes of new adapters.
+
+    """
     cells, records = cell_family(spec), []
     for step in steps:
         axes: list[list[Any]] = []

@@ -172,7 +172,20 @@ def _in_shape_of(
     lineage: Sequence[Lineage],
     params: FedTransParams,
 ) -> tuple[State, Coverage | None]:
-    """Model i's weights in the shape of model j, and which entries of j they cover."""
+    """Bring model i's weights into the shape of model j.
+
+    Args:
+        j: Index of the model whose shape they take.
+        i: Index of the model whose weights they are.
+        specs: Specs of all models.
+        states: Their averaged states.
+        lineage: Where each of them comes from.
+        params: FedTrans's hyperparameters.
+
+    Returns:
+        The weights, and the entries of j that they cover (None: all).
+
+    """
     if i == j:
         return states[j], None
     if i > j:  # large to small: HeteroFL's crop of the leading part

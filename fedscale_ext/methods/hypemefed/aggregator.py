@@ -71,7 +71,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         ]
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The network, its prefixes, and a hypernetwork for each pair of convolutions."""
+        """Create the network, its prefixes, and a hypernetwork for each pair of convolutions."""
         super().init_state(population, task)
         if self.params.missing == "generated":
             self.hypernetworks = self._hypernetworks()
@@ -96,26 +96,26 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         return networks
 
     def strata(self) -> np.ndarray | None:
-        """Levels: participants come from all of them (section 5.1)."""
+        """The level of each client: participants come from all of them (section 5.1)."""
         return self.level_of if self.params.strata else None
 
     def objective(self, level: int) -> dict[str, Any]:
-        """The exits' losses are summed by the clients; FedProx's term beside them where it is asked for."""
+        """FedProx's term, where ``prox_mu`` is above 0. Clients sum their exits' losses themselves."""
         return {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
 
     def weight(self, item: WorkItem) -> float:
-        """By samples (FedAvg), or all alike."""
+        """Number of the client's samples (FedAvg), or 1 for every client."""
         return super().weight(item) if self.params.weighted else 1.0
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its prefix."""
+        """Let each participant train its prefix."""
         self._mean = CountMean(self.pool[self.whole].state)
         self._held: list[tuple[Update, State]] = []
         self._samples: dict[int, int] = {}  # in the order in which hypernetworks learn from the clients
         return super().assign(round, participants)
 
     def collect(self, round: int, update: Update, state: State) -> None:
-        """What a client trained goes into the mean; what others are generated from is kept until the round ends."""
+        """Add a client's state to the mean. Layers that others are generated from are stored until the round ends."""
         part = self.pool[update.item.model].part
         self._mean.add(state, part.covered if part else None, self.weight(update.item))
         self._samples[update.client] = update.samples
@@ -124,7 +124,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
             self._held.append((update, {name: state[name] for name in self._layers() if name in state}))
 
     def _layers(self) -> list[str]:
-        """Names of tensors that are generated or that others are generated from."""
+        """Names of generated tensors, and of those that they are generated from."""
         if self.params.missing != "generated":
             return []
         pairs = self.hypernetworks.pairs
@@ -167,7 +167,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         self._report_diverged(round, self.hypernetworks.diverged)
 
     def _norms(self, start: State) -> dict[str, float] | None:
-        """What generated tensors are scaled to; None where they stay as they are."""
+        """Norms to which generated tensors are scaled, by name; None where they stay as they are."""
         if not self.params.rescale:
             return None
         trained = [(held, self.weight(update.item)) for update, held in self._held]
@@ -182,7 +182,16 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
             )
 
     def _stand_ins(self, round: int, old: State) -> Iterator[tuple[Update, dict[str, torch.Tensor]]]:
-        """What stands for the layers that each client lacks, client after client."""
+        """Stand-ins for the layers that each client lacks, client after client.
+
+        Args:
+            round: The round.
+            old: The whole network's state at the round's start.
+
+        Returns:
+            Pairs of an update and tensors by name; clients that lack nothing are left out.
+
+        """
         missing = self.params.missing
         if missing == "trained":
             return
@@ -201,8 +210,18 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
                     yield update, tensors
 
     def _lacking(self, update: Update, source: State, everything: bool) -> dict[str, torch.Tensor]:
-        """What is beyond a client's prefix, as ``source`` has it: ``everything``, or what hypernetworks would make, the
-        convolutions (and linear layers within blocks)."""
+        """Tensors beyond a client's prefix, from ``source``.
+
+        Args:
+            update: The client's update.
+            source: A state of the whole network.
+            everything: Whether all such tensors count, or those alone that hypernetworks would generate: convolutions,
+                and linear layers within blocks.
+
+        Returns:
+            Tensors by name.
+
+        """
         trained = self.pool[update.item.model].state
         return {
             name: tensor
@@ -211,14 +230,14 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         }
 
     def server_bytes(self) -> int:
-        """Of the hypernetworks, whose parameters are float32."""
+        """Bytes of the hypernetworks, whose parameters are float32."""
         return 4 * self.hypernetworks.parameters if self.params.missing == "generated" else 0
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """The hypernetworks."""
+        """Return the hypernetworks."""
         return self.hypernetworks.state() if self.params.missing == "generated" else ({}, {})
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take them back."""
+        """Restore what :meth:`state` returned."""
         if self.params.missing == "generated":
             self.hypernetworks.load_state(tensors, data)

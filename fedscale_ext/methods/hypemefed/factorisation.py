@@ -43,12 +43,13 @@ def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def rank(shape: Sequence[int], k: int | None) -> int:
-    """How many components a layer of this shape gives: k, at most the matrix's smaller side; None stands for all."""
+    """Number of components of a layer of this shape: k, at most the matrix's smaller side; None stands for all."""
     return min(matrix_shape(shape)) if k is None else min(k, *matrix_shape(shape))
 
 
 def check_rank(k: int, shapes: Iterable[Sequence[int]], key: str = "k") -> None:
-    """UserError where k exceeds the rank of every layer that components are taken from, so that it cuts nothing."""
+    """Raise UserError where k exceeds the rank of every layer that components are taken from, so that it cuts
+    nothing."""
     largest = max((min(matrix_shape(shape)) for shape in shapes), default=0)
     if k > largest:
         raise UserError(

@@ -42,7 +42,7 @@ class Network(ABC):
 
     @property
     def parameters(self) -> int:
-        """How many numbers it holds."""
+        """Number of parameters."""
         return self.values.numel()
 
     @abstractmethod

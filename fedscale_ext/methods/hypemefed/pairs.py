@@ -46,14 +46,22 @@ class Skipped:
 
 
 def kinds(generate: str) -> frozenset[str]:
-    """The kinds that a value of the switch stands for: "conv", "+bn", "+fc" or "+bn+fc"."""
+    """The kinds of layers that a value of ``generate`` stands for: "conv", "+bn", "+fc" or "+bn+fc"."""
     return frozenset({"conv", *generate.replace("conv", "").split("+")} - {""})
 
 
 def pairs(shapes: Mapping[str, Sequence[int]], generated: Collection[str]) -> tuple[list[Pair], list[Skipped]]:
-    """Pairs by block and name, and what is skipped, for a full model's state given as shapes by name.
+    """Pair each layer with the one at its position in the block before.
 
     Kernels must be of one size: a residual network's 1x1 shortcut is not made from a 3x3 convolution.
+
+    Args:
+        shapes: Shape of each tensor of the full model's state.
+        generated: Kinds of layers that are generated.
+
+    Returns:
+        Pairs by block and name, and the layers that are never generated.
+
     """
     layers = _layers(shapes)
     matched, skipped = [], []
@@ -74,7 +82,7 @@ def pairs(shapes: Mapping[str, Sequence[int]], generated: Collection[str]) -> tu
 
 
 def _layers(shapes: Mapping[str, Sequence[int]]) -> dict[tuple[str, int, str], tuple[str, Shapes]]:
-    """(kind, shapes of what is generated) of each layer of blocks and exits, by stem, number and position."""
+    """Kind and shapes of each layer of blocks and exits, by stem, number and position."""
     tensors: dict[tuple[str, int, str], dict[str, Shape]] = defaultdict(dict)
     for name, shape in shapes.items():
         match = _NAME.fullmatch(name)

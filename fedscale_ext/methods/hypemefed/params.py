@@ -9,7 +9,10 @@ from fedscale_ext.util.ranges import Count, NotNegative, Positive, Range, Share
 
 @dataclass(frozen=True)
 class Options:
-    """Of a model's hypernetworks; a job's keys, of which :class:`~.params.HypeMeFedParams` tells the meaning."""
+    """Options of a model's hypernetworks: the paper's values (section 5.1), ``hidden`` the public code's.
+
+    :class:`HypeMeFedParams` describes each of them.
+    """
 
     k: Count | Literal["all"] = 100
     hidden: Annotated[int, Range(1, 100_000)] = 512  # more would fill any memory
@@ -23,7 +26,7 @@ class Options:
 
     @property
     def components(self) -> int | None:
-        """How many singular components are kept; None for all."""
+        """Number of singular components, or None for all."""
         return None if self.k == "all" else self.k
 
 

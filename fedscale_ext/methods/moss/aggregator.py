@@ -33,7 +33,7 @@ class MossAggregator(DeviceTypesAggregator):
     Params: ClassVar[type] = MossParams
 
     def init_state(self, population: Population, task: Task) -> None:
-        """M^i, PM^G, TL, TD and r, all at random; d_public."""
+        """Create M^i, PM^G, TL, TD and r, all at random, and load d_public."""
         super().init_state(population, task)
         data = self.public_data()
         self.notice(f"the server's public data are {data.says}")
@@ -80,7 +80,7 @@ class MossAggregator(DeviceTypesAggregator):
         self.emit({"event": "progress", "round": round, "what": what, "passing": True})
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """M^i, the mean over the type's participants (Algorithm 1, line 7)."""
+        """Take M^i, the mean over the type's participants (Algorithm 1, line 7)."""
         self._trained = {key: means[key] for key in self.keys if key in means}
         self._samples = dict.fromkeys(self._trained, 0)
         for update in updates:
@@ -90,7 +90,7 @@ class MossAggregator(DeviceTypesAggregator):
             self._samples = {key: int(sizes[types == self.keys.index(key)].sum()) for key in self._trained}
 
     def evolve(self, round: int) -> None:
-        """WIRE, FILE and WIRE (Algorithm 1, lines 8-14)."""
+        """Run WIRE, FILE and WIRE (Algorithm 1, lines 8-14)."""
         exchange = self.server.step(round, self._trained, self._samples, self.public)
         for key, state in exchange.models.items():
             self.pool.update(key, state)
@@ -106,17 +106,16 @@ class MossAggregator(DeviceTypesAggregator):
         self.record("transfers", {name: asdict(report) for name, report in exchange.reports.items()})
 
     def results(self) -> dict[str, Any]:
-        """By type, and what the server did: fidelities and the losses of the transfers."""
+        """Report figures by type, fidelities, and the losses of the server's transfers."""
         return {**super().results(), "server": self.figures.rows()}
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """PM^G and the proxies that persist, of each transfer its networks and their moments, and the figures of the
-        rounds so far."""
+        """Return PM^G and persistent proxies, networks and moments of each transfer, and the figures of past rounds."""
         tensors, data = self.server.state()
         return tensors, {**data, "figures": self.figures.state()}
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take them back."""
+        """Restore what :meth:`state` returned."""
         self.server.load_state(tensors, data)
         if "figures" in data:  # an earlier version kept none: the summary's begin with the round after
             self.figures.load_state(data["figures"])

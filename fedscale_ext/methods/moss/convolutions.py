@@ -31,7 +31,7 @@ def _kernel(g: Tensor, x: Tensor, w: Tensor, settings: _Settings, operand: int) 
 
 
 class _Bilinear(Function):
-    """What the three have in common: what they keep, and derivatives made of each other."""
+    """Base of the three maps: the tensors that they save for derivatives, which are made of each other."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -84,6 +84,17 @@ class _W(_Bilinear):
 
 
 def grouped_conv2d(x: Tensor, w: Tensor, bias: Tensor | None, *settings: Any) -> Tensor:
-    """As :func:`torch.nn.functional.conv2d`; ``settings``: stride, padding, dilation, each of two numbers, groups."""
+    """Convolve as :func:`torch.nn.functional.conv2d`.
+
+    Args:
+        x: Maps [B, C, H, W].
+        w: Kernels [O, C / groups, kh, kw].
+        bias: [O], or None.
+        settings: Stride, padding and dilation of two numbers each, and the number of groups.
+
+    Returns:
+        Maps [B, O, H', W'].
+
+    """
     output = _F.apply(x, w, _Settings(*settings))
     return output if bias is None else output + bias[:, None, None]

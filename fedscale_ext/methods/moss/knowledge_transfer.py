@@ -351,11 +351,11 @@ class Wire:
             setattr(self, name, {key: each.to(dtype) for key, each in getattr(self, name).items()})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """(tensors, JSON) for a checkpoint; the tensors are its own, to be written before the next :meth:`run`."""
+        """Return (tensors, JSON) for a checkpoint. The tensors are its own: write them before the next :meth:`run`."""
         return {**self.phi, **self.projections, **self.moments}, {"steps": self.steps, "solved": self.solved}
 
     def load_state(self, tensors: Mapping[str, Tensor], data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state` returned; KeyError where it is of another transfer."""
+        """Restore what :meth:`state` returned; KeyError where it is of another transfer."""
         for name in ("phi", "projections", "moments"):
             setattr(self, name, {key: tensors[key].clone() for key in getattr(self, name)})
         self.steps = int(data["steps"])

@@ -91,7 +91,16 @@ class Student:
         return ce, (weights * matching.errors(theta, maps, batch.maps)).sum() / len(batch.x), buffers
 
     def maps(self, x: Tensor, batch_size: int) -> list[Tensor]:
-        """The tapped maps [N, C, H, W] of all samples x, as steps on batches of that size or less would see them."""
+        """Tapped maps of all samples, as steps on batches of at most ``batch_size`` would see them.
+
+        Args:
+            x: Samples [N, C, H, W].
+            batch_size: Largest batch.
+
+        Returns:
+            Maps [N, C_n, H, W] by n.
+
+        """
         parts = []
         with torch.no_grad(), DrawnFrom(self._generator):
             for part in x.tensor_split(math.ceil(len(x) / batch_size)):
@@ -101,7 +110,18 @@ class Student:
 
 
 def reestimated(spec: ModelSpec, state: State, x: Tensor, batch_size: int) -> State:
-    """The state with BatchNorm's running statistics of samples x [N, C, H, W], in batches of that size or less."""
+    """Re-estimate BatchNorm's running statistics on samples.
+
+    Args:
+        spec: The model.
+        state: Its state.
+        x: Samples [N, C, H, W].
+        batch_size: Largest batch.
+
+    Returns:
+        The state with the new statistics.
+
+    """
     if not bn_statistics.layers(state):
         return state
     module = models.build(spec).to(x.dtype)

@@ -29,7 +29,18 @@ _RANK = 1e-8  # singular values below it, in parts of the largest, are none
 def meta_networks(
     teacher: Sequence[Shape], students: int, layers: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Initial TL and TD (float32) for a teacher's layers (C, H, W) and so many layers of the student."""
+    """Draw TL and TD (float32).
+
+    Args:
+        teacher: Shapes (C, H, W) of the teacher's layers.
+        students: Number N of the student's layers.
+        layers: Layers of each meta-network.
+        generator: Draws the values.
+
+    Returns:
+        phi by name; the tensors of all n lie in one.
+
+    """
     phi: dict[str, Tensor] = {}
     for m, (channels, _, _) in enumerate(teacher):
         for kind, outputs in (("location", 1), ("degree", channels)):
@@ -45,7 +56,17 @@ def meta_networks(
 
 
 def projections(teacher: Sequence[Shape], student: Sequence[Shape], generator: torch.Generator) -> dict[str, Tensor]:
-    """Initial r for each layer of the student (float32)."""
+    """Draw r for each layer of the student (float32).
+
+    Args:
+        teacher: Shapes (C, H, W) of the teacher's layers.
+        student: Shapes of the student's layers.
+        generator: Draws the values.
+
+    Returns:
+        ``project.n`` [sum of C_m, C_n + 1] by name.
+
+    """
     rows = sum(channels for channels, _, _ in teacher)
     return {f"project.{n}": _uniform((rows, each[0] + 1), each[0], generator) for n, each in enumerate(student)}
 
@@ -76,7 +97,7 @@ def _apply(meta: Mapping[str, Tensor], name: str, means: Tensor) -> Tensor:
 
 
 def pair_weights(meta: Mapping[str, Tensor], means: Sequence[Tensor]) -> Tensor:
-    """Loc * Deg of all pairs [N, B, sum of C_m]."""
+    """Loc * Deg of all pairs [N, B, sum of C_m], from the channels' means by m [B, C_m]."""
     return torch.cat([location(meta, m, x)[..., None] * degree(meta, m, x) for m, x in enumerate(means)], 2)
 
 
@@ -193,8 +214,16 @@ def _crossed(t: Tensor, maps: Tensor, targets: MapTargets, n: int) -> Tensor:
 
 
 def solved_projections(maps: Sequence[Tensor], targets: MapTargets) -> dict[str, Tensor]:
-    """r for each layer of the student where the sum of E over samples, channels and positions is least, of the
-    shortest such: from the student's maps [B, C_n, H, W] of all samples that ``targets`` has. In float64 within."""
+    """r of the least matching error: the sum of E over samples, channels and positions, by least squares.
+
+    Args:
+        maps: The student's maps [B, C_n, H, W] by n, of all samples of ``targets``.
+        targets: The teacher's side of the error.
+
+    Returns:
+        The shortest solution by name, ``project.n`` [sum of C_m, C_n + 1]; float64 is used inside.
+
+    """
     solved = {}
     for n, layer in enumerate(maps):
         t = _with_ones(layer)  # [B, C_n + 1, P]

@@ -11,13 +11,13 @@ from fedscale_ext.methods.moss.convolutions import grouped_conv2d
 
 
 class TwiceDifferentiable(TorchFunctionMode):
-    """Within it, networks' grouped convolutions and their BatchNorm by a batch's statistics are ours.
+    """In the block, run networks' grouped convolutions and their BatchNorm by a batch's statistics by our kernels.
 
-    Of the current thread only. Running statistics stay as they are.
+    It applies to the current thread only. Running statistics stay as they are.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Any call of torch; those stay what they are that modules do not make so."""
+        """Replace the calls of torch that have a twice differentiable form here; pass on all others."""
         options = kwargs or {}
         if func is functional.conv2d and len(args) == 7 and args[6] > 1 and not isinstance(args[4], str):
             return grouped_conv2d(*args)
@@ -32,5 +32,5 @@ class TwiceDifferentiable(TorchFunctionMode):
 
 
 def _maps(x: Tensor) -> bool:
-    """[B, C, H, W], with more than one value of each channel, or torch has something to say."""
+    """Whether x is [B, C, H, W] with more than one value of each channel; torch refuses others itself."""
     return x.dim() == 4 and x.numel() > x.shape[1]

@@ -26,17 +26,37 @@ def whole(spec: ModelSpec) -> Active:
 
 
 def widths(active: Mapping[str, Tensor]) -> dict[str, int]:
-    """How many are kept of each group."""
+    """Number of active channels of each group."""
     return {group: int(one.sum()) for group, one in active.items()}
 
 
 def masks(layout: Layout, active: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> State:
-    """bool in the shape of each of the tensors: which of its entries are kept."""
+    """Masks of tensors: which of their entries lie on active channels.
+
+    Args:
+        layout: Axes of each tensor.
+        active: Active channels, bool [C] by group.
+        tensors: Tensors by name.
+
+    Returns:
+        bool in the shape of each tensor.
+
+    """
     return {name: _along(layout[name], active, tensor, torch.logical_and) for name, tensor in tensors.items()}
 
 
 def gated(layout: Layout, gates: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> State:
-    """The tensors with what they read of each channel times its gate (float [C] by group): as if the channel were."""
+    """Multiply the columns that read each channel by its gate, as if the channel itself were scaled.
+
+    Args:
+        layout: Axes of each tensor.
+        gates: Gates, float [C] by group.
+        tensors: Tensors by name.
+
+    Returns:
+        The gated tensors by name.
+
+    """
     only_in = {name: tuple(a if a and a.role == "in" else None for a in layout[name]) for name in tensors}
     return {name: _scaled(only_in[name], gates, tensor) for name, tensor in tensors.items()}
 
@@ -60,7 +80,7 @@ def _along(
 def _vectors(
     axes: tuple[Axis | None, ...], values: Mapping[str, Tensor], dims: int, device: torch.device
 ) -> list[Tensor]:
-    """Of each axis that has a group with values: these, in a shape that broadcasts."""
+    """The values of each axis that has a group with values, in a shape that broadcasts over ``dims`` dimensions."""
     return [
         values[axis.group].to(device).repeat_interleave(axis.repeat).view([-1 if p == dim else 1 for p in range(dims)])
         for dim, axis in enumerate(axes)
@@ -69,7 +89,17 @@ def _vectors(
 
 
 def strength(layout: Layout, tensors: Mapping[str, Tensor], measure: Measure = torch.abs) -> dict[str, Tensor]:
-    """float64 [C] by group: sums of ``measure`` over the weights (two axes or more) that make a channel."""
+    """Strength of each channel: the sum of ``measure`` over the weights (two axes or more) that make it.
+
+    Args:
+        layout: Axes of each tensor.
+        tensors: Tensors by name.
+        measure: Elementwise measure of a weight.
+
+    Returns:
+        float64 [C] by group.
+
+    """
     sums: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for dim, axis in enumerate(layout[name] if tensor.dim() > 1 else ()):
@@ -84,7 +114,17 @@ def strength(layout: Layout, tensors: Mapping[str, Tensor], measure: Measure = t
 def strongest(
     scores: Mapping[str, Tensor], counts: Mapping[str, int], among: Mapping[str, Tensor] | None = None
 ) -> Active:
-    """So many channels of each group that have the highest scores, of equal ones the first; ``among`` those kept."""
+    """The channels with the highest scores, of equal ones the first.
+
+    Args:
+        scores: Score of each channel, [C] by group.
+        counts: Number of channels to choose, by group.
+        among: Channels to choose from, bool [C] by group; all by default.
+
+    Returns:
+        bool [C] by group.
+
+    """
     active = {}
     for group, score in scores.items():
         if among is not None:
@@ -95,9 +135,16 @@ def strongest(
 
 
 def held_bytes(layout: Layout, active: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Bytes that each client keeps of the tensors, and of those bytes such as nobody else keeps; int64 [clients].
+    """Bytes of the tensors that each client holds, and the part that no other client holds.
 
-    ``active``: bool [clients, C] by group.
+    Args:
+        layout: Axes of each tensor.
+        active: Active channels of the clients, bool [clients, C] by group.
+        tensors: Tensors of the whole model by name.
+
+    Returns:
+        int64 [clients] each.
+
     """
     clients = len(next(iter(active.values())))
     every, alone = (torch.zeros(clients, dtype=torch.float64) for _ in range(2))

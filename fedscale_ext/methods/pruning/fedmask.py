@@ -86,7 +86,7 @@ class MaskClient(MultiModelClient):
         self._bench, self._middle, self._lr = bench, math.log(threshold / (1 - threshold)), lr
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """W * m_c with its own statistics."""
+        """Make ``model`` the client's: W * m_c with its own statistics."""
         if not conf.own:
             return
         parameters = trainable(model)
@@ -97,8 +97,10 @@ class MaskClient(MultiModelClient):
         self._take_statistics(model, conf)
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """Scores begin one above or below the threshold, as the server's bits say, and step by the straight-through
-        gradient dL/ds = dL/dw W sigma'(s)."""
+        """Learn scores of the weights by the straight-through gradient dL/ds = dL/dw W sigma'(s).
+
+        Scores begin one above or below the threshold, as the server's bits say.
+        """
         layout, parameters, middle = self._layout(conf), trainable(model), self._middle
         weights = masks.prunable(parameters)
         bits = {name: weight.detach() != 0 for name, weight in weights.items()}
@@ -136,7 +138,8 @@ class MaskClient(MultiModelClient):
             weight.copy_(torch.where((scores[name] > middle) & inside[name], drawn[name], 0.0))
 
     def _tailored(self, data: ClientSamples, model: nn.Module, conf: Namespace, drawn: State) -> channels.Active:
-        """The one-shot structure: channels whose weights matter most to the loss of the first batch, by |w dL/dw|."""
+        """Choose the one-shot structure: the channels whose weights matter most to the first batch's loss, by |w
+        dL/dw|."""
         weights = masks.prunable(trainable(model))
         x, y = next(self.seen(data, conf))
         statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -155,7 +158,7 @@ class MaskClient(MultiModelClient):
 
     @torch.no_grad()
     def _draw(self, parameters: dict[str, Tensor], conf: Namespace) -> None:
-        """W, as the aggregator drew it: it need not travel."""
+        """Write W into the parameters, as the aggregator drew it, so that it need not travel."""
         theta = initial_weights(self._bench.spec(conf.model_key), conf.seed)
         for name, parameter in parameters.items():
             parameter.copy_(theta[name])
@@ -171,17 +174,17 @@ def _slope(score: Tensor) -> Tensor:
 
 
 class MaskExecutor(MultiModelExecutor):
-    """Its clients know the network that they were handed."""
+    """Executor whose clients know the spec that they train."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How FedMask's clients train, in rounds and when they fine-tune."""
+        """Create a client that learns masks, in rounds and for fine-tuning."""
         params = self.config.method_params()
         return MaskClient(conf, self.bench, **{name: params[name] for name in ("threshold", "lr") if name in params})
 
 
 @lru_cache(maxsize=1024)
 def mask_bytes(spec: ModelSpec) -> int:
-    """A bit for each weight that has one, tensor by tensor."""
+    """Bytes of a bit for each weight that has one, tensor by tensor."""
     weights = masks.prunable(dict(skeleton(spec).named_parameters()))
     return sum(-(-weight.numel() // 8) for weight in weights.values())
 
@@ -196,20 +199,20 @@ class FedMaskAggregator(PrunedTypesAggregator):
     )
 
     def init_state(self, population: Population, task: Task) -> None:
-        """W, all of which counts."""
+        """Create W, with a mask of ones."""
         super().init_state(population, task)
         state = self.pool[KEY].state
         self._drawn = masks.prunable({name: state[name] for name in models.parameter_names(self.pool[KEY].spec)})
 
     def template(self) -> State:
-        """Which channels, which weights, and statistics."""
+        """Tensors that a client keeps for itself: active channels, masks, and statistics."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._drawn.items()}
         parameters = models.parameter_names(self.pool[KEY].spec)
         statistics = {name: tensor for name, tensor in self.pool[KEY].state.items() if name not in parameters}
         return {**super().template(), **masks.pack(ones), **statistics}
 
     def item_of(self, client: int) -> WorkItem:
-        """The mask of its structure."""
+        """The work item of a client: the mask of its structure."""
         spec = self.pool[KEY].spec
         widths = channels.widths(self.active_channels(client))
         down = up = mask_bytes(models.resized(spec, widths))
@@ -219,12 +222,12 @@ class FedMaskAggregator(PrunedTypesAggregator):
         return WorkItem(client, KEY, {"fedmask": {"target": self.target(client)}}, effort=effort, bytes=down, upload=up)
 
     def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
-        """Masks where its structure is; statistics in full."""
+        """Entries that a client returns: masks within its structure, and all statistics."""
         inside = channels.masks(self.layout, self.active_channels(client), {name: state[name] for name in self._drawn})
         return {**dict.fromkeys(state), **inside}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Bits that more than tau of those have who may have them."""
+        """Keep a bit where more than tau of the clients that may have it do."""
         super().aggregate(round, updates, means)
         state = dict(self.pool[KEY].state)
         for name, drawn in self._drawn.items():

@@ -61,17 +61,17 @@ class FedSkelParams(PrunedTypesParams):
 
 
 def filters(model: nn.Module) -> dict[str, nn.Conv2d]:
-    """The layers whose filters (rows of their weights) a skeleton chooses from, by name."""
+    """The convolutions whose filters (rows of weights) a skeleton chooses from, by name."""
     return {name: part for name, part in model.named_modules() if isinstance(part, nn.Conv2d)}
 
 
 def skeleton_size(filters: int, share: float) -> int:
-    """How many of a layer's filters: ``share`` of them, one at least."""
+    """Number of a layer's filters in a skeleton: ``share`` of them, one at least."""
     return max(1, round(share * filters))
 
 
 def top(values: Tensor, share: float) -> Tensor:
-    """bool like the vector: its largest entries, of equal ones the first."""
+    """The largest entries of a vector, of equal ones the first: bool [filters]."""
     chosen = values.argsort(descending=True, stable=True)[: skeleton_size(len(values), share)]
     return torch.zeros(len(values), dtype=torch.bool, device=values.device).index_fill(0, chosen, True)
 
@@ -95,7 +95,7 @@ def skeleton_of(client_state: State, layers: Iterable[str], state: Mapping[str, 
 
 
 def rows(skeleton: State, parameters: Mapping[str, Tensor]) -> State:
-    """The same by parameter, in a shape that broadcasts: of a layer's weight and bias."""
+    """A skeleton by parameter: of each layer's weight and bias, bool in a shape that broadcasts."""
     by_parameter = {}
     for layer, one in skeleton.items():
         for name in (f"{layer}.weight", f"{layer}.bias"):
@@ -106,7 +106,7 @@ def rows(skeleton: State, parameters: Mapping[str, Tensor]) -> State:
 
 @contextmanager
 def answers(layers: Mapping[str, nn.Conv2d]) -> Iterator[dict[str, Tensor]]:
-    """In the block, the sums of what each layer's filters answer in magnitude, float64 [filters] by layer."""
+    """Sum up, in the block, the magnitudes of each layer's filters: float64 [filters] by layer."""
     sums = {name: torch.zeros(layer.out_channels, dtype=torch.float64) for name, layer in layers.items()}
 
     def hook(name: str) -> Any:
@@ -125,7 +125,7 @@ def answers(layers: Mapping[str, nn.Conv2d]) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def only_skeleton(layers: Mapping[str, nn.Conv2d], skeleton: State) -> Iterator[None]:
-    """In the block, no gradient passes filters outside of the skeleton: neither to weights nor to inputs."""
+    """Stop gradients, in the block, at filters outside of the skeleton: neither weights nor inputs get any."""
 
     def hook(name: str) -> Any:
         inside = skeleton[name].view(-1, 1, 1)
@@ -144,15 +144,17 @@ def only_skeleton(layers: Mapping[str, nn.Conv2d], skeleton: State) -> Iterator[
 
 
 class SkeletonClient(MultiModelClient):
-    """``conf.own`` has the client's whole state and its skeleton (nothing yet: all filters). ``conf.fedskel`` says
-    whether this round ``set``s the skeleton, and to which ``share``, where the client takes part in one. One client
-    after another: whose filters pass gradients is each one's own.
+    """Client that trains the skeleton of its own network.
+
+    ``conf.own`` has the client's whole state and its skeleton (empty before its first round: all filters).
+    ``conf.fedskel`` says whether this round ``set``s the skeleton, and to which ``share``, where the client takes part.
+    Clients train one after another: each has a skeleton of its own.
     """
 
     in_cohorts: ClassVar[bool] = False
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """Its own network, with the server's filters where its skeleton is."""
+        """Make ``model`` the client's network, with the server's filters where its skeleton is."""
         if not conf.own:
             return
         served = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
@@ -163,7 +165,7 @@ class SkeletonClient(MultiModelClient):
                 parameters[name].copy_(torch.where(inside, served[name], parameters[name]))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """SetSkel: the whole model, counting what filters answer; UpdateSkel: the skeleton of its own network."""
+        """Train the whole model and set the skeleton (SetSkel), or train the skeleton alone (UpdateSkel)."""
         layers, settings = filters(model), getattr(conf, "fedskel", None)
         if settings is not None and settings["set"]:
             with answers(layers) as sums_by_layer:
@@ -184,10 +186,10 @@ class SkeletonClient(MultiModelClient):
 
 
 class SkeletonExecutor(MultiModelExecutor):
-    """Its clients have skeletons."""
+    """Executor whose clients have skeletons."""
 
     def get_client_trainer(self, conf: Namespace) -> SkeletonClient:
-        """How FedSkel's clients train."""
+        """Create a client that trains as FedSkel's."""
         return SkeletonClient(conf)
 
 
@@ -200,7 +202,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
     measures_statistics: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The model, whole; nobody has a skeleton."""
+        """Create the whole model; no client has a skeleton yet."""
         super().init_state(population, task)
         model = self.pool[KEY]
         self._layers = filters(skeleton(model.spec))
@@ -213,13 +215,13 @@ class FedSkelAggregator(PrunedTypesAggregator):
         self._round = 0
 
     def template(self) -> State:
-        """Its network, and which filters."""
+        """Tensors that a client keeps for itself: its network and its skeleton."""
         every = {name: torch.ones(layer.out_channels, dtype=torch.bool) for name, layer in self._layers.items()}
         bits = {f"{SKELETON}{name}": one for name, one in masks.pack(every).items()}
         return {**self.pool[KEY].state, **bits}
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """SetSkel or UpdateSkel."""
+        """Let each participant set its skeleton (SetSkel), or train it (UpdateSkel)."""
         self._round = round
         return super().assign(round, participants)
 
@@ -228,7 +230,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
         return (self._round - 1) % self.params.every == 0 or not self.has[client - 1]
 
     def item_of(self, client: int) -> WorkItem:
-        """The whole model, or its skeleton."""
+        """The work item of a client: the whole model, or its skeleton."""
         cost, share, sets = self.pool[KEY].cost, self.shares[self.type_of[client - 1]], self.sets(client)
         objective = {"fedskel": {"set": sets, "share": share}}
         if sets:
@@ -246,22 +248,22 @@ class FedSkelAggregator(PrunedTypesAggregator):
         )
 
     def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
-        """Everything, or the filters of the skeleton that it was handed."""
+        """Entries that a client returns: all of them, or the filters of its skeleton."""
         if self.sets(client):
             return dict.fromkeys(state)
         inside = rows(skeleton_of(client_state, self._layers, state), state)
         return {name: one.expand(state[name].shape) for name, one in inside.items()}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Filter by filter, over those whose skeletons hold it."""
+        """Take the mean of each filter over the clients whose skeletons hold it."""
         super().aggregate(round, updates, means)
         for update in updates:
             self.has[update.client - 1] = True
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Who has a skeleton, and the round that was the last."""
+        """Return which clients have a skeleton, and the number of the last round."""
         return {"has": self.has}, {"round": self._round}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.has, self._round = tensors["has"].bool(), int(data["round"])

@@ -75,11 +75,11 @@ class HermesClient(MaskedClient):
         return unpack_channels(conf.own, channels.whole(self.bench.spec(conf.model_key)))
 
     def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
-        """What hangs on the channels, of all parameters."""
+        """Masks of all parameters by the active channels."""
         return channels.masks(models.layout(self.bench.spec(conf.model_key)), self._active(conf), parameters)
 
     def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
-        """Prune the next channels where that is due."""
+        """Mask the model, and prune the next channels where the model is good enough."""
         if conf.own is None:
             return
         parameters = trainable(model)
@@ -97,15 +97,15 @@ class HermesClient(MaskedClient):
 
 
 def next_widths(have: Mapping[str, int], target: Mapping[str, int], step: float) -> dict[str, int]:
-    """Each group without ``step`` of its channels, one at least, down to the target."""
+    """Widths after a pruning step: each group loses ``step`` of its channels, one at least, down to the target."""
     return {group: max(target[group], min(width - 1, round(width * (1 - step)))) for group, width in have.items()}
 
 
 class HermesExecutor(MultiModelExecutor):
-    """Its clients can look at the model that they were handed."""
+    """Executor whose clients measure the accuracy of the model that they train."""
 
     def get_client_trainer(self, conf: Namespace) -> HermesClient:
-        """How Hermes's clients train."""
+        """Create a client that trains as Hermes's."""
         return HermesClient(conf, self.bench)
 
 
@@ -120,21 +120,21 @@ class HermesAggregator(PrunedTypesAggregator):
 
     @property
     def starts_at_target(self) -> bool:  # type: ignore[override]
-        """As the hyperparameter ``start`` says."""
+        """Whether clients begin at their type's size (hyperparameter ``start``)."""
         return bool(self.params.start == "type")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains its subnetwork."""
+        """Let each participant train its subnetwork."""
         self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
         return super().assign(round, participants)
 
     def results(self) -> dict[str, Any]:
-        """By type, with what travels as subnetworks are now."""
+        """Report figures by type, with the traffic of the subnetworks as they are now."""
         self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
         return super().results()
 
     def item_of(self, client: int) -> WorkItem:
-        """Its subnetwork; what others hold too travels."""
+        """The work item of a client: its subnetwork, of which the overlapped entries travel."""
         p = self.params
         settings = {"threshold": p.threshold, "step": p.step, "target": self.target(client)}
         objective = {"hermes": settings, "group_lasso": p.lasso, HELD_OUT: p.validation}

@@ -106,8 +106,10 @@ class LotteryClient(MaskedClient):
         return masks.unpack(conf.own, masks.prunable(parameters))
 
     def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
-        """Prune and rewind where that is due. BatchNorm's running statistics stay the global ones: they are no weights
-        to rewind."""
+        """Mask the model, and prune and rewind where the model is good enough.
+
+        BatchNorm's running statistics stay the global ones: they are no weights to rewind.
+        """
         if conf.own is None:
             return
         parameters = trainable(model)
@@ -127,10 +129,10 @@ class LotteryClient(MaskedClient):
 
 
 class LotteryExecutor(MultiModelExecutor):
-    """Its clients can look at the model that they were handed."""
+    """Executor whose clients measure the accuracy of the model that they train."""
 
     def get_client_trainer(self, conf: Namespace) -> LotteryClient:
-        """How LotteryFL's clients train."""
+        """Create a client that trains as LotteryFL's."""
         return LotteryClient(conf, self.bench)
 
 
@@ -148,7 +150,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     _mean: CountMean | None = None  # of this round's clients
 
     def init_state(self, population: Population, task: Task) -> None:
-        """theta_0; every mask is all ones."""
+        """Create theta_0 (Algorithm 1); every mask is all ones, or a type's leading channels."""
         super().init_state(population, task)
         self._all = sum(weight.numel() for weight in self._weights().values())
         self.type_of = np.zeros(task.num_clients, dtype=np.int64)
@@ -161,7 +163,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         self.left = survivors[torch.from_numpy(self.type_of)]  # surviving weights of each client
 
     def _deal_types(self) -> None:
-        """Who begins with which part of the model."""
+        """Deal the types' first masks to clients."""
         p, model = self.params, self.pool[KEY]
         if sum(p.groups) != self.task.num_clients:
             raise UserError(
@@ -181,21 +183,21 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         self.type_of = largest_first[ranked_levels(self.dealing_order(), sizes)]
 
     def type_names(self) -> Sequence[str]:
-        """All clients prune the one model, from different parts of it where they have types."""
+        """Names of the types; without types, all clients prune the one model from the whole."""
         return [f"x{ratio:g}" for ratio in self.params.param_ratio] or [KEY]
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
-        """The whole model, as of other systems that prune."""
+        """Bytes of the whole model, as of other systems that prune: float64 [clients]."""
         return np.full(len(up), self.pool[KEY].cost.bytes, dtype=np.float64)
 
     def kept_share(self) -> np.ndarray:
-        """Surviving weights, and what is never pruned."""
+        """Share of surviving weights and of what is never pruned, float64 [clients]."""
         every = self.pool[KEY].cost.parameters
         shares: np.ndarray = 1 - (self._all - self.left.numpy()) / every
         return shares
 
     def client_tensors(self) -> list[ClientTensors]:
-        """The mask m_c, in bits."""
+        """Keep each client's mask m_c, in bits."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
         arguments = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
         client_masks = (
@@ -207,28 +209,28 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         return masks.pack(self.starts[self.type_of[client - 1]])
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains its part of the global model."""
+        """Let each participant train its part of the global model."""
         return [self.item_of(client) for client in participants.tolist()]
 
     def item_of(self, client: int) -> WorkItem:
-        """Its part of the model, as it is now."""
+        """The work item of a client: its part of the model, as it is now."""
         p, type_index = self.params, self.type_of[client - 1]
         ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
         objective = {"ticket": ticket, HELD_OUT: p.validation}
         return WorkItem(client, KEY, objective, effort=self.efforts[type_index], bytes=self._bytes(client))
 
     def _bytes(self, client: int) -> int:
-        """Surviving values, what is never pruned, and the mask."""
+        """Bytes of the surviving values, of what is never pruned, and of the mask."""
         gone, bits = self._all - int(self.left[client - 1]), -(-self._all // 8)
         itemsize = next(iter(self._weights().values())).itemsize
         return self.pool[KEY].cost.bytes - gone * itemsize + bits
 
     def weight(self, item: WorkItem) -> float:
-        """All clients alike, or by their samples."""
+        """1 for every client, or its number of samples."""
         return super().weight(item) if self.params.weighted else 1.0
 
     def collect(self, round: int, update: Update, state: State) -> None:
-        """Add w_c * m_c where m_c covers."""
+        """Add w_c * m_c where m_c covers (Algorithm 1, server)."""
         if self._mean is None:
             self._mean = CountMean(self.pool[KEY].state)
         packed = self.handed[OwnTensors.kind].files.newest(KEY, update.client)
@@ -239,22 +241,22 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         self.left[update.client - 1] = masks.survivors(mask)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Each entry's mean over the masks that cover it; what no mask covers stays as it is."""
+        """Take each entry's mean over the masks that cover it; other entries stay as they are."""
         assert self._mean is not None  # somebody was collected
         self.pool.update(KEY, self._mean.result())
         self._mean = None
         self.record("left", {update.client: int(self.left[update.client - 1]) / self._all for update in updates})
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served its own part of the global model, which is tested beside."""
+        """Serve each client its own part of the global model; test the whole beside."""
         return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {KEY: KEY})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """How much each client has left; the masks have files of their own."""
+        """Return how many weights of each client survive; masks have files of their own."""
         return {"left": self.left}, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.left = tensors["left"]
 
     def _weights(self) -> State:

@@ -24,9 +24,10 @@ from fedscale_ext.training.resident import Cohort
 
 
 class MaskedClient(MultiModelClient):
-    """Trains the entries that its mask keeps; gradients of the others are zero, so momentum cannot move them either.
+    """Client that trains the entries that its mask keeps.
 
-    ``conf.own`` tells what the client keeps (nothing yet: everything). Subclasses give :meth:`mask` and :meth:`enter`.
+    Gradients of the others are zero, so momentum cannot move them either. ``conf.own`` is what the client keeps (empty
+    before its first round: everything). Subclasses define :meth:`mask` and :meth:`enter`.
     """
 
     def __init__(self, conf: Namespace, bench: Workbench) -> None:
@@ -34,28 +35,31 @@ class MaskedClient(MultiModelClient):
         self.bench = bench
 
     def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
-        """bool by name: the mask of those parameters that may be pruned."""
+        """Masks of the parameters that may be pruned, bool by name."""
         raise NotImplementedError
 
     def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
-        """Make the global ``model`` the client's start, in place, ``conf.mask`` what of it trains, and ``conf.keeps``
-        what the client keeps then. Where ``conf.own`` is None (only to measure how such clients train), nothing."""
+        """Make the global ``model`` the client's start, in place.
+
+        It sets ``conf.mask``, the entries that train, and ``conf.keeps``, the tensors that the client keeps afterwards.
+        It does nothing where ``conf.own`` is None (only to measure how such clients train).
+        """
         raise NotImplementedError
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """Its personal model w * m_c."""
+        """Make ``model`` the client's personal model w * m_c."""
         parameters = trainable(model)
         masks.apply(self.mask(parameters, conf), parameters)
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """From the start that the mask leaves; the result brings what the client keeps."""
+        """Train from the masked start; the result has the tensors that the client keeps."""
         self.enter(client_data, model, conf)
         return _with_own(super().train(client_data, model, conf), conf)
 
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
     ) -> list[dict[str, Any] | Exception]:
-        """The same side by side, each client from its own start."""
+        """Train clients side by side, each from its own masked start."""
         for row, (samples, conf) in enumerate(zip(data, confs, strict=True)):
             if conf.own is not None:
                 model = self.bench.module(conf.model_key)
@@ -69,8 +73,10 @@ class MaskedClient(MultiModelClient):
 
     @torch.no_grad()
     def accuracy(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> float:
-        """Of the model on the client's validation part; without one, below every threshold. BatchNorm's statistics are
-        those of the other part: the server's are means over other networks."""
+        """Accuracy of the model on the client's validation part; -1 without one.
+
+        BatchNorm's statistics are those of the training part: the server's are means over other networks.
+        """
         training, validation = hold_out(len(data), conf.held_out, conf.seed, conf.client_id)
         if not len(validation):
             return -1.0
@@ -95,5 +101,5 @@ def _with_own(result: dict[str, Any], conf: Namespace) -> dict[str, Any]:
 
 @lru_cache(maxsize=2)
 def initial_weights(spec: ModelSpec, seed: int) -> State:
-    """theta_0, as the aggregator drew it: it need not travel."""
+    """theta_0, as the aggregator drew it, so that it need not travel."""
     return models.initial_state(spec, seed)

@@ -72,11 +72,11 @@ class TailorFLParams(PrunedTypesParams):
 
 
 class TailorClient(MultiModelClient):
-    """Its channels pass gates on their way to whoever reads them; gates are learnt beside the weights, and kept.
+    """Client whose channels pass gates, which it learns with the weights and keeps.
 
-    ``conf.own`` has the gates and which channels the client keeps (nothing yet: gates of 1, all channels);
-    ``conf.tailor`` the ``target`` number of each group and the ``sparsity`` of gates, where it takes part in a round.
-    One client after another: whose gates scale what is each one's own.
+    ``conf.own`` has the gates and the active channels (empty before the first round: gates of 1, all channels).
+    ``conf.tailor`` has the ``target`` number of channels of each group and the ``sparsity`` of gates, where the client
+    takes part in a round. Clients train one after another: each has gates of its own.
     """
 
     in_cohorts: ClassVar[bool] = False
@@ -92,14 +92,14 @@ class TailorClient(MultiModelClient):
         return unpack_channels(client_state, whole), gates
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """The channels that it keeps, behind their gates."""
+        """Make ``model`` the client's: its active channels, behind their gates."""
         (active, gates), parameters = self._client_state(conf), trainable(model)
         layout = models.layout(self._bench.spec(conf.model_key))
         masks.apply(channels.masks(layout, active, parameters), parameters)
         _write(parameters, channels.gated(layout, _like(gates, parameters), parameters))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """Weights and gates together; a client that keeps everything as yet then prunes to its target."""
+        """Train weights and gates together; a client that is still whole then prunes to its target."""
         layout, settings = models.layout(self._bench.spec(conf.model_key)), getattr(conf, "tailor", None)
         (active, gates), parameters = self._client_state(conf), trainable(model)
         gates = {group: one.clone().requires_grad_() for group, one in _like(gates, parameters).items()}
@@ -135,7 +135,7 @@ class TailorClient(MultiModelClient):
 
 
 class _Gated:
-    """The network with other parameters, which keeps its statistics."""
+    """A network with other parameters, which keeps its own statistics."""
 
     def __init__(self, model: nn.Module, tensors: State) -> None:
         self._model, self._tensors = model, tensors
@@ -161,16 +161,27 @@ def _like(gates: dict[str, Tensor], parameters: dict[str, Tensor]) -> dict[str, 
 
 
 class TailorExecutor(MultiModelExecutor):
-    """Its clients know the network that they were handed."""
+    """Executor whose clients know the spec that they train."""
 
     def get_client_trainer(self, conf: Namespace) -> TailorClient:
-        """How TailorFL's clients train."""
+        """Create a client that trains as TailorFL's."""
         return TailorClient(conf, self.bench)
 
 
 def tuned(profiles: Tensor, share: float) -> Tensor:
-    """Importances [clients, channels] moved by ``share`` towards those of similar clients: weights are the cosines of
-    what tells the clients apart, such as are positive. Who is like nobody stays as it is."""
+    """Move importances towards those of similar clients.
+
+    Weights are the positive cosines of the clients' differences from their mean. A client that resembles no other stays
+    as it is.
+
+    Args:
+        profiles: Importances [clients, channels].
+        share: How far they move.
+
+    Returns:
+        The tuned importances [clients, channels].
+
+    """
     apart = profiles - profiles.mean(0)
     unit = apart / apart.norm(dim=1, keepdim=True).clamp(min=1e-12)
     alike = (unit @ unit.T).clamp(min=0.0).fill_diagonal_(0.0)
@@ -189,12 +200,12 @@ class TailorFLAggregator(PrunedTypesAggregator):
     )
 
     def template(self) -> State:
-        """Which channels, and the gates."""
+        """Tensors that a client keeps for itself: active channels, and gates."""
         gates = {f"{GATE}{group}": torch.ones(every.shape[1]) for group, every in self.active.items()}
         return {**super().template(), **gates}
 
     def item_of(self, client: int) -> WorkItem:
-        """Its submodel; in its first round, the whole model."""
+        """The work item of a client: its submodel, or in its first round the whole model."""
         objective = {"tailor": {"target": self.target(client), "sparsity": self.params.sparsity}}
         whole = self.pool[KEY].cost.bytes
         gates = sum(4 * every.shape[1] for every in self.active.values())
@@ -204,11 +215,11 @@ class TailorFLAggregator(PrunedTypesAggregator):
         return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=down, upload=up + gates)
 
     def weight(self, item: WorkItem) -> float:
-        """Times the share of the parameters that the client keeps."""
+        """The weight of the base times the share of the parameters that the client keeps."""
         return super().weight(item) * self.part_cost(item.client).parameters / self.pool[KEY].cost.parameters
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """The mean where submodels overlap; then their structures."""
+        """Take the mean where submodels overlap; then tune the participants' structures."""
         super().aggregate(round, updates, means)
         if self.params.tuning == 0 or len(updates) < 2:
             return

@@ -70,24 +70,24 @@ class ZeroFLParams:
 
     @property
     def share(self) -> float:
-        """Of a layer's weights that are handed in."""
+        """Share of a layer's weights that a client uploads."""
         return min(1.0, 1 - self.sparsity + self.mask_ratio)
 
 
 def num_largest(entries: int, share: float) -> int:
-    """How many of a tensor's entries are kept: ``share`` of them, one at least."""
+    """Number of the largest entries: ``share`` of them, one at least."""
     return max(1, round(share * entries))
 
 
 def largest(x: Tensor, share: float) -> Tensor:
-    """bool like ``x``: its largest entries in magnitude, as many as :func:`num_largest` says."""
+    """The largest entries of ``x`` in magnitude, as many as :func:`num_largest` says: bool like ``x``."""
     chosen = torch.zeros(x.numel(), dtype=torch.bool, device=x.device)
     chosen[x.detach().abs().flatten().topk(num_largest(x.numel(), share), sorted=False).indices] = True
     return chosen.view(x.shape)
 
 
 def sparse_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights that are sparse, by state name."""
+    """The weights that SWAT makes sparse, by state name."""
     return {f"{name}.weight": part.weight for name, part in model.named_modules() if isinstance(part, _Layer)}
 
 
@@ -127,7 +127,7 @@ def _apply(layer: _Layer, share: float, x: Tensor) -> Tensor:
 
 @contextmanager
 def swat(model: nn.Module, sparsity: float) -> Iterator[None]:
-    """Let convolutions and linear layers leave out ``sparsity`` of their weights and inputs in the block."""
+    """Leave out ``sparsity`` of the weights and inputs of convolutions and linear layers, in the block."""
     layers = [part for part in model.modules() if isinstance(part, _Layer)]
     for layer in layers:
         layer.forward = partial(_apply, layer, 1 - sparsity)  # type: ignore[method-assign]
@@ -140,7 +140,15 @@ def swat(model: nn.Module, sparsity: float) -> Iterator[None]:
 
 @torch.no_grad()
 def hand_in(before: Mapping[str, Tensor], weights: Mapping[str, Tensor], upload: str, share: float) -> None:
-    """Leave of the trained ``weights`` what is handed in, in place; ``before``: as they were handed out."""
+    """Reduce the trained ``weights`` to the uploaded ones, in place (section 4.2).
+
+    Args:
+        before: Weights at the round's start, by name.
+        weights: Trained weights, by name.
+        upload: Which weights a client uploads.
+        share: Share of each layer's weights.
+
+    """
     for name, weight in weights.items():
         if upload == "top_k_weights":
             weight.masked_fill_(~largest(weight, share), 0.0)
@@ -150,13 +158,16 @@ def hand_in(before: Mapping[str, Tensor], weights: Mapping[str, Tensor], upload:
 
 
 class ZeroFLClient(MultiModelClient):
-    """Trains by SWAT's passes; ``conf.zerofl`` has ``sparsity``, ``upload`` and ``share``. One client after another:
-    what is largest is each one's own."""
+    """Client that trains by SWAT's passes.
+
+    ``conf.zerofl`` has ``sparsity``, ``upload`` and ``share``. Clients train one after another: each has largest
+    entries of its own.
+    """
 
     in_cohorts: ClassVar[bool] = False
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """See :meth:`MultiModelClient.train`; the result has the weights that are handed in."""
+        """Train by SWAT's passes; the result has the uploaded weights. See :meth:`MultiModelClient.train`."""
         model.train()
         settings = conf.zerofl
         sparse = sparse_weights(model)
@@ -179,10 +190,10 @@ class ZeroFLClient(MultiModelClient):
 
 
 class ZeroFLExecutor(MultiModelExecutor):
-    """Its clients train sparsely in rounds, and fine-tune like anybody's."""
+    """Executor whose clients train sparsely in rounds, and fine-tune like FedAvg's."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How ZeroFL's clients train."""
+        """Create a client that trains by SWAT's passes, or one that fine-tunes."""
         return ZeroFLClient(conf) if hasattr(conf, "zerofl") else MultiModelClient(conf)
 
 
@@ -196,7 +207,7 @@ class ZeroFLAggregator(FedAvgAggregator):
     )
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0, and how large a sparse one is."""
+        """Create w_0, and compute the size of a sparse upload."""
         super().init_state(population, task)
         cost = self.pool[KEY].cost
         sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[KEY].spec)).values()]
@@ -206,7 +217,7 @@ class ZeroFLAggregator(FedAvgAggregator):
         self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """S_t trains sparsely."""
+        """Let S_t train sparsely, from the dense weights."""
         p = self.params
         if self._dense:
             self.pool.update(KEY, self._dense)
@@ -217,7 +228,7 @@ class ZeroFLAggregator(FedAvgAggregator):
         return [WorkItem(client, KEY, objective, effort=effort, upload=upload) for client in participants.tolist()]
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """The weights that a forward pass takes, for everybody."""
+        """Serve the weights of SWAT's forward pass to every client."""
         if not self._dense:
             model = self.pool[KEY]
             self._dense, share = model.state, 1 - self.params.sparsity
@@ -227,9 +238,9 @@ class ZeroFLAggregator(FedAvgAggregator):
         return super().evaluation_plan()
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """The dense weights after a test."""
+        """Return the dense weights, which a test replaces in the pool."""
         return self._dense, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self._dense = tensors

@@ -103,7 +103,8 @@ class FedNASClient(MultiModelClient):
     in_cohorts: ClassVar[bool] = False
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """See :meth:`MultiModelClient.train`; the loss is that of the weights' steps."""
+        """Step the alphas, then the weights, on each batch (Equation 5). The reported loss is that of the weights'
+        steps."""
         model.train()
         search = conf.search
         named = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
@@ -135,10 +136,10 @@ class FedNASClient(MultiModelClient):
 
 
 class FedNASExecutor(MultiModelExecutor):
-    """Its clients search while they are told how, and train what was found like anybody's."""
+    """Executor whose clients search, and later train the derived network as FedAvg's."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How FedNAS's clients train."""
+        """Create a client that searches, or one that trains the derived network."""
         return FedNASClient(conf) if hasattr(conf, "search") else MultiModelClient(conf)
 
 
@@ -151,17 +152,17 @@ class FedNASAggregator(FedAvgAggregator):
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "steps its alphas by Adam on other losses"),)
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0 and alpha_0 of the mixture."""
+        """Create w_0 and alpha_0 of the mixture."""
         spec = mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
         self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
 
     @property
     def model(self) -> str:
-        """Key of what clients train and are served now."""
+        """Key of the model that clients train and are served now."""
         return DERIVED if DERIVED in self.pool else SEARCHED
 
     def learning_rate(self, number: int) -> float:
-        """A cosine over the search, and over what follows it."""
+        """A cosine over the search, and another over the rounds that follow it."""
         p, first = self.params, float(self.args.learning_rate)
         searching = number <= p.search_rounds
         step, steps = (number, p.search_rounds) if searching else (
@@ -172,7 +173,7 @@ class FedNASAggregator(FedAvgAggregator):
         return least + (first - least) * (1 + cos(pi * done)) / 2
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """S_t searches, or trains what was found."""
+        """Let S_t search, or train the derived network."""
         if self.model == DERIVED:
             return [WorkItem(client, DERIVED) for client in participants.tolist()]
         p = self.params
@@ -183,14 +184,14 @@ class FedNASAggregator(FedAvgAggregator):
         return [WorkItem(client, SEARCHED, objective, effort=effort) for client in participants.tolist()]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """w and alpha become the clients' means by samples (Algorithm 1, server)."""
+        """Take the clients' means of w and alpha, by samples (Algorithm 1, server)."""
         self.pool.update(self.model, means[self.model])
         if self.model == SEARCHED:
             alphas = [self._alphas(layer).softmax(0).tolist() for layer in range(len(self._spec["ops"]))]
             self.record("alphas", alphas)
 
     def evolve(self, round: int) -> None:
-        """After the search, derive the network."""
+        """Derive the network after the last round of the search."""
         if self.model == SEARCHED and round >= self.params.search_rounds:
             spec = path_of(mixed(self._spec, None), self.genotype())
             state = models.initial_state(spec, self.seed)
@@ -215,11 +216,11 @@ class FedNASAggregator(FedAvgAggregator):
         return self.pool[SEARCHED].state[f"{ALPHAS}{layer}"]
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served the mixture, later the derived network."""
+        """Serve every client the mixture, later the derived network."""
         return EvaluationPlan([self.model] * self.task.num_clients, {"global": self.model})
 
     def lineage(self) -> dict[str, Any]:
-        """The derived network comes from the search."""
+        """Return the origin of the derived network: the search."""
         origins: dict[str, Any] = {SEARCHED: {"parent": None, "birth": 0, "steps": ["all operators"]}}
         if DERIVED in self.pool:
             path = " ".join(name for (name,) in self.pool[DERIVED].spec["ops"])
@@ -227,7 +228,8 @@ class FedNASAggregator(FedAvgAggregator):
         return origins
 
     def results(self) -> dict[str, Any]:
-        """Memory of a client's step, in the search and after it; Adam's moments of the alphas are left out."""
+        """Report the memory of a client's step, in the search and after it. Adam's moments of the alphas are left
+        out."""
         batch, moments = self.args.batch_size, int(self.config.job.client_momentum > 0)
         return {
             "memory": [

@@ -85,7 +85,7 @@ class SpiderParams:
 
 
 def everything(ops: Sequence[Sequence[str]]) -> np.ndarray:
-    """``alive`` of a network that keeps all operators of its layers."""
+    """``alive`` of a network that keeps all operators of its layers: bool [layers, operators]."""
     alive = np.zeros((len(ops), max(map(len, ops))), dtype=bool)
     for layer, names in enumerate(ops):
         alive[layer, : len(names)] = True
@@ -105,24 +105,32 @@ class Local:
         self._module, self._ops, self.state, self.alive = module, ops, state, alive
 
     def hold(self, alive: np.ndarray) -> dict[str, Tensor]:
-        """Let the module be that of these operators; their tensors by name."""
+        """Restrict the module to these operators; return their tensors by name."""
         cast(Searchable, self._module).hold(alive_ops(self._ops, alive))
         return {name: self.state[name] for name in self._module.state_dict()}
 
     def release(self) -> None:
-        """Let the module be the global one again."""
+        """Make the module the global one again."""
         cast(Searchable, self._module).hold(self._ops)
 
     def run(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
-        """Logits; buffers among ``tensors`` change."""
+        """Logits [B, classes] of x [B, C, H, W]; buffers among ``tensors`` change."""
         output: Tensor = functional_call(self._module, tensors, (x,))
         return output
 
     @torch.no_grad()
     def shrink(self, how: str, x: Tensor, y: Tensor, batch: int, rng: np.random.Generator) -> None:
-        """Drop operators of a layer by what the samples x [n, C, H, W], y [n] say of the network without each.
+        """Drop operators of a random layer by the accuracy of the network without each of them.
 
         Of equal accuracies the loss decides. BatchNorm takes the samples' own statistics, as in the public code.
+
+        Args:
+            how: "layer" keeps one operator, "operator" drops one.
+            x: Validation samples [n, C, H, W].
+            y: Their classes int64 [n].
+            batch: Samples of a pass.
+            rng: Draws the layer.
+
         """
         several = np.flatnonzero(self.alive.sum(1) > 1)
         if not len(several):
@@ -165,14 +173,15 @@ class SpiderClient(MultiModelClient):
 
     @torch.no_grad()
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """Its local network."""
+        """Make ``model`` the client's local network."""
         local = self._local(model, conf)
         for name, tensor in model.state_dict().items():
             tensor.copy_(local.state[name])
         local.hold(local.alive)
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """See :meth:`MultiModelClient.train`; figures are the global network's, ``own`` is the local one."""
+        """Train both networks; figures are the global network's, ``own`` is the local one. See
+        :meth:`MultiModelClient.train`."""
         settings = getattr(conf, "spider", None)
         if settings is None or self._spec is None:
             if self._spec is not None and conf.own is not None:
@@ -218,10 +227,10 @@ class SpiderClient(MultiModelClient):
 
 
 class SpiderExecutor(MultiModelExecutor):
-    """Its clients are told the supernet's spec."""
+    """Executor that tells its clients the supernet's spec."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How SPIDER's clients train, and what they are served."""
+        """Create a client that trains both networks, or one that fine-tunes its local network."""
         known = hasattr(conf, "model_key") and conf.own is not None
         return SpiderClient(conf, self.bench.spec(conf.model_key) if known else None)
 
@@ -234,7 +243,7 @@ class LocalNetworks(OwnTensors):
         self.alive = np.repeat(held[None], clients, axis=0)
 
     def checked(self, item: WorkItem, section: Section | None) -> State:
-        """Rejected where a layer is left without operators, or one that was dropped is back."""
+        """Check a local network: rejected where a layer has no operator left, or a dropped one is back."""
         tensors = super().checked(item, section)
         alive = tensors[ALIVE].numpy()
         if (alive & ~self.alive[item.client - 1]).any() or not alive.any(1).all():
@@ -268,19 +277,19 @@ class SpiderAggregator(FedAvgAggregator):
     unprotected: ClassVar[str] = "the operators of clients' local networks"
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0 of the global network."""
+        """Create w_0 of the global network."""
         spec = mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
         self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
         self.tables = tables(spec)
 
     def client_tensors(self) -> list[ClientTensors]:
-        """The local networks."""
+        """Keep each client's local network from round to round."""
         held = self.tables.held.copy()
         self.local = LocalNetworks(self.log_dir, self.pool[KEY].state, held, self.task.num_clients)
         return [*super().client_tensors(), self.local]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains both networks; in some rounds the local ones shrink before."""
+        """Let each participant train both networks; in some rounds the local ones shrink before."""
         p = self.params
         shrinks = round >= p.proj_start and (round - p.proj_start) % p.proj_recovery == 0
         settings = {"lambda": p.lambda_local, "shrink": p.shrink if shrinks else None}
@@ -293,22 +302,25 @@ class SpiderAggregator(FedAvgAggregator):
         ]
 
     def local_macs(self, client: int) -> float:
-        """MACs per sample of a client's local network, as it was last handed in."""
+        """MACs per sample of a client's newest local network."""
         alive = self.local.alive[client - 1]
         return self.tables.fixed_macs + float(self.tables.macs[alive].sum())
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """The global network becomes the clients' mean by samples."""
+        """Take the clients' mean of the global network, by samples."""
         super().aggregate(round, updates, means)
         self.record("operators", {u.client: int(self.local.alive[u.client - 1].sum()) for u in updates})
         self.record("local_macs", {update.client: self.local_macs(update.client) for update in updates})
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served its local network; the global one is tested beside."""
+        """Serve each client its local network; test the global one beside."""
         return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {"global": KEY})
 
     def results(self) -> dict[str, Any]:
-        """Memory of a client's step before its local network shrinks: state and momentum are those of two networks."""
+        """Report the memory of a client's step before its local network shrinks.
+
+        State and momentum are those of two networks.
+        """
         moments = int(self.config.job.client_momentum > 0)
         one = training_memory(self.pool[KEY].spec, self.args.batch_size, moments=moments)
         both = one._replace(state=2 * one.state, optimizer=2 * one.optimizer)

@@ -62,13 +62,16 @@ class DepthFLParams(ExitLevelsParams):
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """Defaults that follow from what is given."""
+        """Set alpha to 0 where ``inclusive`` is on."""
         inclusive = config.method_params().get("inclusive") is True
         return {**super().job_defaults(config), **({"alpha": 0.0} if inclusive else {})}
 
 
 class DepthFLClient(MultiExitClient):
-    """Of n exits: sum_i CE_i + w(t) / (n - 1) sum_{i != j} KL(p_j || p_i), each teacher p_j fixed."""
+    """Client whose exits teach each other.
+
+    The loss of n exits is sum_i CE_i + w(t) / (n - 1) sum_{i != j} KL(p_j || p_i), each teacher p_j fixed.
+    """
 
     def __init__(self, conf: Namespace) -> None:
         super().__init__(conf)
@@ -77,7 +80,7 @@ class DepthFLClient(MultiExitClient):
         self.loss_key = None if self._consistency else ()
 
     def combined(self, output: Tensor, each: Tensor) -> Tensor:
-        """Logits [..., exits, classes] and cross-entropies [..., exits] -> [...]."""
+        """Loss of each sample [...], from logits [..., exits, classes] and cross-entropies [..., exits]."""
         others = each.shape[-1] - 1
         if not (self._consistency and others):
             return each.sum(-1)
@@ -90,10 +93,10 @@ class DepthFLClient(MultiExitClient):
 
 
 class DepthFLExecutor(MultiModelExecutor):
-    """Its clients train as DepthFL's."""
+    """Executor whose clients train as DepthFL's."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How such clients train."""
+        """Create a client whose exits teach each other."""
         return DepthFLClient(conf)
 
 
@@ -105,7 +108,7 @@ class DepthFLAggregator(ExitLevelsAggregator):
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
     def full_spec(self) -> ModelSpec:
-        """The network, which predicts by all its exits together."""
+        """Spec of the network, which predicts by all its exits together."""
         return super().full_spec().replace(predict="last" if self.params.inclusive else "mean")
 
     def levels_of(self, spec: ModelSpec) -> list[Level]:
@@ -117,7 +120,12 @@ class DepthFLAggregator(ExitLevelsAggregator):
         ]
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The network and its prefixes; UserError where FedDyn cannot be had beside what else is asked for."""
+        """Create the network and its prefixes.
+
+        Raises:
+            UserError: Another option of the job excludes FedDyn.
+
+        """
         job = self.config.job
         if self.params.alpha and job.control_variates:
             raise UserError("control_variates and depthfl.alpha both correct clients' gradients; set one of them to 0")
@@ -129,13 +137,13 @@ class DepthFLAggregator(ExitLevelsAggregator):
         super().init_state(population, task)
 
     def client_tensors(self) -> list[ClientTensors]:
-        """FedDyn's gradients, where it is on; never beside control variates."""
+        """Keep FedDyn's gradients of each client, where alpha is above 0; never beside control variates."""
         if not self.params.alpha:
             return super().client_tensors()
         return [DynamicGradients(self.log_dir, self.pool, self.weight, self.eligible)]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its prefix."""
+        """Let each participant train its prefix, with the round's weight w(t) of the exits' divergences."""
         phase = 1.0 - min((round - 1) / self.params.ramp_up, 1.0)
         self._consistency = math.exp(-5.0 * phase * phase)
         return super().assign(round, participants)
@@ -148,11 +156,11 @@ class DepthFLAggregator(ExitLevelsAggregator):
         return {**({"consistency": self._consistency} if learns else {}), **dynamic}
 
     def weight(self, item: WorkItem) -> float:
-        """All clients alike, as the code has it, or by their samples."""
+        """1 for every client, as in the public code, or its number of samples."""
         return super().weight(item) if self.params.weighted else 1.0
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """The mean of each layer, less h / alpha where somebody trained it."""
+        """Take the mean of each layer, less h / alpha where a client trained it (FedDyn)."""
         new = dict(means[self.whole])
         gradients = self.handed.get(DynamicGradients.kind)
         if isinstance(gradients, DynamicGradients):

@@ -34,7 +34,7 @@ class ExitLevelsParams:
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """Sizes of groups that are given are meant."""
+        """Set ``levels`` to groups where the configuration gives ``groups``."""
         return {"levels": "groups"} if "groups" in config.method_params() else {}
 
     def __post_init__(self) -> None:
@@ -49,10 +49,19 @@ class ExitLevelsParams:
 
 
 class MultiExitClient(MultiModelClient):
-    """The joint loss of all exits, one by one and in cohorts alike."""
+    """Client that minimises the joint loss of all exits, alone and in cohorts alike (HypeMeFed, section 4.2)."""
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Output [..., exits, classes] (or [..., classes], as in evaluation), labels int64 [...] -> [...]."""
+        """Joint loss of each sample, [...].
+
+        Args:
+            output: Logits [..., exits, classes]; in evaluation [..., classes].
+            labels: Classes int64 [...].
+
+        Returns:
+            Losses [...].
+
+        """
         if output.dim() == labels.dim() + 1:
             return super().losses(output, labels)
         targets = labels[..., None].expand(output.shape[:-1])
@@ -60,23 +69,26 @@ class MultiExitClient(MultiModelClient):
         return self.combined(output, each.view(targets.shape))
 
     def combined(self, output: Tensor, each: Tensor) -> Tensor:
-        """Logits [..., exits, classes] and the exits' cross-entropies [..., exits] -> loss of each sample [...]."""
+        """Loss of each sample [...], from logits [..., exits, classes] and the exits' cross-entropies [..., exits]."""
         return each.sum(-1)
 
 
 class MultiExitExecutor(MultiModelExecutor):
-    """Its clients train networks with several exits."""
+    """Executor whose clients train networks with several exits."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How such clients train."""
+        """Create a client that trains all exits together."""
         return MultiExitClient(conf)
 
 
 class ExitLevelsAggregator(LevelsAggregator):
-    """Base of these methods; their ``Params`` are :class:`ExitLevelsParams` and more."""
+    """Base of methods whose levels are parts of a network with several exits.
+
+    Their ``Params`` extend :class:`ExitLevelsParams`.
+    """
 
     def full_spec(self) -> ModelSpec:
-        """The network with all its exits, whose state holds that of every level."""
+        """Spec of the network with all its exits; its state holds that of every level."""
         spec = self.initial_spec()
         if spec.family != "multi_exit":
             raise UserError(
@@ -86,7 +98,7 @@ class ExitLevelsAggregator(LevelsAggregator):
         return prefix(spec, num_exits(spec)).replace(heads="all")
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The network and its levels; who is on which, and a notice for levels that nobody trains."""
+        """Create the network and its levels, choose the level of each client, and report levels without clients."""
         p, number = self.params, len(self.levels_of(self.full_spec()))
         if p.levels == "groups":
             check_ranks(f"{p.method}.groups", p.groups, number, task.num_clients)
@@ -100,8 +112,10 @@ class ExitLevelsAggregator(LevelsAggregator):
         self._check_clients(np.bincount(self.level_of, minlength=number).tolist())
 
     def _check_clients(self, counts: Sequence[int]) -> None:
-        """UserError where nobody affords the whole network, unless sizes or shares ask for that; a notice for other
-        levels without clients."""
+        """Raise UserError where no client affords the whole network, unless sizes or shares say so.
+
+        A notice names other levels without clients.
+        """
         p = self.params
         intended = p.levels == "groups" or (p.shares is not None and not p.shares[-1])
         if not (self.affordable[:, 0].any() or intended):

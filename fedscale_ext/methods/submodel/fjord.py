@@ -70,15 +70,27 @@ class FjordParams:
 
 
 def drawn_widths(seed: int, round: int, client: int, choices: int, steps: int) -> list[int]:
-    """Which of ``choices`` widths, the widest being 0, each step trains: p ~ U{p <= p_max} (Ordered Dropout)."""
+    """The width that each step trains, p ~ U{p <= p_max} (Ordered Dropout).
+
+    Args:
+        seed: The job's seed.
+        round: The round.
+        client: Number of the client.
+        choices: Number of widths up to p_max.
+        steps: Number of steps.
+
+    Returns:
+        An index for each step; 0 is the widest.
+
+    """
     return stream(seed, round, client, "widths").integers(choices, size=steps).tolist()
 
 
 class FjordClient(MultiModelClient):
-    """Ordered dropout by slices of the parameters of p_max. BatchNorm takes each batch's statistics, whatever its
-    width; running ones are those of the steps at p_max alone (the public code keeps some per p).
+    """Client that trains by ordered dropout: slices of the parameters of p_max.
 
-    Clients train one by one: they draw a width of their own in each step, which no shared pass can have.
+    BatchNorm takes each batch's statistics, whatever its width. Running ones are those of the steps at p_max alone (the
+    public code keeps some per p). Clients train one by one: each draws its own widths, which no shared pass can have.
     """
 
     in_cohorts: ClassVar[bool] = False
@@ -88,7 +100,7 @@ class FjordClient(MultiModelClient):
         self._spec = spec  # of p_max; None where only to measure how such clients train
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """See :meth:`MultiModelClient.train`; the loss is that which was minimised."""
+        """Train by ordered dropout; see :meth:`MultiModelClient.train`. The reported loss is the minimised one."""
         widths = [tuple(sorted(each.items())) for each in getattr(conf, "widths", ())]
         if len(widths) < 2 or self._spec is None:
             return super().train(client_data, model, conf)
@@ -133,20 +145,20 @@ class Narrow:
         self._tensors |= {name: tensor[slices[name]].clone() for name, tensor in model.named_buffers()}
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, classes]."""
+        """Logits: [B, C, H, W] -> [B, classes]."""
         output: Tensor = functional_call(self._module, self._tensors, (x,))
         return output
 
 
 class FjordExecutor(MultiModelExecutor):
-    """Its clients are told the spec that they train."""
+    """Executor that tells its clients which spec they train."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How FjORD's clients train."""
+        """Create a client that only measures how FjORD's clients train."""
         return FjordClient(conf)
 
     def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
-        """One client on the resident module of its p_max."""
+        """Train one client on the resident module of its p_max."""
         return self.worker.train_client(model, FjordClient(conf, self.bench.spec(model)), conf)
 
 
@@ -167,7 +179,7 @@ class FjordAggregator(RatesAggregator):
         return sorted(self.params.p, reverse=True)
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0; each client's p_max."""
+        """Create w_0, and choose each client's p_max."""
         self.levels_by, self.shares = self.params.levels, self.params.shares
         if self.params.groups:
             check_ranks("fjord.groups", self.params.groups, len(self.params.p), task.num_clients)
@@ -180,13 +192,13 @@ class FjordAggregator(RatesAggregator):
         return {"widths": [widths_at(spec, rate) for rate in self.rates[level:]], "distil": self.params.distil}
 
     def item_of(self, client: int) -> WorkItem:
-        """With the MACs of all widths alike, which its steps draw on average."""
+        """The work item of a client, with the mean MACs of the widths that its steps draw."""
         level = int(self.level_of[client - 1])
         macs = self._macs_of_steps(level)
         return WorkItem(client, self.keys[level], self.objective(level), effort=float(np.mean(macs)) / macs[0])
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """As the base's; with ``each_width`` every p beside, titled by it."""
+        """Serve each client its p_max; with ``each_width``, test the model of every p, too."""
         plan = super().evaluation_plan()
         if not self.params.each_width:
             return plan
@@ -194,7 +206,7 @@ class FjordAggregator(RatesAggregator):
         return EvaluationPlan(plan.serve, {**plan.named, **widths})
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains widths up to its p_max; its MACs are those of the steps that it will draw."""
+        """Let each participant train widths up to its p_max; its MACs are those of the steps that it will draw."""
         return [
             WorkItem(item.client, item.model, item.objective, self._effort(round, item))
             for item in super().assign(round, participants)
@@ -207,6 +219,9 @@ class FjordAggregator(RatesAggregator):
         return float(np.average([macs[choice] for choice in drawn], weights=sizes)) / macs[0]
 
     def _macs_of_steps(self, level: int) -> list[float]:
-        """Of a step at each width up to the level's; its own, where it teaches, beside each narrower one."""
+        """MACs of a step at each width up to a level's, widest first.
+
+        Where the widest teaches, it counts beside each narrower one.
+        """
         macs = [float(self.pool[key].cost.forward_macs) for key in self.keys[level:]]
         return [macs[0], *(narrower + macs[0] * self.params.distil for narrower in macs[1:])]

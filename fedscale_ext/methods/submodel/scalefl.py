@@ -71,7 +71,10 @@ class ScaleFLParams(ExitLevelsParams):
 
 
 class ScaleFLClient(MultiExitClient):
-    """Of n exits: sum_j j (CE_j + gamma T^2 KL(p_n || p_j)) / (n (n + 1) / 2), p at temperature T."""
+    """Client whose deeper exits weigh more, and whose exits learn from the deepest one.
+
+    The loss of n exits is sum_j j (CE_j + gamma T^2 KL(p_n || p_j)) / (n (n + 1) / 2), with p at temperature T.
+    """
 
     def __init__(self, conf: Namespace) -> None:
         super().__init__(conf)
@@ -81,7 +84,7 @@ class ScaleFLClient(MultiExitClient):
         self.loss_key = self._gamma, self._temperature, self._detach
 
     def combined(self, output: Tensor, each: Tensor) -> Tensor:
-        """Logits [..., exits, classes] and cross-entropies [..., exits] -> [...]."""
+        """Loss of each sample [...], from logits [..., exits, classes] and cross-entropies [..., exits]."""
         if self._gamma:
             log_p = (output / self._temperature).log_softmax(-1)
             teacher = log_p[..., -1:, :].detach() if self._detach else log_p[..., -1:, :]
@@ -93,10 +96,10 @@ class ScaleFLClient(MultiExitClient):
 
 
 class ScaleFLExecutor(MultiModelExecutor):
-    """Its clients train as ScaleFL's."""
+    """Executor whose clients train as ScaleFL's."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How such clients train."""
+        """Create a client whose exits learn from the deepest one."""
         return ScaleFLClient(conf)
 
 
@@ -125,7 +128,7 @@ class ScaleFLAggregator(ExitLevelsAggregator):
         ]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its level."""
+        """Let each participant train its level; exits learn from the deepest one after ``kd_after`` of the rounds."""
         self._distils = self.params.self_kd and round > self.params.kd_after * self.args.rounds
         return super().assign(round, participants)
 
@@ -137,5 +140,5 @@ class ScaleFLAggregator(ExitLevelsAggregator):
         return {"kd_gamma": p.gamma, "kd_temperature": p.temperature, "kd_detach": p.detach}
 
     def weight(self, item: WorkItem) -> float:
-        """All clients alike, as the code has it, or by their samples."""
+        """1 for every client, as in the public code, or its number of samples."""
         return super().weight(item) if self.params.weighted else 1.0
