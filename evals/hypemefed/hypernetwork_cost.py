@@ -29,8 +29,8 @@ from evals.hypemefed.floor import core_gflops, training_gflop
 from evals.speed.machine import model_name
 from fedscale_ext import models
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
-from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import pairs
+from fedscale_ext.methods.hypemefed.params import Options
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes
 from fedscale_ext.models.multi_exit.family import prefix
 

@@ -12,32 +12,43 @@ from fedscale_ext.server.schedule import client_times
 
 
 class ByTypeAggregator(MultiModelAggregator):
-    """Base of such methods; ``own`` int64 [clients] is the place of each client's type among :meth:`type_names`."""
+    """Base of methods whose clients keep one type, or level, for the whole job.
 
-    own: np.ndarray
+    ``type_of`` int64 [clients] is the index of each client's type among :meth:`type_names`.
+    """
+
+    type_of: np.ndarray
 
     def type_names(self) -> Sequence[str]:
-        """The types, largest first where they are of one model."""
+        """Names of the types, largest first where they are parts of one model."""
         raise NotImplementedError
 
     def item_of(self, client: int) -> WorkItem:
-        """What a client trains, as things are."""
+        """The work item of a client, with the server's state as it is now."""
         raise NotImplementedError
 
     def usual(self, *, first: bool) -> list[WorkItem]:
-        """A round of each client, by client; ``first``: the one in which it takes part for the first time."""
+        """Work items of one round of all clients, in the order of their numbers.
+
+        Args:
+            first: Whether it is the round in which a client takes part for the first time.
+
+        Returns:
+            An item for each client.
+
+        """
         return [self.item_of(client + 1) for client in range(self.task.num_clients)]
 
     def next_items(self) -> list[WorkItem]:
-        """A round of each client, by client, as things are."""
+        """Work items of all clients in the next round, in the order of their numbers."""
         return self.usual(first=False)
 
     def results(self) -> dict[str, Any]:
-        """Accuracy, rounds, time, modelled energy and transmission by type."""
+        """Report accuracy, rounds, time, modelled energy and transmission by type."""
         usual, first = (self._participation(self.usual(first=first)) for first in (False, True))
-        kept = self.kept_share()
-        found = device_type_figures(self.history, self.own, self.type_names(), usual, first, kept)
-        return found if kept is None else {**found, "kept_share": kept.tolist()}
+        shares = self.kept_share()
+        figures = device_type_figures(self.history, self.type_of, self.type_names(), usual, first, shares)
+        return figures if shares is None else {**figures, "kept_share": shares.tolist()}
 
     def _participation(self, items: Sequence[WorkItem]) -> Participation:
         down, up = (np.array(list(map(each, items)), dtype=np.float64) for each in (self.traffic, self.uploaded))
@@ -54,10 +65,12 @@ class ByTypeAggregator(MultiModelAggregator):
         return Participation(self.one_way(up), down + up, computation + communication, energy)
 
     def kept_share(self) -> np.ndarray | None:
-        """Which part of the one model's parameters each client holds in the end, float64 [clients]; None where types
-        have models of their own."""
+        """Share of the whole model's parameters that each client holds in the end, float64 [clients].
+
+        None where types have models of their own.
+        """
         return None
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
-        """Bytes of a participation that the paper's Table 4 counts, [clients]: those that are handed in, ``up``."""
+        """Bytes of a participation that the paper's Table 4 counts, [clients]: the uploaded ones, ``up``."""
         return up

@@ -38,13 +38,13 @@ class DeviceTypesParams:
             check_dealt(self.method, "types", [type_key(name) for name in self.types], self)
 
     def lacks(self, config: JobConfig) -> list[str]:
-        """What the job does not give that such a method cannot do without, each with what it is."""
-        found = [] if self.types else [f"{self.method}.types (the types' models, as in [resnet18, mobilenetv2])"]
-        return found if config.job.public_samples else [*found, "public_samples (how many the server learns from)"]
+        """Keys that the job must set for such a method and does not, each with its meaning."""
+        missing = [] if self.types else [f"{self.method}.types (the types' models, as in [resnet18, mobilenetv2])"]
+        return missing if config.job.public_samples else [*missing, "public_samples (how many the server learns from)"]
 
 
 class Dealt(Protocol):
-    """How types are dealt to devices."""
+    """Groups or ranges that deal types to devices."""
 
     @property
     def groups(self) -> tuple[int, ...]: ...  # noqa: D102
@@ -54,8 +54,18 @@ class Dealt(Protocol):
 
 
 def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> None:
-    """UserError where two ``types``, which the hyperparameter ``key`` names, are one, or where groups or ranges do not
-    fit them."""
+    """Check the types against the groups or ranges that deal them to devices.
+
+    Args:
+        method: Name of the method, for messages.
+        key: Hyperparameter that names the types.
+        types: Keys of the types.
+        dealt: Groups and ranges.
+
+    Raises:
+        UserError: Two types have one name, or groups or ranges do not fit the types.
+
+    """
     for name in types:
         if types.count(name) > 1:
             raise UserError(f"{method}.{key} has {name!r} twice; types are told apart by their models' names")
@@ -63,26 +73,28 @@ def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> No
         raise UserError(
             f"{method}.groups and {method}.ranges are both given; remove one of them, as --set {method}.groups=[] does"
         )
-    for part, given in (("groups", dealt.groups), ("ranges", dealt.ranges)):
-        if given and len(given) != len(types):
-            raise UserError(f"{method}.{part} has {len(given)} entries for {len(types)} types")
+    for part, entries in (("groups", dealt.groups), ("ranges", dealt.ranges)):
+        if entries and len(entries) != len(types):
+            raise UserError(f"{method}.{part} has {len(entries)} entries for {len(types)} types")
     for name, count in zip(types, dealt.groups, strict=False):
         if count < 1:
             raise UserError(f"{method}.groups gives {name} {count} devices; leave the type out, or give it one or more")
 
 
 def type_key(name: str) -> str:
-    """The key of a type: its model's name, or that of the spec file."""
+    """Key of a type: the name of its model, or of the spec file."""
     return Path(name).stem if name.endswith(".json") else name
 
 
 class DeviceTypesAggregator(ByTypeAggregator):
-    """Base of such methods; their ``Params`` are :class:`DeviceTypesParams` and more. The pool holds a model for each
-    type, which its clients train and are served."""
+    """Base of methods whose devices come in types; their ``Params`` extend :class:`DeviceTypesParams`.
+
+    The pool holds a model for each type. Clients of the type train it and are served it.
+    """
 
     @property
     def keys(self) -> list[str]:
-        """The types, as they are told apart."""
+        """Keys of the types."""
         return [type_key(name) for name in self.params.types]
 
     def type_names(self) -> Sequence[str]:
@@ -90,66 +102,66 @@ class DeviceTypesAggregator(ByTypeAggregator):
         return self.keys
 
     def type_specs(self) -> dict[str, ModelSpec]:
-        """Each type's model, by key."""
+        """Spec of each type's model, by key."""
         return {type_key(name): self.trained_spec(name) for name in self.params.types}
 
     def smallest_spec(self) -> ModelSpec:
-        """That of the type of fewest MACs, unless ``capacity_model`` names another one."""
+        """Spec of the type with the fewest MACs, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
             return super().smallest_spec()
         return min(self.type_specs().values(), key=lambda spec: models.cost(spec).forward_macs)
 
     def init_state(self, population: Population, task: Task) -> None:
-        """A model for each type, and who has which."""
+        """Create a model for each type, and deal the types to clients."""
         for key, spec in self.type_specs().items():
             self.pool.add(key, spec, models.initial_state(spec, self.seed))
         self.deal_types()
 
     def deal_types(self) -> None:
-        """Who has which type, and tell people."""
+        """Deal the types to clients, and report how many clients have which."""
         self.costs = [models.cost(spec) for spec in self.type_specs().values()]
-        self.own = self._types_of_clients()
+        self.type_of = self._types_of_clients()
         if self.params.groups or self.params.ranges:
             self._tell_unaffordable()
         choices = [ModelChoice(key, cost) for key, cost in zip(self.keys, self.costs, strict=True)]
-        self.report_assignment(choices, self.own)
+        self.report_assignment(choices, self.type_of)
 
     def _types_of_clients(self) -> np.ndarray:
-        """Place of each client's type, int64 [clients]."""
+        """Index of each client's type, int64 [clients]."""
         if self.params.ranges:
             return self._by_ranges(self.params.ranges)
         macs = np.array([cost.forward_macs for cost in self.costs])
         largest_first = np.argsort(-macs, kind="stable")
         if self.params.groups:
             self._check_groups(self.params.groups)
-            sizes = [self.params.groups[place] for place in largest_first[::-1]]
+            sizes = [self.params.groups[index] for index in largest_first[::-1]]
             return largest_first[ranked_levels(self.dealing_order(), sizes)]
         return self._by_capacity(macs, largest_first)
 
     def _by_capacity(self, macs: np.ndarray, largest_first: np.ndarray) -> np.ndarray:
         affords = self.capacity[:, None] >= macs[largest_first]
         name = self.config.job.method
-        for place, able in zip(largest_first, affords.T, strict=True):
+        for index, able in zip(largest_first, affords.T, strict=True):
             if not able.any():
                 by_deadline = self.config.job.capacity_rule == "deadline"
                 raise UserError(
-                    f"no device affords type {self.keys[place]}: it takes {macs[place]:,.0f} MACs per sample and the "
+                    f"no device affords type {self.keys[index]}: it takes {macs[index]:,.0f} MACs per sample and the "
                     f"strongest device has {self.capacity.max():,.0f}; raise "
                     f"{'deadline_s' if by_deadline else 'capacity_spread'}, or say how many devices have each type by "
                     f"{name}.groups"
                 )
         affords[:, -1] = True  # with a large capacity_model, too, nobody is left out
-        own: np.ndarray = largest_first[affords.argmax(axis=1)]
-        for place, key in enumerate(self.keys):
-            if not (own == place).any():
+        types: np.ndarray = largest_first[affords.argmax(axis=1)]
+        for index, key in enumerate(self.keys):
+            if not (types == index).any():
                 raise UserError(
                     f"type {key} has no device: whoever affords it affords a larger type too; leave it out, lower "
                     f"deadline_s, or say how many devices have each type by {name}.groups"
                 )
-        return own
+        return types
 
     def _tell_unaffordable(self) -> None:
-        """Groups and ranges deal types as they say, whatever devices afford."""
+        """Report types that no device affords: groups and ranges deal types whatever devices afford."""
         strongest = self.capacity.max()
         dear = [key for key, cost in zip(self.keys, self.costs, strict=True) if cost.forward_macs > strongest]
         if dear:
@@ -167,34 +179,34 @@ class DeviceTypesAggregator(ByTypeAggregator):
 
     def _by_ranges(self, ranges: Sequence[str]) -> np.ndarray:
         key, clients = f"{self.params.method}.ranges", self.task.num_clients
-        own = np.full(clients, -1, dtype=np.int64)
-        for place, text in enumerate(ranges):
-            found = _RANGE.fullmatch(text)
-            first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+        types = np.full(clients, -1, dtype=np.int64)
+        for index, text in enumerate(ranges):
+            match = _RANGE.fullmatch(text)
+            first, last = (int(match[1]), int(match[2])) if match else (0, 0)
             if not 1 <= first <= last <= clients:
                 raise UserError(f"{key} has {text!r}; write clients as 1-100, of the {clients} that there are")
-            if (own[first - 1 : last] >= 0).any():
+            if (types[first - 1 : last] >= 0).any():
                 raise UserError(f"{key} gives a client two types: {text} overlaps another range")
-            own[first - 1 : last] = place
-        if (own < 0).any():
-            client = int(np.argmax(own < 0)) + 1
+            types[first - 1 : last] = index
+        if (types < 0).any():
+            client = int(np.argmax(types < 0)) + 1
             named = f" ({self.task.name_of(client)})" if self.task.client_names else ""
             raise UserError(f"{key} leaves out client {client}{named}; give every one of them a type")
-        return own
+        return types
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains the model of its type."""
+        """Let each participant train the model of its type."""
         return [self.item_of(client) for client in participants.tolist()]
 
     def item_of(self, client: int) -> WorkItem:
-        """What a client trains, as things are."""
-        return WorkItem(client, self.keys[self.own[client - 1]])
+        """The work item of a client: the model of its type."""
+        return WorkItem(client, self.keys[self.type_of[client - 1]])
 
     def expected_shares(self) -> dict[str, float]:
-        """Of the clients that may train, those that have a type."""
-        counts = np.bincount(self.own[self.eligible], minlength=len(self.keys))
+        """Share of each type among the clients that may train."""
+        counts = np.bincount(self.type_of[self.eligible], minlength=len(self.keys))
         return dict(zip(self.keys, (counts / counts.sum()).tolist(), strict=True))
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client on the model of its type; each model also on everybody's samples."""
-        return EvaluationPlan([self.keys[place] for place in self.own.tolist()], {key: key for key in self.keys})
+        """Serve each client the model of its type; test each model on all test samples, too."""
+        return EvaluationPlan([self.keys[index] for index in self.type_of.tolist()], {key: key for key in self.keys})

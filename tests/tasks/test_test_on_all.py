@@ -13,7 +13,7 @@ from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.pruned_types import channels_of
+from fedscale_ext.methods.pruning.pruned_types import unpack_channels
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
@@ -83,7 +83,7 @@ def test_clients_own_networks_have_the_statistics_of_their_own_samples(job_file:
         module = models.build(spec)
         module.load_state_dict(state)
         own = read_tensors(log_dir / "own" / "global" / f"{client}-000002.safetensors")[0]
-        kept = channels_of(own, channels.whole(spec))
+        kept = unpack_channels(own, channels.whole(spec))
         widths.add(tuple(channels.widths(kept).values()))
         parameters = dict(module.named_parameters())
         masks.apply(channels.masks(models.layout(spec), kept, parameters), parameters)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.methods.submodel.multi_exit_client import MultiExitClient
+from fedscale_ext.methods.submodel.exit_levels import MultiExitClient
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families import mobilenetv3, resnet, vit
 from fedscale_ext.models.families.genotype import OPERATIONS

@@ -18,7 +18,7 @@ from fedscale_ext.core.local_steps import drawn_rows, local_steps, step_sizes
 from fedscale_ext.core.types import Task
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.averaging.qfedavg import QFedAvgAggregator
-from fedscale_ext.methods.submodel.multi_exit_client import MultiExitClient
+from fedscale_ext.methods.submodel.exit_levels import MultiExitClient
 from fedscale_ext.server.combinations import check_local_training
 from training.test_cohort import FAMILIES, both_ways, exits
 

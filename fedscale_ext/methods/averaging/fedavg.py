@@ -20,13 +20,13 @@ class FedAvgAggregator(MultiModelAggregator):
     Params: ClassVar[type] = FedAvgParams
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0."""
+        """Create w_0 (Algorithm 1, server)."""
         spec = self.initial_spec()
         model = self.pool.add("global", spec, self.initial_state(spec))
         self.report_weak(model.cost.forward_macs, "they train it all the same")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """S_t trains w_t."""
+        """Let each client of S_t train w_t."""
         return [WorkItem(int(client), "global") for client in participants]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
@@ -34,5 +34,5 @@ class FedAvgAggregator(MultiModelAggregator):
         self.pool.update("global", means["global"])
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served the global model."""
+        """Serve the global model to every client."""
         return EvaluationPlan(["global"] * self.task.num_clients, {"global": "global"})

@@ -29,26 +29,26 @@ class FedOptParams:
 
 
 class FedOptAggregator(FedAvgAggregator):
-    """FedAvg whose server steps along the mean change with ``kind``."""
+    """FedAvg whose server steps along the mean change by an adaptive optimiser, ``kind``."""
 
     Params: ClassVar[type] = FedOptParams
     kind: ClassVar[Literal["yogi", "adam"]]
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0 and empty moments."""
+        """Create w_0 and an optimiser without moments (Algorithm 2, line 1)."""
         super().init_state(population, task)
         p = self.params
         self.optimizer = ServerOptimizer(self.kind, p.eta, p.tau, p.beta, p.beta2)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """A step of the optimiser on the parameters, the weighted mean for buffers."""
+        """Step the optimiser on the parameters (Algorithm 2); buffers take the weighted mean."""
         model = self.pool["global"]
         self.pool.update("global", self.optimizer.step(model.state, means["global"], parameter_names(model.spec)))
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """The moments."""
+        """Return the moments of the optimiser."""
         return self.optimizer.tensors(), {}
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take the moments back."""
+        """Restore the moments."""
         self.optimizer.load(tensors)

@@ -21,7 +21,7 @@ class FedProxParams:
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:
-        """FedScale's key is the default."""
+        """Take FedScale's key ``proxy_mu`` as the default of mu."""
         return {"mu": config.fedscale.proxy_mu}
 
 
@@ -35,5 +35,5 @@ class FedProxAggregator(FedAvgAggregator):
     own_prox: ClassVar[str] = "mu"
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """FedAvg's work with the proximal objective."""
+        """Give each participant FedAvg's work with the proximal term (Eq 2)."""
         return [WorkItem(int(client), "global", {"prox_mu": self.params.mu}) for client in participants]

@@ -18,7 +18,7 @@ class FedYogiParams(FedOptParams):
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:
-        """FedScale's keys are the defaults."""
+        """Take FedScale's yogi_* keys as defaults."""
         return {name: getattr(config.fedscale, f"yogi_{name}") for name in ("eta", "tau", "beta", "beta2")}
 
 

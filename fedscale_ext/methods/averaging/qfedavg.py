@@ -49,9 +49,9 @@ class QFedAvgParams:
 
 
 class QFedAvgClient(MultiModelClient):
-    """Reports F_k(w^t), the loss of the model that it was handed on all its training samples, as its loss.
+    """Client that reports F_k(w^t) as its loss: that of the served model on all its training samples.
 
-    The model is taken as it is served, in evaluation mode. ``model_of`` gives the resident module of a pool key.
+    The model is measured as it is served, in evaluation mode. ``model_of`` gives the resident module of a pool key.
     """
 
     def __init__(self, conf: Namespace, model_of: Callable[[str], nn.Module]) -> None:
@@ -59,16 +59,16 @@ class QFedAvgClient(MultiModelClient):
         self._model_of = model_of
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """FedAvg's training, after the loss was measured."""
+        """Measure the loss of the served model, then train as FedAvg does."""
         loss = self._loss(model, client_data, conf.test_bsz)
         return {**super().train(client_data, model, conf), "moving_loss": loss}
 
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
     ) -> list[dict[str, Any] | Exception]:
-        """The same side by side: all start from one model, which measures each client's loss."""
+        """Train clients side by side. All start from one model, which measures each client's loss."""
         model = self._model_of(confs[0].model_key)
-        losses = [self._loss(model, own, conf.test_bsz) for own, conf in zip(data, confs, strict=True)]
+        losses = [self._loss(model, samples, conf.test_bsz) for samples, conf in zip(data, confs, strict=True)]
         results = super().train_cohort(data, cohort, confs)
         return [
             one if isinstance(one, Exception) else {**one, "moving_loss": loss}
@@ -86,10 +86,10 @@ class QFedAvgClient(MultiModelClient):
 
 
 class QFedAvgExecutor(MultiModelExecutor):
-    """Its clients know which model they were handed."""
+    """Executor whose clients first measure the loss of the model that they train."""
 
     def get_client_trainer(self, conf: Namespace) -> QFedAvgClient:
-        """The client that measures its loss first."""
+        """Create a client that measures its loss first."""
         return QFedAvgClient(conf, self.bench.module)
 
 
@@ -111,7 +111,7 @@ class QFedAvgAggregator(FedAvgAggregator):
     _h: float = 0.0
 
     def collect(self, round: int, update: Update, state: State) -> None:
-        """Add p_k Delta_k and p_k h_k."""
+        """Add p_k Delta_k and p_k h_k of a client (Algorithm 2)."""
         model, q = self.pool["global"], self.params.q
         if self._mean is None:
             self._mean, self._change, self._h = CountMean(model.state), _zeros(model.state, model.spec), 0.0
@@ -126,7 +126,7 @@ class QFedAvgAggregator(FedAvgAggregator):
         self._h += share * (q * loss ** (q - 1.0) * squares + lipschitz * loss**q)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """The step of Algorithm 2 on parameters, the weighted mean for buffers."""
+        """Step the parameters as in Algorithm 2; buffers take the weighted mean."""
         assert self._mean is not None  # somebody was collected
         model, new = self.pool["global"], self._mean.result()
         for name, total in self._change.items():

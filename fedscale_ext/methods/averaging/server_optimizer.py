@@ -27,7 +27,17 @@ class ServerOptimizer:
     v: State = field(default_factory=dict)
 
     def step(self, old: State, mean: State, parameters: Sequence[str]) -> State:
-        """The new state: x + eta m / (sqrt(v) + tau) for parameters, the mean for everything else."""
+        """Take a step of Algorithm 2.
+
+        Args:
+            old: The model's state before the round.
+            mean: The clients' mean.
+            parameters: Names of the trainable tensors.
+
+        Returns:
+            x + eta m / (sqrt(v) + tau) for parameters, the mean for all other tensors.
+
+        """
         new = dict(mean)
         for name in parameters:
             change = mean[name].double() - old[name].double()
@@ -45,7 +55,7 @@ class ServerOptimizer:
         return v - (1.0 - self.beta2) * square * torch.sign(v - square)
 
     def tensors(self) -> State:
-        """Both moments, for a checkpoint."""
+        """Return both moments, for a checkpoint."""
         return {
             f"{kind}/{name}": tensor
             for kind, moment in (("m", self.m), ("v", self.v))
@@ -53,7 +63,7 @@ class ServerOptimizer:
         }
 
     def load(self, tensors: State) -> None:
-        """Take back :meth:`tensors`."""
+        """Restore the moments that :meth:`tensors` returned."""
         for key, tensor in tensors.items():
             kind, _, name = key.partition("/")
             (self.m if kind == "m" else self.v)[name] = tensor

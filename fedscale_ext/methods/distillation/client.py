@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
-from fedscale_ext.methods.distillation.batching import batches
-from fedscale_ext.methods.distillation.fitting import predicted
+from fedscale_ext.methods.distillation.fitting import batches, predicted
 from fedscale_ext.methods.distillation.losses import deepest, of_clients
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
 from fedscale_ext.training.resident import Cohort
@@ -32,7 +31,7 @@ LOGITS = "logits"  # name of what a client says
 
 
 class PublicPhase(MultiModelClient):
-    """Steps on public samples: a sample's label is its place, by which target and label are looked up."""
+    """Steps on public samples: a sample's label is its index, by which target and class are looked up."""
 
     loss_key: Hashable = None  # targets are other ones in each round: steps cannot be recorded
 
@@ -46,49 +45,49 @@ class PublicPhase(MultiModelClient):
         self._phase = phase
 
     def settings(self, conf: Namespace) -> Namespace:
-        """A client's, as they are for this phase; its streams have keys of their own."""
+        """The client's settings for this phase; its random streams have keys of their own."""
         epochs, size = self._phase["epochs"], self._phase["batch_size"]
-        own = {
+        overrides = {
             "round": f"{conf.round} {self._phase['loss']}",
             "held_out": 0.0,
             "own_classes": False,
             "batch_size": size,
         }
-        made = Namespace(**{**vars(conf), **own, "local_epochs": epochs})
-        made.local_steps = len(self.batches(len(self.samples), made))
-        return made
+        settings = Namespace(**{**vars(conf), **overrides, "local_epochs": epochs})
+        settings.local_steps = len(self.batches(len(self.samples), settings))
+        return settings
 
     def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
-        """Epochs over all of them."""
+        """Rows of each batch: ``local_epochs`` over all samples."""
         generator = torch_stream(conf.seed, conf.round, conf.client_id, "public")
         drawn = (batches(samples, conf.batch_size, generator) for _ in range(conf.local_epochs))
         return [rows.numpy() for epoch in drawn for rows in epoch]
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
-        """By place of each sample, int64 [...]."""
+        """Loss of each sample, [...], from logits [..., classes] and the samples' indices int64 [...]."""
         logits = deepest(output, labels.dim() + 1)
-        target, own = (None if each is None else each[labels] for each in (self._target, self._labels))
-        return self._loss(logits, target, own)
+        target, classes = (None if each is None else each[labels] for each in (self._target, self._labels))
+        return self._loss(logits, target, classes)
 
 
 class LogitsClient(PersonalModelClient):
-    """Trains a model that stays with it, on public samples and its own."""
+    """Client that keeps its model, trains it on public samples and its own, and reports logits."""
 
     def prepare(self, model: nn.Module, conf: Namespace) -> None:
-        """Learn of public samples."""
+        """Learn of public samples, phase by phase."""
         for phase in self._phases(conf):
             phase.train(phase.samples, model, phase.settings(conf))
 
     def prepare_cohort(self, cohort: Cohort, confs: Sequence[Namespace]) -> dict[int, Exception]:
-        """The same side by side."""
+        """Learn of public samples side by side, and return failures by row."""
         failed: dict[int, Exception] = {}
         for phase in self._phases(confs[0]):
-            found = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.settings(conf) for conf in confs])
-            failed.update({row: one for row, one in enumerate(found) if isinstance(one, Exception)})
+            results = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.settings(conf) for conf in confs])
+            failed.update({row: one for row, one in enumerate(results) if isinstance(one, Exception)})
         return failed
 
     def reports(self, conf: Namespace) -> bool:
-        """Not where it is only measured, or fine-tunes."""
+        """Whether it reports logits: not where it is only measured, or fine-tunes."""
         return conf.shared is not None
 
     def _phases(self, conf: Namespace) -> Iterator[PublicPhase]:
@@ -97,7 +96,7 @@ class LogitsClient(PersonalModelClient):
                 yield PublicPhase(conf, phase, conf.shared)
 
     def reported(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """The result with the model that the client keeps, if it keeps one, and its logits."""
+        """Return the result with the client's model, if it keeps one, and its logits [rows, classes]."""
         logits = predicted(model.eval(), conf.shared["x"][conf.shared["asked"]], conf.test_bsz)
         if not torch.isfinite(logits).all():
             raise FloatingPointError("its logits are not finite")
@@ -105,8 +104,8 @@ class LogitsClient(PersonalModelClient):
 
 
 class LogitsExecutor(MultiModelExecutor):
-    """Its clients can look at the model that they were handed."""
+    """Executor whose clients report logits of public samples."""
 
     def get_client_trainer(self, conf: Namespace) -> LogitsClient:
-        """How such clients train."""
+        """Create a client that reports logits."""
         return LogitsClient(conf, self.bench)

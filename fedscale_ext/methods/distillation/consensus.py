@@ -21,7 +21,7 @@ def entropy_reduced(logits: Tensor, temperature: float) -> Tensor:
 
 
 def weighted(logits: Tensor, weights: Tensor) -> Tensor:
-    """[n, classes]: the mean with ``weights`` [models, n]; zero where nobody has a weight."""
+    """[n, classes]: the mean with ``weights`` [models, n]; zero where all weights are zero."""
     total = weights.double().sum(0)
     shares = torch.where(total > 0, weights.double() / total.clamp(min=torch.finfo(torch.float64).tiny), 0.0)
     return (logits.double() * shares[..., None]).sum(0).to(logits.dtype)

@@ -50,16 +50,16 @@ class DSFLAggregator(LogitsExchangeAggregator):
     has_server_model: ClassVar[bool] = True
 
     def phases(self, first: bool) -> list[Phase]:
-        """6. Distil."""
+        """Step 6, Distill: learn the soft labels of the last round."""
         p = self.params
         return [{"loss": "probabilities", "epochs": p.epochs, "batch_size": p.batch_size, "told": True}]
 
-    def asked(self, round: int) -> Tensor:
-        """o_r, another subset in each round."""
+    def answer_rows(self, round: int) -> Tensor:
+        """Draw o_r, another subset in each round."""
         return self.drawn(round, self.params.samples)
 
-    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
-        """4. ERA; 6. the server's model learns it too."""
+    def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+        """Step 4, ERA, and step 6 for the server's model: both learn the sharpened mean probabilities."""
         p = self.params
         target = entropy_reduced(logits, p.temperature)
         how = Fit(lr=p.lr, batch_size=p.batch_size, epochs=p.epochs)

@@ -21,9 +21,9 @@ from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import Count, CountOrNone, Population, Positive, State, Task, Update, UserError, Within
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
-from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
 from fedscale_ext.methods.distillation.losses import divergence
+from fedscale_ext.methods.distillation.public_models import EnsembleAggregator
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class FedDFAggregator(EnsembleAggregator):
     Params: ClassVar[type] = FedDFParams
 
     def init_state(self, population: Population, task: Task) -> None:
-        """Models and public data, a part of which judges students."""
+        """Create models, load public data, and hold out a part of it to judge students."""
         super().init_state(population, task)
         count = len(self.public.x)
         held = max(1, round(self.params.validation * count))
@@ -65,18 +65,18 @@ class FedDFAggregator(EnsembleAggregator):
     def distilled(
         self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
     ) -> dict[str, State]:
-        """Algorithm 3, lines 9-13, for each type."""
+        """Distil the ensemble into each type's mean (Algorithm 3, lines 9-13)."""
         p, teacher = self.params, mean_logits(logits)
         how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps, optimizer="adam", cosine=True, patience=p.patience)
 
         def loss(output: Tensor, at: Tensor) -> Tensor:
             return divergence(output, teacher[at])
 
-        made: dict[str, Fitted] = {}
+        students: dict[str, Fitted] = {}
         for key, state in means.items():
             generator = torch_stream(self.seed, round, "feddf", key)
             with suppress(FloatingPointError):
-                made[key] = fit(self.pool[key].spec, state, self.public.x, loss, how, generator, self.held_out)
-        self.record("distillation", {key: {"steps": one.steps, "loss": one.loss} for key, one in made.items()})
-        self.report_diverged(round, [key for key in self.keys if key in means and key not in made])
-        return {key: made[key].state if key in made else state for key, state in means.items()}
+                students[key] = fit(self.pool[key].spec, state, self.public.x, loss, how, generator, self.held_out)
+        self.record("distillation", {key: {"steps": one.steps, "loss": one.loss} for key, one in students.items()})
+        self.report_diverged(round, [key for key in self.keys if key in means and key not in students])
+        return {key: students[key].state if key in students else state for key, state in means.items()}

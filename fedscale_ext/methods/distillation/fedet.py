@@ -33,10 +33,9 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import variance_weights, weighted
-from fedscale_ext.methods.distillation.ensembles import EnsembleAggregator
 from fedscale_ext.methods.distillation.fitting import Fit
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.methods.distillation.public_models import SERVER, EnsembleAggregator
 from fedscale_ext.models.families.headed import HEAD, headed
 
 
@@ -60,8 +59,16 @@ class FedETParams(DeviceTypesParams):
 
 
 def ensemble(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The consensus's classes int64 [n], the logits of those who disagree [n, classes], and whether anybody does,
-    bool [n], from clients' ``logits`` [clients, n, classes]."""
+    """Weighted consensus of the clients, and those who disagree with it.
+
+    Args:
+        logits: Clients' logits, [clients, n, classes].
+
+    Returns:
+        The consensus's classes int64 [n], logits of those who disagree [n, classes], and whether any client does, bool
+        [n].
+
+    """
     weights = variance_weights(logits)
     classes = weighted(logits, weights).argmax(-1)
     disagree = logits.argmax(-1) != classes
@@ -75,15 +82,15 @@ class FedETAggregator(EnsembleAggregator):
     has_server_model: ClassVar[bool] = True
 
     def type_specs(self) -> dict[str, ModelSpec]:
-        """With heads that are alike."""
+        """Specs of the types, with heads of one size."""
         return {key: headed(spec, self.params.representation) for key, spec in super().type_specs().items()}
 
     def initial_spec(self) -> ModelSpec:
-        """The server's, with such a head."""
+        """Spec of the server's model, with a head of that size."""
         return headed(super().initial_spec(), self.params.representation)
 
     def init_state(self, population: Population, task: Task) -> None:
-        """Models that begin with one head."""
+        """Create models that begin with one head."""
         super().init_state(population, task)
         head = head_of(self.pool[SERVER].state)
         for key in self.keys:
@@ -92,7 +99,8 @@ class FedETAggregator(EnsembleAggregator):
     def distilled(
         self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
     ) -> dict[str, State]:
-        """Weighted consensus with diversity regularisation, and the head back to all types that took part."""
+        """Train the server by the weighted consensus with diversity, and return its head to the types that took
+        part."""
         p, server = self.params, self.pool[SERVER].state
         classes, others, anybody = ensemble(logits)
 
@@ -103,11 +111,11 @@ class FedETAggregator(EnsembleAggregator):
         weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
         heads = count_mean(head_of(server), [(head_of(means[key]), None, weights[key]) for key in means])
         how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, steps=p.steps)
-        made = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
+        trained = self.train_server(round, {**server, **heads}, self.public.x, loss, how)
         self.record("disagreed", float(anybody.double().mean()))
-        return {key: {**state, **head_of(made)} for key, state in means.items()}
+        return {key: {**state, **head_of(trained)} for key, state in means.items()}
 
 
 def head_of(state: State) -> State:
-    """The tensors that all models share."""
+    """The tensors of the head that all models share."""
     return {name: state[name] for name in HEAD}

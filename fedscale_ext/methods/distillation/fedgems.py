@@ -50,14 +50,21 @@ class FedGEMSParams(DeviceTypesParams):
     method: ClassVar[str] = "fedgems"
 
 
-def fuse(own: Tensor, clients: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The teacher's logits [n, classes] for each public sample, and whether it has one, bool [n].
+def fuse(server: Tensor, clients: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Selective knowledge fusion: choose the teacher of each public sample.
 
-    ``own`` [n, classes] of the server's model, ``clients`` [clients, n, classes], ``labels`` [n].
+    Args:
+        server: Logits of the server's model, [n, classes].
+        clients: Logits of the participants, [clients, n, classes].
+        labels: Classes int64 [n].
+
+    Returns:
+        The teacher's logits [n, classes], and whether a sample has a teacher, bool [n].
+
     """
-    knows, others = right(own, labels), right(clients, labels)
+    knows, others = right(server, labels), right(clients, labels)
     fused = weighted(clients, entropy_weights(clients, others))
-    return torch.where(knows[:, None], own, fused), knows | others.any(0)
+    return torch.where(knows[:, None], server, fused), knows | others.any(0)
 
 
 class FedGEMSAggregator(LogitsExchangeAggregator):
@@ -68,20 +75,20 @@ class FedGEMSAggregator(LogitsExchangeAggregator):
     has_server_model: ClassVar[bool] = True
 
     def phases(self, first: bool) -> list[Phase]:
-        """Knowledge from the server."""
+        """Learn from the server's logits and the labels."""
         p = self.params
         how = {"epochs": p.epochs, "batch_size": p.batch_size, "told": True}
         return [{"loss": "labels+teacher", "epsilon": p.epsilon, **how}]
 
-    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
-        """The server's logits, after it has learnt from the clients'."""
+    def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+        """Train the server's model on the fused logits, and return its logits of all samples, [n, classes]."""
         p, x, labels = self.params, self.public.x[rows], self.public.labels
         assert labels is not None  # needs_labels
         labels = labels[rows]
         server = self.pool[SERVER]
-        own = logits_of(server.spec, server.state, x)
-        teacher, taught = fuse(own, logits, labels)
-        self.record("server_right", float(right(own, labels).double().mean()))
+        server_logits = logits_of(server.spec, server.state, x)
+        teacher, taught = fuse(server_logits, logits, labels)
+        self.record("server_right", float(right(server_logits, labels).double().mean()))
         self.record("taught", float(taught.double().mean()))
 
         def loss(output: Tensor, at: Tensor) -> Tensor:
@@ -89,5 +96,5 @@ class FedGEMSAggregator(LogitsExchangeAggregator):
             return p.epsilon * hard_cross_entropy(output, labels[at]) + (1.0 - p.epsilon) * pulled
 
         how = Fit(lr=p.lr, momentum=p.momentum, batch_size=p.batch_size, epochs=p.server_epochs)
-        made = self.train_server(round, server.state, x, loss, how)
-        return logits_of(server.spec, made, x)
+        trained = self.train_server(round, server.state, x, loss, how)
+        return logits_of(server.spec, trained, x)

@@ -47,13 +47,13 @@ class FedMDAggregator(LogitsExchangeAggregator):
     Params: ClassVar[type] = FedMDParams
 
     def init_state(self, population: Population, task: Task) -> None:
-        """Models and public data."""
+        """Create the models and load the public data."""
         super().init_state(population, task)
         if self.public.labels is None and self.params.pretrain_epochs:
             self.notice("clients do not train on the public samples, whose classes are others")
 
     def phases(self, first: bool) -> list[Phase]:
-        """Transfer learning, then the digest."""
+        """Transfer learning at first, then the digest of the consensus (Algorithm 1)."""
         p = self.params
         pretrain = {"loss": "labels", "epochs": p.pretrain_epochs, "batch_size": self.args.batch_size, "told": False}
         digest = {"loss": "mae", "epochs": p.digest_epochs, "batch_size": p.digest_batch, "told": True}
@@ -61,13 +61,13 @@ class FedMDAggregator(LogitsExchangeAggregator):
         return [phase for phase in phases if phase["epochs"]]
 
     def objective(self, first: bool) -> dict[str, Any]:
-        """More epochs at first."""
+        """Train for ``private_epochs`` in a client's first round."""
         return {"local_epochs": self.params.private_epochs} if first and self.params.private_epochs else {}
 
-    def asked(self, round: int) -> Tensor:
-        """Another subset in each round."""
+    def answer_rows(self, round: int) -> Tensor:
+        """Draw another subset of the public samples in each round."""
         return self.drawn(round, self.params.samples)
 
-    def told(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
-        """The consensus."""
+    def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
+        """The consensus: the mean of the clients' logits (Algorithm 1, Aggregate)."""
         return mean_logits(logits)

@@ -1,8 +1,12 @@
-"""A model of the server learns from public data: FedDF's students, the server models of DS-FL, FedGEMS and Fed-ET."""
+"""A model of the server learns from public data: FedDF's students, the server models of DS-FL, FedGEMS and Fed-ET.
+
+Training that diverges raises FloatingPointError, as a client's does (``training/local_training.py``). A model with
+numbers that are not finite is never adopted: the server keeps the state before, and reports it.
+"""
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,8 +15,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedscale_ext.method import ModelSpec, State
-from fedscale_ext.methods.distillation.batching import batches
-from fedscale_ext.methods.distillation.diverging import check_finite
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models import parameter_names
 from fedscale_ext.models.dropout import DrawnFrom
@@ -23,8 +25,33 @@ from fedscale_ext.training.sgd import Sgd
 
 _AT_ONCE = 64  # samples, where nothing is learnt
 _LOOKS = 10  # at the held-out samples, in as many steps as patience has
-
 LossOf = Callable[[Tensor, Tensor], Tensor]  # logits [B, classes] and rows of the samples [B] -> losses [B]
+
+
+def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
+    """Rows of each batch of an epoch.
+
+    A single sample at the end joins the batch before, as BatchNorm needs two.
+
+    Args:
+        count: Number of samples.
+        size: Samples of a batch.
+        generator: Shuffles the samples.
+
+    Returns:
+        int64 [size] of each batch.
+
+    """
+    batches = list(torch.randperm(count, generator=generator).split(size))
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
+
+
+def check_finite(tensors: Iterable[Tensor], what: str) -> None:
+    """Raise FloatingPointError, which names ``what`` has diverged, unless every number is finite."""
+    if not all(bool(torch.isfinite(each).all()) for each in tensors):
+        raise FloatingPointError(f"{what} has diverged: not all of its numbers are finite")
 
 
 @dataclass(frozen=True)
@@ -46,7 +73,7 @@ class Fit:
     patience: int | None = None
 
     def begin(self, parameters: list[Tensor]) -> Running:
-        """The optimiser, before its first step."""
+        """Create the optimiser, before its first step."""
         if self.optimizer == "adam":
             return Adam(self.lr, 0.9, 0.999, 1e-8, self.weight_decay, 0.0, None).begin(parameters)
         return Sgd(self.lr, self.momentum, self.weight_decay, 0.0, None).begin(parameters)
@@ -54,7 +81,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a model has become; the ``steps`` that were taken, and the mean ``loss`` over the last epoch's worth."""
+    """A trained state, the number of ``steps``, and the mean ``loss`` over the last epoch's worth of them."""
 
     state: State
     steps: int
@@ -68,7 +95,7 @@ def predicted(run: Callable[[Tensor], Tensor], x: Tensor, at_once: int = _AT_ONC
 
 
 def logits_of(spec: ModelSpec, state: State, x: Tensor) -> Tensor:
-    """The same of a model's state."""
+    """Logits float32 [n, classes] of samples x [n, C, H, W], from a model's spec and state."""
     module = skeleton(spec).eval()
     return predicted(lambda part: functional_call(module, state, (part,)), x)
 
@@ -82,9 +109,23 @@ def fit(
     generator: torch.Generator,
     held_out: Tensor | None = None,
 ) -> Fitted:
-    """Train a model in ``state`` on samples x [n, C, H, W], but for those at rows ``held_out``, which judge it.
+    """Train a model on public samples.
 
-    FloatingPointError where its loss, what it has become, or what that answers is not finite.
+    Args:
+        spec: The model.
+        state: Its state before.
+        x: Samples [n, C, H, W].
+        loss: Losses [B] from logits [B, classes] and rows [B].
+        how: Optimiser and number of steps.
+        generator: Orders the samples; dropout draws from it.
+        held_out: Rows int64 that the model does not learn from and that judge it.
+
+    Returns:
+        The trained state and its figures.
+
+    Raises:
+        FloatingPointError: The loss, the state or its answers are not finite.
+
     """
     student = _Student(spec, state, how, generator)
     learnt = torch.arange(len(x)) if held_out is None else _others(len(x), held_out)
@@ -93,8 +134,8 @@ def fit(
     if judged is not None:
         best_loss = student.judged(x, loss, judged)
     losses: list[float] = []
-    for step, places in enumerate(_drawn(len(learnt), how, generator), start=1):
-        rows = learnt[places]
+    for step, indices in enumerate(_drawn(len(learnt), how, generator), start=1):
+        rows = learnt[indices]
         rate = how.lr * (1 + math.cos(math.pi * (step - 1) / how.steps)) / 2 if how.cosine else how.lr
         losses.append(student.step(x[rows], rows, loss, rate))
         if not math.isfinite(losses[-1]):
@@ -107,16 +148,15 @@ def fit(
                 break
     epoch = math.ceil(len(learnt) / how.batch_size)
     mean = sum(losses[-epoch:]) / max(1, len(losses[-epoch:]))
-    made = student.copied() if judged is None else best
-    check_finite(made.values(), "the model")
+    new = student.copied() if judged is None else best
+    check_finite(new.values(), "the model")
     if judged is None:  # the best one's answers were finite when it was judged
-        check_finite([logits_of(spec, made, x[learnt])], "the model")
-    return Fitted(made, len(losses), mean)
+        check_finite([logits_of(spec, new, x[learnt])], "the model")
+    return Fitted(new, len(losses), mean)
 
 
 class _Student:
-    """A model's tensors, which a skeleton runs with; buffers change as training changes them. Its dropout draws from
-    ``generator``."""
+    """A model's tensors, run by a skeleton. Training changes its buffers; its dropout draws from ``generator``."""
 
     def __init__(self, spec: ModelSpec, state: State, how: Fit, generator: torch.Generator) -> None:
         self._module: nn.Module = skeleton(spec)
@@ -127,16 +167,18 @@ class _Student:
         self._running: Running | None = None
 
     def step(self, x: Tensor, rows: Tensor, loss: LossOf, lr: float) -> float:
-        """One step on a batch; its mean loss before."""
+        """Take a step on a batch x [B, C, H, W]; return its mean loss before the step."""
         with DrawnFrom(self._generator):
             logits = deepest(functional_call(self._module.train(), self._state, (x,)), 2)
         value = loss(logits, rows).mean()
-        found = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)
+        gradients = torch.autograd.grad(value, self._learnt, allow_unused=self._running is None)
         if self._running is None:  # the first step tells which parameters the network uses
-            self._learnt = [own for own, gradient in zip(self._learnt, found, strict=True) if gradient is not None]
+            self._learnt = [
+                parameter for parameter, gradient in zip(self._learnt, gradients, strict=True) if gradient is not None
+            ]
             self._running = self._how.begin(self._learnt)
         _set_rate(self._running, lr)
-        self._running.step(self._learnt, [gradient for gradient in found if gradient is not None])
+        self._running.step(self._learnt, [gradient for gradient in gradients if gradient is not None])
         return float(value.detach())
 
     def judged(self, x: Tensor, loss: LossOf, rows: Tensor) -> float:
@@ -150,7 +192,7 @@ class _Student:
 
 
 def _drawn(count: int, how: Fit, generator: torch.Generator) -> Iterator[Tensor]:
-    """Places of each step's samples."""
+    """Indices of each step's samples, int64 [B]."""
     epochs = range(how.epochs) if how.epochs else itertools.count()
     every = (rows for _ in epochs for rows in batches(count, how.batch_size, generator))
     return every if how.epochs else itertools.islice(every, how.steps)

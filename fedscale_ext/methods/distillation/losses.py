@@ -36,21 +36,21 @@ def labels_and_teacher(epsilon: float, output: Tensor, teacher: Tensor, labels: 
 
 
 def of_clients(name: str, epsilon: float) -> Loss:
-    """The loss of that name, which a work item's objective holds; KeyError for another one."""
+    """The loss of that name, which a work item's objective has; KeyError for an unknown name."""
 
     def with_labels(output: Tensor, target: Tensor | None, labels: Tensor | None) -> Tensor:
-        return labels_and_teacher(epsilon, output, _given(target), _given(labels))
+        return labels_and_teacher(epsilon, output, _required(target), _required(labels))
 
     known: Mapping[str, Loss] = {
-        "labels": lambda output, _, labels: hard_cross_entropy(output, _given(labels)),
-        "mae": lambda output, target, _: absolute_error(output, _given(target)),
-        "probabilities": lambda output, target, _: soft_cross_entropy(output, _given(target)),
+        "labels": lambda output, _, labels: hard_cross_entropy(output, _required(labels)),
+        "mae": lambda output, target, _: absolute_error(output, _required(target)),
+        "probabilities": lambda output, target, _: soft_cross_entropy(output, _required(target)),
         "labels+teacher": with_labels,
     }
     return known[name]
 
 
-def _given(value: Tensor | None) -> Tensor:
+def _required(value: Tensor | None) -> Tensor:
     if value is None:
         raise ValueError("the public samples came without what this loss compares with")
     return value

@@ -1,9 +1,15 @@
-"""What servers share that hold public data: these, a model of the server's own, and logits of the round's clients."""
+"""What servers share that hold public data: these, a model of the server's own, and logits of the round's clients.
 
-from collections.abc import Sequence
+The server of FedDF and Fed-ET distils alone: clients train the model of their type and know nothing of public data. It
+needs every participant's logits of its public samples. Executors compute them, as they have the models at hand. This
+counts neither as the devices' work nor as traffic.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,25 +37,28 @@ SERVER = "server"  # key of the server's own model, where a method has one
 
 
 class Logits(Returned):
-    """What the models of the round's clients say, ``of`` each: float32 [asked, classes]."""
+    """Logits of the round's clients, ``of`` each: float32 [num_rows, classes]."""
 
     def __init__(self, folder: Path, clients: int, classes: int) -> None:
         super().__init__(folder / self.kind, clients)
-        self.asked, self._classes = 0, classes
+        self.num_rows, self._classes = 0, classes
         self.of: dict[int, Tensor] = {}
 
     def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
         self.of.clear()
 
     def template(self, key: str) -> State:  # noqa: D102
-        return {LOGITS: torch.zeros(self.asked, self._classes)}
+        return {LOGITS: torch.zeros(self.num_rows, self._classes)}
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.of[item.client] = new[LOGITS]
 
 
 class PublicModelsAggregator(DeviceTypesAggregator):
-    """Base of such methods: ``public`` data, ``shared`` (what everybody is handed), and what clients ``said``."""
+    """Base of methods whose server holds public data.
+
+    ``public``: the data; ``shared``: the tensors that all clients get; ``client_logits``: logits of the participants.
+    """
 
     Executor: ClassVar[type] = LogitsExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (
@@ -59,7 +68,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
     has_server_model: ClassVar[bool] = False  # that of the configuration's ``model``
 
     def init_state(self, population: Population, task: Task) -> None:
-        """A model for each type; the public data; where there is one, the server's model."""
+        """Create a model for each type, load the public data, and create the server's model if there is one."""
         super().init_state(population, task)
         self.public = self.public_data()
         if self.needs_labels and self.public.labels is None:
@@ -75,28 +84,39 @@ class PublicModelsAggregator(DeviceTypesAggregator):
             self.pool.add(SERVER, spec, models.initial_state(spec, torch_stream(self.seed, SERVER)))
 
     def client_tensors(self) -> list[ClientTensors]:
-        """What everybody is handed, and what they say."""
+        """Send public samples to all clients, and receive their logits."""
         clients = self.task.num_clients
         self.shared = Shared(self.log_dir, clients)
-        self.said = Logits(self.log_dir, clients, self.task.num_classes)
-        return [*super().client_tensors(), self.shared, self.said]
+        self.client_logits = Logits(self.log_dir, clients, self.task.num_classes)
+        return [*super().client_tensors(), self.shared, self.client_logits]
 
     def ask(self, rows: Tensor, /, **more: Tensor) -> None:
-        """Let everybody say logits of the public samples at ``rows``; ``more`` is handed out beside these."""
+        """Have all participants report logits of the public samples at ``rows``; ``more`` goes out with them."""
         self.shared.place({"x": self.public.x, "asked": rows, **more})
-        self.said.asked = len(rows)
+        self.client_logits.num_rows = len(rows)
 
     def answers(self, updates: Sequence[Update]) -> Tensor:
-        """Logits [updates, asked, classes] of the round's clients."""
-        return torch.stack([self.said.of[update.client] for update in updates])
+        """Logits of the round's participants, [updates, num_rows, classes]."""
+        return torch.stack([self.client_logits.of[update.client] for update in updates])
 
     def train_server(self, round: int, state: State, x: Tensor, loss: LossOf, how: Fit) -> State:
-        """The server's model, from ``state``, learns of public samples x; what it has become. Where it diverges, it
-        stays in ``state``."""
+        """Train the server's model on public samples.
+
+        Args:
+            round: The round, which keys the order of batches.
+            state: The state to start from.
+            x: Public samples [n, C, H, W].
+            loss: The loss of logits by rows.
+            how: Optimiser and number of steps.
+
+        Returns:
+            The trained state, or ``state`` where training diverged.
+
+        """
         try:
-            made = fit(self.pool[SERVER].spec, state, x, loss, how, torch_stream(self.seed, round, SERVER))
-            state = made.state
-            self.record("server_loss", made.loss)
+            fitted = fit(self.pool[SERVER].spec, state, x, loss, how, torch_stream(self.seed, round, SERVER))
+            state = fitted.state
+            self.record("server_loss", fitted.loss)
             self.report_diverged(round, [])
         except FloatingPointError:
             self.report_diverged(round, [SERVER])
@@ -104,7 +124,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
         return state
 
     def report_diverged(self, round: int, keys: list[str]) -> None:
-        """Which models diverged when they learnt of public samples, and so are as before: a figure of the round."""
+        """Record and report the models that diverged on public samples, and so are as before."""
         self.record("diverged", keys)
         if keys:
             self.notice(
@@ -113,10 +133,44 @@ class PublicModelsAggregator(DeviceTypesAggregator):
             )
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """As for types of devices; the server's model is tested beside, on everybody's samples."""
+        """Serve clients the models of their types; test the server's model on all test samples."""
         plan = super().evaluation_plan()
         return EvaluationPlan(plan.serve, {**plan.named, **({SERVER: SERVER} if self.has_server_model else {})})
 
     def results(self) -> dict[str, Any]:
-        """By type, and what the public data were."""
+        """Report figures by type, and which public data the job used."""
         return {**super().results(), "public_data": self.public.says}
+
+
+class EnsembleAggregator(PublicModelsAggregator):
+    """Base of methods whose server distils from the round's models (FedDF, Fed-ET).
+
+    A type without participants keeps its model.
+    """
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Let each participant train the model of its type."""
+        self.ask(torch.arange(len(self.public.x)))
+        return super().assign(round, participants)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Give each type its mean, after the server has distilled the ensemble."""
+        for key, state in self.distilled(round, means, self.answers(updates), updates).items():
+            self.pool.update(key, state)
+
+    def distilled(
+        self, round: int, means: Mapping[str, State], logits: Tensor, updates: Sequence[Update]
+    ) -> dict[str, State]:
+        """Distil the ensemble of participants.
+
+        Args:
+            round: The round.
+            means: Mean state of each type that took part.
+            logits: The participants' logits of the public samples, [updates, n, classes].
+            updates: The participants' updates, in the order of the logits.
+
+        Returns:
+            New states of the types.
+
+        """
+        raise NotImplementedError

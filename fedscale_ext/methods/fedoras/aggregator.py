@@ -34,7 +34,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
-from fedscale_ext.methods.fedoras.executor import FedorASExecutor
+from fedscale_ext.methods.fedoras.client import FedorASExecutor
 from fedscale_ext.methods.fedoras.figures import NAMES, fairness_figures, stage_figures, tier_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys, tier_key, twin_key
 from fedscale_ext.methods.fedoras.judges import Judges
@@ -64,7 +64,7 @@ class FedorASAggregator(MultiModelAggregator):
     )
 
     def supernet(self) -> ModelSpec:
-        """The configuration's ``model``; UserError where it is none."""
+        """Spec of the configuration's ``model``; UserError where it is no supernet."""
         spec = self.initial_spec()
         if not models.searched(spec):
             raise UserError(
@@ -79,14 +79,14 @@ class FedorASAggregator(MultiModelAggregator):
         return entry is not None and entry.text
 
     def smallest_spec(self) -> ModelSpec:
-        """The cheapest path, unless ``capacity_model`` names another model."""
+        """Spec of the cheapest path, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
             return super().smallest_spec()
         spec = self.supernet()
         return path_of(spec, cheapest_path(spec))
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The supernet, the clients' tiers, and a path of each tier to be tested on."""
+        """Create the supernet, the clients' tiers, and a path of each tier to test."""
         if self.config.job.control_variates:
             raise UserError(
                 "control_variates takes all of a client's steps for steps of the same model, and method fedoras trains "
@@ -135,11 +135,11 @@ class FedorASAggregator(MultiModelAggregator):
         return costs.path(paths[path_macs(costs, paths).argmax()])
 
     def client_tensors(self) -> list[ClientTensors]:
-        """The examples that went through each operator."""
+        """Receive how many examples went through each operator (Equation 5)."""
         return [Experience(self.log_dir, self.pool, self.training.macs, self.task)]
 
     def candidates(self, round: int) -> tuple[np.ndarray, int]:
-        """All clients train the supernet, nobody while it is searched, then those of a model's tier and above."""
+        """Select from all clients in stage 1, from none in the search, then from a model's tier and above (3.3)."""
         stage, number = self.plan.at(round), self.args.num_participants
         if stage.name == "supernet":
             return self.eligible, number
@@ -151,16 +151,16 @@ class FedorASAggregator(MultiModelAggregator):
         columns = self.training.macs.indices(path)[None]
         runs = np.array([np.isfinite(path_macs(costs, columns)[0]) for costs in self.training.costs])
         able = self.eligible & (self.tier_of >= stage.tier) & runs[self.tier_of]
-        own = self.params.finetune_clients if stage.name == "finetune" else None
-        return able, min(own or number, int(able.sum()))
+        count = self.params.finetune_clients if stage.name == "finetune" else None
+        return able, min(count or number, int(able.sum()))
 
     def learning_rate(self, number: int) -> float:
-        """The job's schedule; stage 3 has one of its own."""
+        """The job's schedule in stage 1; stage 3 has one of its own."""
         stage = self.plan.at(number)
         return self.tuning.learning_rate(stage) if stage.name in ("finetune", "twin") else super().learning_rate(number)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant's subspace and budget; the model that it fine-tunes; nothing in the round of the search."""
+        """Give each participant its subspace and budget, or the model that it fine-tunes; nothing in the search."""
         stage = self.plan.at(round)
         if stage.name == "supernet":
             return self.training.assign(round, participants)
@@ -170,11 +170,11 @@ class FedorASAggregator(MultiModelAggregator):
         return self.tuning.assign(stage, participants)
 
     def _search(self) -> None:
-        """Stage 2: each tier's model is the best path of its bracket, with the supernet's weights."""
+        """Run stage 2: each tier's model is the best path of its bracket, with the supernet's weights (3.2)."""
         self.searches.run(self.judges, self._judged)
         whole = self.pool[SUPERNET]
-        for tier, found in enumerate(self.searches.found):
-            spec = path_of(whole.spec, found["path"])
+        for tier, result in enumerate(self.searches.results):
+            spec = path_of(whole.spec, result["path"])
             self.pool.replace(tier_key(tier), spec, {name: whole.state[name] for name in models.layout(spec)})
         self.charge(**self.judges.spent)
 
@@ -197,7 +197,7 @@ class FedorASAggregator(MultiModelAggregator):
         self.training.collect(update, state, experience.of[update.client])
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """OPA; FedAvg in stage 3."""
+        """Average by operators (OPA, Equation 5); in stage 3, by FedAvg."""
         self.record("stage", asdict(self.plan.at(round)))
         self.record("samples", {update.client: self.weight(update.item) for update in updates})
         if self.plan.at(round).name != "supernet":
@@ -217,11 +217,11 @@ class FedorASAggregator(MultiModelAggregator):
             ])  # fmt: skip
 
     def finished(self, round: int) -> str | None:
-        """When all stages are done before the last round of the job."""
+        """Say that all stages are done, where they end before the last round of the job."""
         return "all stages are done" if self.last_round() <= round < self.args.rounds else None
 
     def last_round(self) -> int:
-        """That of the last stage, where ``rounds`` leaves room for more."""
+        """The last stage's last round, where ``rounds`` leaves room for more."""
         return min(super().last_round(), self.plan.rounds)
 
     def phase(self, round: int) -> str:
@@ -231,25 +231,25 @@ class FedorASAggregator(MultiModelAggregator):
         return NAMES[stage.name] + tier
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Each client on the model of its tier; each of these, and each twin, on all test samples."""
+        """Serve each client the model of its tier; test these and their twins on all test samples."""
         keys = [tier_key(tier) for tier in range(len(self.brackets))]
         twins = [twin_key(tier) for tier in range(len(self.brackets)) if twin_key(tier) in self.pool]
         return EvaluationPlan([keys[tier] for tier in self.tier_of.tolist()], {key: key for key in keys + twins})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """What the search was told and found, and what clients spent on it; models are in the pool."""
+        """Return scores and results of the search, and what clients spent on it; models are in the pool."""
         judges = {"spent": dict(self.judges.spent), "generations": self.judges.generations}
         return {}, {"searches": self.searches.state(), **judges}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.searches.load_state(data["searches"])
         self.judges.spent.update(data["spent"])
         self.judges.generations[:] = data["generations"]
 
     def lineage(self) -> dict[str, Any]:
-        """Paths come from the supernet, twins from nothing."""
-        birth = self.plan.search if self.searches.found and self.history[-1].round >= self.plan.search else 0
+        """Return the origin of each model: paths come from the supernet, twins from random weights."""
+        birth = self.plan.search if self.searches.results and self.history[-1].round >= self.plan.search else 0
         known: dict[str, Any] = {}
         for model in self.pool:
             if searched(model.spec):
@@ -261,8 +261,8 @@ class FedorASAggregator(MultiModelAggregator):
         return known
 
     def results(self) -> dict[str, Any]:
-        """Each tier's model, what it reaches and what its search found; how even that is over clients; rounds and
-        traffic of each stage; what clients judged."""
+        """Report each tier's model, accuracy and search, fairness over clients, and the cost of each stage and of
+        judging."""
         return {
             "tiers": tier_figures(self),
             "fairness": fairness_figures(self),

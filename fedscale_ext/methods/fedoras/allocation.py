@@ -22,8 +22,21 @@ from fedscale_ext.models.supernet.family import tables
 
 
 def brackets_of(space: str, supernet: ModelSpec, params: FedorASParams, seed: int) -> tuple[Bracket, ...]:
-    """The bracket of each tier, as configured or as those of the space by its name; UserError where the budget of one
-    is below its cheapest path."""
+    """Bracket of each tier, as configured, or those of the space by its name.
+
+    Args:
+        space: Name of the supernet.
+        supernet: Its spec.
+        params: FedorAS's hyperparameters.
+        seed: The job's seed.
+
+    Returns:
+        A bracket for each tier.
+
+    Raises:
+        UserError: The budget of a tier is below its cheapest path.
+
+    """
     costs = budget_tables(supernet, ())
     if params.brackets:
         cheapest = cheapest_and_dearest(costs)[0]
@@ -48,30 +61,47 @@ def tiers_of(
     space: str, supernet: ModelSpec, params: FedorASParams, seed: int, brackets: tuple[Bracket, ...],
     capacity: np.ndarray, eligible: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """int64 [clients]: each client's tier. UserError where one has no client that may train (``eligible``)."""
+    """Tier of each client.
+
+    Args:
+        space: Name of the supernet.
+        supernet: Its spec.
+        params: FedorAS's hyperparameters.
+        seed: The job's seed.
+        brackets: Brackets of the tiers.
+        capacity: MACs per sample that clients afford, [clients].
+        eligible: Clients that may train, bool [clients].
+
+    Returns:
+        int64 [clients].
+
+    Raises:
+        UserError: A tier has no client that may train.
+
+    """
     if params.allocation == "capacity":
-        own = tiers_by_capacity(capacity * _counted_more(supernet), brackets)
+        tier_of = tiers_by_capacity(capacity * _counted_more(supernet), brackets)
         advice = "set fedoras.allocation: shares, lower fedoras.brackets or have fewer tiers"
     else:
         order = np.argsort(capacity, kind="stable")
         if params.allocation == "random":
             order = stream(seed, "tiers").permutation(len(capacity))
-        own = tiers_by_shares(order, _shares(space, params, len(brackets)))
+        tier_of = tiers_by_shares(order, _shares(space, params, len(brackets)))
         advice = "change fedoras.shares or have fewer tiers"
-    for number in np.flatnonzero(np.bincount(own[eligible], minlength=len(brackets)) == 0).tolist():
-        raise UserError(f"tier {number + 1} of {len(brackets)} has none of the {len(own)} clients; {advice}")
-    return own
+    for number in np.flatnonzero(np.bincount(tier_of[eligible], minlength=len(brackets)) == 0).tolist():
+        raise UserError(f"tier {number + 1} of {len(brackets)} has none of the {len(tier_of)} clients; {advice}")
+    return tier_of
 
 
 def _counted_more(supernet: ModelSpec) -> float:
-    """Capacities are MACs of products; how much more the brackets' count makes of the same network."""
+    """Ratio of the brackets' count of MACs to that of capacities, which count products alone."""
     return cheapest_and_dearest(budget_tables(supernet, ()))[1] / cheapest_and_dearest(tables(supernet))[1]
 
 
 def _shares(space: str, params: FedorASParams, number: int) -> tuple[float, ...]:
     if params.shares is None:
-        own = RECIPES.get(space, Recipe()).shares
-        return own if len(own) == number else (1 / number,) * number
+        shares = RECIPES.get(space, Recipe()).shares
+        return shares if len(shares) == number else (1 / number,) * number
     if len(params.shares) != number:
         raise UserError(
             f"fedoras.shares is {list(params.shares)}; it must hold a share above 0 for each of {number} tiers"

@@ -21,26 +21,36 @@ _PATIENCE = 80  # draws of so many without a new path, and there are none
 
 
 def paths_towards(tables: Tables, bracket: Bracket, paths: int, rng: np.random.Generator) -> np.ndarray:
-    """int64 [paths, layers]: columns of random paths, led towards a bracket; not all of them need to be inside.
+    """Draw random paths led towards a bracket; not all of them need to be inside.
 
     Layers choose in a random order, another one for each path. Operators that are not supported are never chosen.
+
+    Args:
+        tables: Costs of the operators.
+        bracket: The bracket.
+        paths: Number of paths.
+        rng: Draws them.
+
+    Returns:
+        Columns of the tables, int64 [paths, layers].
+
     """
     supported = np.isfinite(tables.macs)
     least = tables.macs.min(1)
-    most = np.where(supported, tables.macs, -np.inf).max(1)
+    dearest = np.where(supported, tables.macs, -np.inf).max(1)
     layers = len(least)
     order = rng.permuted(np.tile(np.arange(layers), (paths, 1)), axis=1)
     draws = rng.random((layers, paths, supported.shape[1]))
     rows, chosen = np.arange(paths), np.empty((paths, layers), dtype=np.int64)
     spent = np.full(paths, tables.fixed_macs)
-    below, above = np.full(paths, least.sum()), np.full(paths, most.sum())  # of the layers to come
-    for place in range(layers):
-        layer = order[:, place]
-        below, above = below - least[layer], above - most[layer]
+    below, above = np.full(paths, least.sum()), np.full(paths, dearest.sum())  # of the layers to come
+    for step in range(layers):
+        layer = order[:, step]
+        below, above = below - least[layer], above - dearest[layer]
         after = spent[:, None] + tables.macs[layer]
         open_ = supported[layer] & (after + below[:, None] <= bracket.high) & (after + above[:, None] > bracket.low)
         open_ = np.where(open_.any(1, keepdims=True), open_, supported[layer])
-        operator = np.where(open_, draws[place], -1).argmax(1)
+        operator = np.where(open_, draws[step], -1).argmax(1)
         chosen[rows, layer] = operator
         spent = after[rows, operator]
     return chosen
@@ -49,22 +59,36 @@ def paths_towards(tables: Tables, bracket: Bracket, paths: int, rng: np.random.G
 def new_paths(
     tables: Tables, bracket: Bracket, paths: int, rng: np.random.Generator, seen: Container[Genes] = frozenset()
 ) -> list[Genes]:
-    """So many different random paths inside a bracket that are not ``seen``; fewer where there are no more of them."""
-    found: dict[Genes, None] = {}
+    """Draw different random paths inside a bracket.
+
+    Args:
+        tables: Costs of the operators.
+        bracket: The bracket.
+        paths: Number of paths.
+        rng: Draws them.
+        seen: Paths that are not new.
+
+    Returns:
+        The new paths; fewer where there are no more.
+
+    """
+    paths_found: dict[Genes, None] = {}
     misses = 0
-    while len(found) < paths and misses < _PATIENCE:
+    while len(paths_found) < paths and misses < _PATIENCE:
         drawn = paths_towards(tables, bracket, _AT_ONCE, rng)
         inside = drawn[bracket.inside(path_macs(tables, drawn))]
         new = [
-            genes for genes in dict.fromkeys(map(tuple, inside.tolist())) if genes not in seen and genes not in found
+            genes
+            for genes in dict.fromkeys(map(tuple, inside.tolist()))
+            if genes not in seen and genes not in paths_found
         ]
-        found |= dict.fromkeys(new[: paths - len(found)])
+        paths_found |= dict.fromkeys(new[: paths - len(paths_found)])
         misses = 0 if new else misses + 1
-    return list(found)
+    return list(paths_found)
 
 
 def check_reachable(tables: Tables, bracket: Bracket, rng: np.random.Generator) -> None:
-    """UserError where no path is found inside a bracket."""
+    """Raise UserError where no path lies inside a bracket."""
     cheapest, dearest = cheapest_and_dearest(tables)
     if bracket.high < cheapest:
         why = f"the cheapest path takes {cheapest / 1e6:.6g}"

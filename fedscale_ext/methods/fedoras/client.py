@@ -17,10 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.executor.executor import MultiModelExecutor
+from fedscale_ext.methods.fedoras.judging import Judge
 from fedscale_ext.methods.fedoras.operator_aggregation import Operator, operator_of
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.models.supernet.family import Searchable, Tables, tables
+from fedscale_ext.tasks.kind import Kind
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.samples import ClientSamples
@@ -32,12 +35,12 @@ EXAMPLES = "examples"  # of what clients hand back: how many went through each o
 
 @lru_cache(maxsize=64)
 def budget_tables(supernet: ModelSpec, unsupported: tuple[str, ...]) -> Tables:
-    """Costs as tiers' budgets are given: by the paper's count."""
+    """Costs by the paper's count, in which tiers' budgets are given."""
     return tables(supernet, unsupported=unsupported, published=True)
 
 
 def reads_everywhere(spec: ModelSpec) -> bool:
-    """Whether the network is trained on what it says at every position of a text."""
+    """Whether the network is trained on its outputs at every position of a text."""
     return dict(spec.fields).get("readout") == "all"
 
 
@@ -48,18 +51,18 @@ class Paths:
         self._model = cast(Searchable, model)
         self.parameters: list[Tensor] = []
         self._shared: list[int] = []
-        self._own: dict[Operator, list[int]] = {}
+        self._by_operator: dict[Operator, list[int]] = {}
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 operator = operator_of(name)
-                places = self._shared if operator is None else self._own.setdefault(operator, [])
-                places.append(len(self.parameters))
+                indices = self._shared if operator is None else self._by_operator.setdefault(operator, [])
+                indices.append(len(self.parameters))
                 self.parameters.append(parameter)
 
     def choose(self, path: Sequence[str]) -> list[int]:
-        """Make the network that of a path; places of its parameters."""
+        """Make the network that of a path; return the indices of its parameters."""
         self._model.choose(path)
-        return self._shared + [place for operator in enumerate(path) for place in self._own.get(operator, ())]
+        return self._shared + [index for operator in enumerate(path) for index in self._by_operator.get(operator, ())]
 
 
 class PathSgd:
@@ -80,29 +83,31 @@ class PathSgd:
 
     @torch.no_grad()
     def step(self, indices: Sequence[int], gradients: Sequence[Tensor | None]) -> None:
-        """A step of the parameters ``indices`` that have a gradient, and of idle ones, in place."""
-        found = {index: own for index, own in zip(indices, gradients, strict=True) if own is not None}
-        for index in found.keys() - self._started:
+        """Step the parameters ``indices`` that have a gradient, and the idle ones, in place."""
+        by_index = {index: gradient for index, gradient in zip(indices, gradients, strict=True) if gradient is not None}
+        for index in by_index.keys() - self._started:
             if self._sgd.mu:
                 self._origin[index] = self._parameters[index].detach().clone()
             if self._sgd.momentum:
                 self._velocity[index] = torch.zeros_like(self._parameters[index])
         if self._zeros:
-            found |= {
-                index: torch.zeros_like(self._parameters[index]) for index in sorted(self._started - found.keys())
+            by_index |= {
+                index: torch.zeros_like(self._parameters[index]) for index in sorted(self._started - by_index.keys())
             }
-        self._started |= found.keys()
-        used = [self._parameters[index] for index in found]
-        origin = [self._origin[index] for index in found] if self._sgd.mu else []
-        velocity = [self._velocity[index] for index in found] if self._sgd.momentum else []
+        self._started |= by_index.keys()
+        used = [self._parameters[index] for index in by_index]
+        origin = [self._origin[index] for index in by_index] if self._sgd.mu else []
+        velocity = [self._velocity[index] for index in by_index] if self._sgd.momentum else []
         pull = Pull(self._sgd.mu, self._sgd.clip_norm, origin)
-        Steps(self._sgd, pull, velocity).step(used, list(found.values()))
+        Steps(self._sgd, pull, velocity).step(used, list(by_index.values()))
 
 
 class FedorASClient(MultiModelClient):
-    """Trains a path of its own in each step, so one client after another. ``conf.paths`` has the tier's ``budget`` in
-    MACs, its ``unsupported`` operators, the device's own ``load`` and the ``idle_gradient``; a client without it trains
-    its model as it is."""
+    """Client that trains another path in each step, and so one client after another.
+
+    ``conf.paths`` has the tier's ``budget`` in MACs, its ``unsupported`` operators, the device's own ``load`` and the
+    ``idle_gradient``. Without it, a client trains its model as it is.
+    """
 
     in_cohorts: ClassVar[bool] = False
 
@@ -112,40 +117,53 @@ class FedorASClient(MultiModelClient):
         self._everywhere = spec is not None and reads_everywhere(spec)
 
     def seen(self, data: ClientSamples, conf: Namespace) -> Iterator[tuple[Tensor, Tensor]]:
-        """Of texts that are read at every position, the labels are what follows each, [B, T]."""
+        """Batches; for texts that are read at every position, labels are the next symbols, [B, T]."""
         for x, y in super().seen(data, conf):
             if self._everywhere:
                 y = torch.cat([x.flatten(1)[:, 1:].to(y.dtype), y[:, None]], 1)
             yield x, y
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Of each sample; of a text the mean over its positions."""
+        """Loss of each sample; for a text the mean over its positions."""
         losses = super().losses(output, labels)
         return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """See :meth:`MultiModelClient.train`; ``returned`` of the result has the examples of each operator."""
-        asked = getattr(conf, "paths", None)
-        if asked is None or self._spec is None or self._supernet is None:
+        """Train a path on each batch; ``returned`` of the result has the examples of each operator."""
+        settings = getattr(conf, "paths", None)
+        if settings is None or self._spec is None or self._supernet is None:
             return super().train(client_data, model, conf)
-        costs = budget_tables(self._supernet, tuple(asked["unsupported"]))
+        costs = budget_tables(self._supernet, tuple(settings["unsupported"]))
         paths = drawn_paths(
-            costs, held_by(costs, self._spec), asked["budget"], asked["load"], conf.local_steps,
+            costs, held_by(costs, self._spec), settings["budget"], settings["load"], conf.local_steps,
             conf.seed, conf.round, conf.client_id,
         )  # fmt: skip
         model.train()
         network = Paths(model)
-        sgd = PathSgd(Sgd.of(conf), network.parameters, asked["idle_gradient"])
+        sgd = PathSgd(Sgd.of(conf), network.parameters, settings["idle_gradient"])
         examples, layers = np.zeros(costs.held.shape, dtype=np.int64), np.arange(len(costs.ops))
-        found = []
+        step_losses = []
         for (x, y), chosen in zip(self.seen(client_data, conf), paths, strict=True):
             used = network.choose(costs.path(chosen))
             losses = self.losses(self.output(model, x, client_data, conf), y)
-            parameters = [network.parameters[place] for place in used]
+            parameters = [network.parameters[index] for index in used]
             gradients = torch.autograd.grad(losses.mean(), parameters, allow_unused=True)
             sgd.step(used, gradients)
             examples[layers, chosen] += len(x)
-            found.append(losses.detach())
-        figures = result(conf, len(client_data), found)
+            step_losses.append(losses.detach())
+        figures = result(conf, len(client_data), step_losses)
         returned = {EXAMPLES: torch.from_numpy(examples)}
         return {**figures, "update_weight": model.state_dict(), "returned": returned}
+
+
+class FedorASExecutor(MultiModelExecutor):
+    """Executor whose clients train a path in each step (section 3.1) or one model (3.3), or judge paths (3.2)."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = (Judge(),)
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client that trains paths, or one that trains its model as it is."""
+        spec = self.bench.spec(conf.model_key)
+        if getattr(conf, "paths", None) is None and not reads_everywhere(spec):
+            return MultiModelClient(conf)
+        return FedorASClient(conf, spec, self.bench.host(conf.model_key))

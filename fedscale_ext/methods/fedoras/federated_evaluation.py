@@ -2,7 +2,8 @@
 
 The public code leaves it unimplemented. Here each generation of a search is sent to ``rounds`` times ``clients`` of
 them, who are drawn without return: the minimal supernet that holds the generation's operators. A client judges the
-paths within its own budget, and a path's score is the mean over all examples that it was judged on.
+paths within its own budget, and a path's score is the mean over all examples that it was judged on. Kendall's tau says
+how well two rankings of the paths agree.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,16 +13,24 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.ranking import kendall_tau
 from fedscale_ext.models.supernet.family import Tables
 
 Ops = tuple[tuple[str, ...], ...]
 
 
 def minimal_supernet(ops: Ops, paths: Iterable[Sequence[str]]) -> Ops:
-    """Of each layer the operators that any of the paths takes, in the order of the whole's ``ops``."""
+    """Operators of each layer that any of the paths takes.
+
+    Args:
+        ops: Operators of the whole supernet, layer by layer.
+        paths: An operator for each layer.
+
+    Returns:
+        Operators, in the order of ``ops``.
+
+    """
     taken = [set(layer) for layer in zip(*paths, strict=True)]
-    return tuple(tuple(name for name in held if name in own) for held, own in zip(ops, taken, strict=True))
+    return tuple(tuple(name for name in held if name in names) for held, names in zip(ops, taken, strict=True))
 
 
 def supernet_bytes(tables: Tables, ops: Ops) -> int:
@@ -32,8 +41,11 @@ def supernet_bytes(tables: Tables, ops: Ops) -> int:
 
 @dataclass(frozen=True)
 class EvaluationCall:
-    """Who judges a generation: ``ops`` of the minimal supernet and its ``bytes``, numbers of ``clients`` (int64, in
-    the order in which they were drawn), and the paths that each judges, bool [clients, paths]."""
+    """The call to judge a generation.
+
+    ``ops`` of the minimal supernet and its ``bytes``; numbers of ``clients`` (int64, in the order in which they were
+    drawn); ``judges``: the paths that each of them judges, bool [clients, paths].
+    """
 
     ops: Ops
     bytes: int
@@ -42,17 +54,30 @@ class EvaluationCall:
 
     @property
     def bytes_sent(self) -> int:
-        """To all clients together."""
+        """Bytes sent to all clients together."""
         return self.bytes * len(self.clients)
 
 
 def call(
     tables: Tables, paths: Sequence[Sequence[str]], budgets: np.ndarray, clients: int, rng: np.random.Generator
 ) -> EvaluationCall:
-    """Draw who judges ``paths``: ``clients`` of those who afford one of them or more, or all where these are fewer.
+    """Draw the clients that judge a generation.
 
-    ``budgets`` float64 [all clients]: MACs per sample, below 0 for who has no validation data. One of those who are
-    drawn affords the dearest path, so that each path has a score; UserError where nobody does.
+    One of them affords the dearest path, so that each path has a score.
+
+    Args:
+        tables: Costs of the operators.
+        paths: Paths of the generation.
+        budgets: MACs per sample, float64 [all clients]; below 0 for a client without validation data.
+        clients: How many are drawn from those that afford a path; all where these are fewer.
+        rng: Draws them.
+
+    Returns:
+        The call.
+
+    Raises:
+        UserError: No client affords the dearest path.
+
     """
     macs = path_macs(tables, np.array([tables.indices(path) for path in paths]))
     able, strong = np.flatnonzero(budgets >= macs.min()), np.flatnonzero(budgets >= macs.max())
@@ -69,16 +94,46 @@ def call(
 
 
 def mean_scores(sums: np.ndarray, examples: np.ndarray) -> np.ndarray:
-    """float64 [paths]: means over all examples. ``sums`` and ``examples`` float64 [clients, paths]: what each client
-    found, summed over its examples, and how many these were (0 where it did not judge). NaN for what nobody judged."""
+    """Mean scores over all examples.
+
+    Args:
+        sums: Scores summed over each client's examples, float64 [clients, paths].
+        examples: Number of these examples, float64 [clients, paths]; 0 where a client did not judge.
+
+    Returns:
+        float64 [paths]; NaN for a path without examples.
+
+    """
     total = examples.sum(0)
     return np.divide(sums.sum(0), total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+def kendall_tau(one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray) -> float:
+    """Kendall's tau-b of two scores of the same paths: 1 for the same ranking, -1 for the reverse. Paths without a
+    finite score in both are left out; NaN where fewer than two remain, or one of the scores is the same for all."""
+    from scipy.stats import kendalltau  # slow to import
+
+    a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    both = np.isfinite(a) & np.isfinite(b)
+    if both.sum() < 2 or np.ptp(a[both]) == 0 or np.ptp(b[both]) == 0:
+        return float("nan")
+    return float(kendalltau(a[both], b[both]).statistic)
 
 
 def agreement_by_rounds(
     sums: np.ndarray, examples: np.ndarray, central: np.ndarray, clients_per_round: int
 ) -> list[float]:
-    """Kendall's tau with ``central`` [paths] of the ranking after the first round's clients, the first two rounds', and
-    so on (Fig. 6, left); arguments as for :func:`mean_scores`, clients in the order in which they were drawn."""
+    """Agreement with the central ranking after each round of clients: Kendall's tau (Fig. 6, left).
+
+    Args:
+        sums: As for :func:`mean_scores`, clients in the order in which they were drawn.
+        examples: As there.
+        central: Scores of the central ranking, [paths].
+        clients_per_round: Clients of a round.
+
+    Returns:
+        tau of the first round's clients, of the first two rounds', and so on.
+
+    """
     ends = range(clients_per_round, len(sums) + clients_per_round, clients_per_round)
     return [kendall_tau(mean_scores(sums[:end], examples[:end]), central) for end in ends]

@@ -24,36 +24,49 @@ NAMES = {"supernet": "supernet training", "search": "search", "finetune": "fine-
 def stage_figures(
     plan: Plan, history: Sequence[RoundRecord], judging: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Of each stage that began: its rounds, and sums over its clients of participations, bytes and MACs. Nobody trains
-    in the search: clients whom a federated one sends something are ``judging_clients``, counted once for each
-    generation that they judge (``judging``: :attr:`Judges.generations`)."""
-    found: dict[str, dict[str, Any]] = {}
+    """Figures of each stage that began.
+
+    Nobody trains in the search. Clients of a federated one count as ``judging_clients``, once for each generation that
+    they judge.
+
+    Args:
+        plan: Rounds of the stages.
+        history: Records of finished rounds.
+        judging: :attr:`Judges.generations`.
+
+    Returns:
+        Rows of JSON: rounds, and sums over clients of participations, bytes and MACs.
+
+    """
+    stages: dict[str, dict[str, Any]] = {}
     for record in history:
-        own = found.setdefault(NAMES[plan.at(record.round).name], {
+        sums = stages.setdefault(NAMES[plan.at(record.round).name], {
             "rounds": 0, "participations": 0, "judging_clients": 0, "download_bytes": 0, "upload_bytes": 0,
             "training_macs": 0.0, "virtual_s": 0.0, "wall_s": 0.0,
         })  # fmt: skip
-        own["rounds"] += 1
-        own["participations"] += len(record.participants)
+        sums["rounds"] += 1
+        sums["participations"] += len(record.participants)
         for name, value in (("download_bytes", record.download_bytes), ("upload_bytes", record.upload_bytes),
                             ("training_macs", record.training_macs), ("virtual_s", record.round_duration_s),
                             ("wall_s", record.wall_s)):  # fmt: skip
-            own[name] += value
-    if NAMES["search"] in found:
-        found[NAMES["search"]]["judging_clients"] = sum(generation["clients"] for generation in judging)
-    return [{"stage": name, **own} for name, own in found.items()]
+            sums[name] += value
+    if NAMES["search"] in stages:
+        stages[NAMES["search"]]["judging_clients"] = sum(generation["clients"] for generation in judging)
+    return [{"stage": name, **sums} for name, sums in stages.items()]
 
 
 def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
-    """Of each tier: who is in it, its model and what that costs, its accuracy on all test samples, and how accuracy
-    spreads over the tier's own clients. ``mmacs`` are the paper's count; ``search`` is None before it."""
+    """A row for each tier: its clients, its model and cost, accuracy on all test samples, and its spread over the tier.
+
+    ``mmacs`` are the paper's count; ``search`` is None before it.
+    """
     evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
     rows = []
     for tier, bracket in enumerate(job.brackets):
         model, costs = job.pool[tier_key(tier)], job.training.costs[tier]
         path = [name for (name,) in model.spec["ops"]]
-        found = job.searches.found[tier] if tier < len(job.searches.found) else None
-        own = {
+        search = job.searches.results[tier] if tier < len(job.searches.results) else None
+        row = {
             "tier": tier + 1,
             "clients": int((job.tier_of == tier).sum()),
             "above_mmacs": bracket.low / 1e6 if np.isfinite(bracket.low) else None,
@@ -64,24 +77,34 @@ def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
             "peak_mb": peak_mb(job, tier),
             **accuracies(evaluation, tier_key(tier), job.tier_of == tier),
         }
-        if job.on_text() and own["loss"] is not None:
-            own["perplexity"] = exp(own["loss"])
+        if job.on_text() and row["loss"] is not None:
+            row["perplexity"] = exp(row["loss"])
         if twin_key(tier) in job.pool:
             twin = accuracies(evaluation, twin_key(tier), job.tier_of == tier)
-            own |= {f"twin_{name}": value for name, value in twin.items()}
-        rows.append({**own, "path": path, "search": found})
+            row |= {f"twin_{name}": value for name, value in twin.items()}
+        rows.append({**row, "path": path, "search": search})
     return rows
 
 
 def accuracies(evaluation: Evaluation | None, title: str, clients: np.ndarray) -> dict[str, Any]:
-    """``accuracy`` and ``loss`` of a named model over all test samples; over ``clients`` (bool) that were tested, mean
-    and standard deviation of theirs, and the worst. None for what nobody was tested on."""
-    found: dict[str, Any] = dict.fromkeys(("accuracy", "loss", "client_mean", "client_std", "client_worst"))
+    """Accuracy and loss of a model, in all and over clients.
+
+    Args:
+        evaluation: The newest evaluation, if there is any.
+        title: Name of the tested model.
+        clients: The clients that count, bool [clients].
+
+    Returns:
+        ``accuracy`` and ``loss`` on all test samples; mean, standard deviation and worst accuracy over the tested
+        clients. None for what was not tested.
+
+    """
+    figures: dict[str, Any] = dict.fromkeys(("accuracy", "loss", "client_mean", "client_std", "client_worst"))
     if evaluation is None or title not in evaluation.named:
-        return found
-    found["accuracy"], found["loss"] = evaluation.named[title]
-    own = spread(np.where(clients, evaluation.named_correct[title], np.nan), evaluation.count)
-    return found | {f"client_{name}": value for name, value in own.items()}
+        return figures
+    figures["accuracy"], figures["loss"] = evaluation.named[title]
+    by_client = spread(np.where(clients, evaluation.named_correct[title], np.nan), evaluation.count)
+    return figures | {f"client_{name}": value for name, value in by_client.items()}
 
 
 def spread(correct: np.ndarray, count: np.ndarray) -> dict[str, float]:
@@ -90,33 +113,38 @@ def spread(correct: np.ndarray, count: np.ndarray) -> dict[str, float]:
     tested = (count > 0) & np.isfinite(correct)
     if not tested.any():
         return {}
-    own = correct[tested] / count[tested]
-    return {"mean": float(own.mean()), "std": float(own.std()), "worst": float(own.min())}
+    accuracy = correct[tested] / count[tested]
+    return {"mean": float(accuracy.mean()), "std": float(accuracy.std()), "worst": float(accuracy.min())}
 
 
 def fairness_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
-    """How accuracy spreads over all clients, each tested on its tier's model (Table 7): from the supernet's weights,
-    and from random ones where all tiers have twins."""
+    """How accuracy spreads over all clients, each tested on its tier's model (Table 7).
+
+    A row is for the supernet's weights; another for random ones, where all tiers have twins.
+    """
     evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
     rows = []
     for title, key in (("supernet", tier_key), ("random", twin_key)):
         keys = [key(tier) for tier in range(len(job.brackets))]
-        if evaluation is None or not all(own in evaluation.named_correct for own in keys):
+        if evaluation is None or not all(name in evaluation.named_correct for name in keys):
             continue
-        correct = np.array([evaluation.named_correct[own] for own in keys])[job.tier_of, np.arange(len(job.tier_of))]
+        correct = np.array([evaluation.named_correct[name] for name in keys])[job.tier_of, np.arange(len(job.tier_of))]
         rows.append({"weights": title, **spread(correct, evaluation.count)})
     return rows
 
 
 def peak_mb(job: "FedorASAggregator", tier: int) -> float:
-    """MB of a step of stage 1 on a device of a tier: the subspace's state and momentum, and what the most demanding of
-    the dearest of some random paths within the budget needs for a batch."""
+    """Peak memory in MB of a step of stage 1 on a device of a tier.
+
+    It is the subspace's state and momentum, and the largest need for a batch among the dearest of some random paths
+    within the budget.
+    """
     training = job.training
     costs = training.costs[tier]
     budgets = np.full(_PATHS, training.tiers[tier].budget)
     drawn = sample_paths(costs, costs.held, budgets, stream(job.seed, tier, "memory"))
     dearest = drawn[path_macs(costs, drawn).argsort(kind="stable")[-_DEAREST:]]
     paths = [costs.path(columns) for columns in dearest]
-    found = [training_memory(path_of(training.spec, path), job.args.batch_size) for path in paths]
-    kept = training.bytes * (2 if job.config.job.client_momentum else 1)
-    return (kept + max(own.gradients + own.activations for own in found)) / 1e6
+    needs = [training_memory(path_of(training.spec, path), job.args.batch_size) for path in paths]
+    resident = training.bytes * (2 if job.config.job.client_momentum else 1)
+    return (resident + max(need.gradients + need.activations for need in needs)) / 1e6

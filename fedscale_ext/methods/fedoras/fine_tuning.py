@@ -23,18 +23,18 @@ from fedscale_ext.submodels.model_pool import ModelPool
 
 
 def tier_key(tier: int) -> str:
-    """Key of a tier's model in the pool; ``tier`` from 0."""
+    """Key of a tier's model in the pool; ``tier`` counts from 0."""
     return f"tier{tier + 1}"
 
 
 def twin_key(tier: int) -> str:
-    """Key of its twin."""
+    """Key of a tier's twin in the pool."""
     return f"{tier_key(tier)}_twin"
 
 
 @dataclass(frozen=True)
 class JobKeys:
-    """What stage 3 takes from the job: its ``learning_rate`` and ``augment``, and whether its data are ``text``."""
+    """Keys of the job that stage 3 needs: ``learning_rate``, ``augment``, and whether its data are ``text``."""
 
     learning_rate: float
     augment: str
@@ -42,22 +42,22 @@ class JobKeys:
 
 
 class FineTuning:
-    """Rounds of stage 3 on the models of tiers. UserError for a ``finetune_augment`` of what are no pictures."""
+    """Rounds of stage 3 on the models of tiers. UserError for a ``finetune_augment`` of data that are no pictures."""
 
     def __init__(self, pool: ModelPool, params: FedorASParams, seed: int, job: JobKeys) -> None:
         self._pool, self._params, self._seed, self._job = pool, params, seed, job
-        asked = params.finetune_augment
-        if asked not in (None, "none") and job.augment in ("none", "speech"):
+        augment = params.finetune_augment
+        if augment not in (None, "none") and job.augment in ("none", "speech"):
             raise UserError(
-                f"fedoras.finetune_augment is {asked} and augment is {job.augment}: set augment to one for pictures, "
+                f"fedoras.finetune_augment is {augment} and augment is {job.augment}: set augment to one for pictures, "
                 "or leave fedoras.finetune_augment out"
             )
-        self._augment = asked or ("flip_crop" if job.augment == "rand_flip_crop" else job.augment)
+        self._augment = augment or ("flip_crop" if job.augment == "rand_flip_crop" else job.augment)
         self._key = ""
         self._mean: CountMean | None = None
 
     def learning_rate(self, stage: Stage) -> float:
-        """Of a round of fine-tuning, or of a twin: a cosine from the first rate to a share of it, or by steps."""
+        """Learning rate of a round of fine-tuning or of a twin: a cosine down to a share of the first one, or steps."""
         p = self._params
         first, end = p.finetune_lr, p.finetune_lr_end
         if stage.name == "twin":
@@ -69,7 +69,7 @@ class FineTuning:
         return first * (end + (1 - end) * (1 + cos(pi * done)) / 2)
 
     def assign(self, stage: Stage, participants: np.ndarray) -> list[WorkItem]:
-        """All participants train the tier's model, or its twin."""
+        """Let all participants train the tier's model, or its twin."""
         p = self._params
         objective: dict[str, Any] = {HELD_OUT: p.val_ratio, "augment": self._augment}
         self._key = tier_key(stage.tier)
@@ -88,11 +88,11 @@ class FineTuning:
         return [WorkItem(client, self._key, objective) for client in participants.tolist()]
 
     def collect(self, state: State, weight: float) -> None:
-        """Add a client's state."""
+        """Add a client's state to the mean."""
         assert self._mean is not None
         self._mean.add(state, None, weight)
 
     def aggregate(self) -> None:
-        """The model becomes the clients' mean."""
+        """Take the clients' mean as the model."""
         assert self._mean is not None
         self._pool.update(self._key, self._mean.result())

@@ -34,10 +34,13 @@ _REPORT = 24  # bytes of what a client says of a path
 
 
 class Judges:
-    """``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging.
-    ``generations``, as JSON: of each that clients judged, what they were sent and, with ``compare_rankings``, how their
-    ranking agrees after each round of them with the server's on all validation samples (``tau``), and with that on the
-    samples of all clients who can judge (``tau_able``)."""
+    """The judges of paths: the server, or clients.
+
+    ``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging. ``generations``:
+    JSON of each generation that clients judged: what they were sent and, with ``compare_rankings``, how their ranking
+    agrees after each round of them with the server's on all validation samples (``tau``), and with that on the samples
+    of all clients who can judge (``tau_able``).
+    """
 
     def __init__(self, job: "FedorASAggregator", training: SupernetTraining) -> None:
         self._job, self._training, self._params = job, training, job.params
@@ -52,7 +55,7 @@ class Judges:
         self.generations: list[dict[str, Any]] = []
 
     def __call__(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
-        """float64 [paths]: scores, NaN for a path that could not be judged."""
+        """Scores of paths, float64 [paths]; NaN for a path that could not be judged."""
         if self._params.evaluation == "central":
             return self._central(paths)
         return self._federated(tier, generation, paths)
@@ -61,12 +64,12 @@ class Judges:
         samples = ceil(self._params.val_fraction * self.held_out.sum())
         at_once = max(1, _UNIT_SAMPLES // samples)
         parts = max(ceil(len(paths) / at_once), min(SPREAD["cpu"], len(paths)))
-        asked = [
+        requests = [
             (judging.header_of(SUPERNET, part, self._params.val_ratio, self._params.recalibrate,
                                fraction=self._params.val_fraction), np.full((1, len(part)), samples))
             for part in in_parts(paths, parts)
         ]  # fmt: skip
-        figures = np.concatenate([found[0] for found in self._answers(asked)])
+        figures = np.concatenate([answer[0] for answer in self._answers(requests)])
         return self._score(figures) / samples
 
     def _federated(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
@@ -101,44 +104,55 @@ class Judges:
     def _by_clients(
         self, key: str, paths: list[Path], clients: np.ndarray, judges: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """float64 [clients, paths] of a network that is sent: scores summed over each client's own validation samples,
-        and how many these are; 0 where it does not judge (``judges`` bool), or nothing came back."""
+        """Let clients judge paths.
+
+        Args:
+            key: Key of the network that they are sent.
+            paths: The paths.
+            clients: Numbers of the clients, int64 [clients].
+            judges: The paths that each judges, bool [clients, paths].
+
+        Returns:
+            float64 [clients, paths] each: scores summed over the client's own validation samples, and the number of
+            these; 0 where it does not judge, or no answer came.
+
+        """
         counts = np.where(judges, self.held_out[clients - 1][:, None], 0)
-        asked = [
+        requests = [
             (judging.header_of(key, paths, self._params.val_ratio, self._params.recalibrate,
                                clients=clients[part].tolist(), judges=judges[part]), counts[part])
             for part in in_parts(range(len(clients)), min(2 * SPREAD["cpu"], len(clients)))
         ]  # fmt: skip
-        figures = np.concatenate(list(self._answers(asked)))
+        figures = np.concatenate(list(self._answers(requests)))
         examples = np.where(np.isfinite(figures).all(-1), counts, 0).astype(np.float64)
         return np.where(examples > 0, self._score(figures), 0.0), examples
 
     def _supported(self, clients: np.ndarray, paths: list[Path]) -> np.ndarray:
-        """bool [clients, paths]: whether a client's devices have all operators of a path."""
+        """Whether a client's devices have all operators of a path, bool [clients, paths]."""
         columns = np.array([self._training.macs.indices(path) for path in paths])
         able = [np.isfinite(path_macs(costs, columns)) for costs in self._training.costs]
         return np.array(able)[self._training.tier_of[clients - 1]]
 
-    def _answers(self, asked: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
-        """float64 [sets, paths, 3] of each unit; NaN where nothing came that can be used."""
-        job, found = self._job, []
-        units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in asked]
-        for (header, counts), result in zip(asked, job.dispatcher.answers(units), strict=True):
+    def _answers(self, requests: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
+        """Answers of each unit, float64 [sets, paths, 3]; NaN where there is no usable one."""
+        job, answers = self._job, []
+        units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in requests]
+        for (header, counts), result in zip(requests, job.dispatcher.answers(units), strict=True):
             try:
                 if isinstance(result, Dropped):
                     raise WireError(result.reason)
-                found.append(judging.read_figures(result[1], counts))
+                answers.append(judging.read_figures(result[1], counts))
             except WireError as reason:
                 job.notice(f"round {job.round}: {len(header['paths'])} paths are not judged: {reason}")
-                found.append(np.full((*counts.shape, len(judging.COLUMNS)), np.nan))
-        return found
+                answers.append(np.full((*counts.shape, len(judging.COLUMNS)), np.nan))
+        return answers
 
     def _score(self, figures: np.ndarray) -> np.ndarray:
-        """Sums over samples, the greater the better: [..., 3] -> [...]."""
+        """Scores summed over samples, the greater the better: [..., 3] -> [...]."""
         return figures[..., 0] if self._params.score == "accuracy" else -figures[..., 2]
 
     def _spend(self, drawn: EvaluationCall, counts: np.ndarray, paths: list[Path], size: int) -> None:
-        """Count what clients are sent, compute and wait for, round after round of ``num_participants``."""
+        """Count what clients receive, compute and wait for, round after round of ``num_participants``."""
         job, costs = self._job, self._training.macs
         macs = counts @ path_macs(costs, np.array([costs.indices(path) for path in paths]))
         computation, communication = completion_times(

@@ -26,8 +26,21 @@ def header_of(
     model: str, paths: Sequence[Path], share: float, recalibrate: bool, *,
     clients: Sequence[int] | None = None, judges: np.ndarray | None = None, fraction: float = 1.0,
 ) -> dict[str, Any]:  # fmt: skip
-    """What a unit asks for. ``clients``: whose samples, each by itself; None: those of all, put together, of which
-    ``fraction`` counts. ``judges`` bool [clients, paths]: what each is asked for; None: all."""
+    """Header of a unit that judges paths.
+
+    Args:
+        model: Key of the network.
+        paths: The paths.
+        share: Share of samples that clients hold out.
+        recalibrate: Whether BatchNorm's statistics are measured for each path.
+        clients: Clients whose samples count, each by itself; None: all clients' samples together.
+        judges: The paths that each client judges, bool [clients, paths]; None: all.
+        fraction: Share of all clients' samples together that counts.
+
+    Returns:
+        JSON.
+
+    """
     return {
         "model": model,
         "paths": [list(path) for path in paths],
@@ -40,7 +53,7 @@ def header_of(
 
 
 class Judge(Kind):
-    """Sums over sets of samples, for each path, of what :func:`path_figures` gives; 0 where nobody was asked."""
+    """Kind of work that judges paths: sums of :func:`path_figures` over sets of samples; 0 where none was requested."""
 
     event: ClassVar[str] = EVENT
 
@@ -50,10 +63,10 @@ class Judge(Kind):
         figures = []
         with worker.watch("evaluation"):
             for number, rows in enumerate(_samples(worker, header)):
-                asked = list(range(len(paths))) if judges is None else np.flatnonzero(judges[number]).tolist()
+                indices = list(range(len(paths))) if judges is None else np.flatnonzero(judges[number]).tolist()
                 sums = np.zeros((len(paths), len(COLUMNS)))
-                sums[asked] = path_figures(
-                    module, [paths[index] for index in asked], _Batches(worker, rows),
+                sums[indices] = path_figures(
+                    module, [paths[index] for index in indices], _Batches(worker, rows),
                     recalibrate=header["recalibrate"],
                 )  # fmt: skip
                 figures.append(sums)
@@ -67,7 +80,7 @@ class Judge(Kind):
 
 
 def _samples(worker: Worker, header: Mapping[str, Any]) -> Iterator[np.ndarray]:
-    """Row numbers of each set of samples."""
+    """Row numbers of each set of samples, int64 [samples]."""
     data, share, seed = worker.data, header["share"], worker.seed
     if header["clients"] is not None:
         for client in header["clients"]:
@@ -93,17 +106,26 @@ class _Batches:
 
 
 def read_figures(sections: Mapping[str, wire.Section], counts: np.ndarray) -> np.ndarray:
-    """float64 [sets, paths, 3] of a unit's result; ``counts`` int64 [sets, paths]: samples that each was asked about.
+    """Read the figures of a unit's result.
 
-    WireError where it cannot be that.
+    Args:
+        sections: Sections of the result.
+        counts: Number of samples of each judgement, int64 [sets, paths].
+
+    Returns:
+        float64 [sets, paths, 3].
+
+    Raises:
+        WireError: The sections cannot be such a result.
+
     """
     if sections.keys() != {"figures"}:
         raise wire.WireError("a judgement has one section, figures")
-    found = np.stack(wire.columns(sections["figures"], COLUMNS, torch.float64), axis=-1)
-    if len(found) != counts.size:
-        raise wire.WireError(f"{len(found)} judgements, {counts.size} were asked for")
-    found = found.reshape(*counts.shape, len(COLUMNS))
-    correct = found[..., 0]
+    figures = np.stack(wire.columns(sections["figures"], COLUMNS, torch.float64), axis=-1)
+    if len(figures) != counts.size:
+        raise wire.WireError(f"{len(figures)} judgements, {counts.size} were asked for")
+    figures = figures.reshape(*counts.shape, len(COLUMNS))
+    correct = figures[..., 0]
     if not ((correct >= 0) & (correct <= counts) & (correct % 1 == 0)).all():  # of a NaN it is refused too
         raise wire.WireError("figures that no count of samples can have")
-    return found
+    return figures

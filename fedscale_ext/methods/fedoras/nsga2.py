@@ -33,14 +33,14 @@ _FAILED = 1e9  # how infeasible a path is whose score is not a number
 
 
 class _Redraw(Mutation):  # type: ignore[misc]
-    """Each layer's operator is drawn anew with a probability, from all that are supported (``columns`` by layer)."""
+    """Draw each layer's operator anew with a probability, from all that are supported (``columns`` by layer)."""
 
     def __init__(self, columns: Sequence[np.ndarray], probability: float) -> None:
         super().__init__()
         self.columns, self.probability = columns, probability
 
     def _do(self, problem: Problem, X: np.ndarray, *args: Any, random_state: Any = None, **kwargs: Any) -> np.ndarray:
-        drawn = np.stack([random_state.choice(own, len(X)) for own in self.columns], axis=1)
+        drawn = np.stack([random_state.choice(operators, len(X)) for operators in self.columns], axis=1)
         return np.where(random_state.random(X.shape) < self.probability, drawn, X)
 
 
@@ -53,8 +53,8 @@ class _Unseen(DuplicateElimination):  # type: ignore[misc]
 
     def _do(self, pop: Population, other: Population | None, is_duplicate: np.ndarray) -> np.ndarray:
         taken = set(self.seen if other is None else _genes(other))
-        for place, genes in enumerate(_genes(pop)):
-            is_duplicate[place] = genes in taken
+        for index, genes in enumerate(_genes(pop)):
+            is_duplicate[index] = genes in taken
             if other is None:
                 taken.add(genes)
         return is_duplicate
@@ -99,7 +99,7 @@ def generations(
     )
     algorithm.mating.n_max_iterations = _TRIES
     algorithm.setup(problem, termination=NoTermination(), seed=seed)
-    genes, barren, drained = _asked(algorithm), 0, False
+    genes, barren, drained = _next_generation(algorithm), 0, False
     while True:
         seen.update(genes)
         macs = path_macs(tables, np.array(genes))
@@ -107,11 +107,11 @@ def generations(
         barren = 0 if inside.any() else barren + 1
         scores = np.full(len(genes), np.nan)
         if inside.any():
-            scores[inside] = yield [own for own, valid in zip(genes, inside.tolist(), strict=True) if valid]
+            scores[inside] = yield [path for path, valid in zip(genes, inside.tolist(), strict=True) if valid]
         children = Population.new("X", np.array(genes))
         Evaluator().eval(_figures(problem, bracket, macs, scores, objectives), children)
         algorithm.tell(infills=children)
-        genes = _asked(algorithm) if barren < _BARREN else []
+        genes = _next_generation(algorithm) if barren < _BARREN else []
         lacking = survivors - len(genes)
         if lacking and not drained:
             others = more(lacking, seen.union(genes))
@@ -121,7 +121,7 @@ def generations(
             return
 
 
-def _asked(algorithm: NSGA2) -> list[Genes]:
+def _next_generation(algorithm: NSGA2) -> list[Genes]:
     children = algorithm.ask()
     algorithm.termination.force_termination = False  # set where there are no children
     return _genes(children) if children is not None else []

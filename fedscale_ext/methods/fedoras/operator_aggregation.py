@@ -24,7 +24,7 @@ _LAYERS = "layers"
 
 
 def operator_of(name: str) -> Operator | None:
-    """The operator that a tensor belongs to, by its name in the state; None for what all paths share."""
+    """Operator of a tensor, by its name in the state; None for a tensor that all paths share."""
     first, *rest = name.split(".", 3)
     return (int(rest[0]), rest[1]) if first == _LAYERS else None
 
@@ -58,19 +58,25 @@ class OperatorMeans:
         self.clients: Counter[Operator] = Counter()  # that trained each operator
 
     def add(self, state: State, examples: Mapping[Operator, int], trained: int) -> None:
-        """Add a client's state: of what it holds. ``examples``: how many went through each operator; ``trained``: how
-        many in all."""
+        """Add a client's state.
+
+        Args:
+            state: Tensors of the operators that it holds.
+            examples: Number of examples that went through each operator.
+            trained: Number of examples that it trained on.
+
+        """
         whole = 1 if self._aggregation == "plain" else trained
-        for key, own in self._groups.items():
+        for key, reference in self._groups.items():
             operator, by_examples = key
-            held = next(iter(own)) in state
+            held = next(iter(reference)) in state
             if not held and (by_examples or not self._all_clients):
                 continue
             weight = examples.get(operator, 0) if by_examples and operator is not None else whole
             if weight:
                 if key not in self._means:
-                    self._means[key] = CountMean(own)
-                self._means[key].add(state if held else own, None, weight)
+                    self._means[key] = CountMean(reference)
+                self._means[key].add(state if held else reference, None, weight)
         self.clients.update(operator for operator, seen in examples.items() if seen)
 
     def result(self) -> State:

@@ -133,5 +133,5 @@ class FedorASParams:
         each = (self.evaluations,) * tiers if isinstance(self.evaluations, int) else self.evaluations
         if len(each) != tiers:
             raise UserError(f"fedoras.evaluations has {len(each)} numbers; there are {tiers} tiers")
-        own = self.search, self.population, self.parents, self.mutation, self.objectives, self.target
-        return [SearchSettings(own[0], number, *own[1:]) for number in each]
+        settings = self.search, self.population, self.parents, self.mutation, self.objectives, self.target
+        return [SearchSettings(settings[0], number, *settings[1:]) for number in each]

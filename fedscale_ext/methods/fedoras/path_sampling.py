@@ -22,10 +22,22 @@ def cheapest(tables: Tables, held: np.ndarray) -> float:
 
 
 def sample_paths(tables: Tables, held: np.ndarray, budgets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """int64 [paths, layers]: columns in ``tables`` of the operators of a path within each of ``budgets`` [paths].
+    """Draw a path within each budget (Equation 3).
 
-    ``held`` bool [layers, operators]: the operators to choose from. Takes layers times (paths x operators) operations
-    and never fails but with ValueError where a budget is below the cheapest path.
+    It takes layers times (paths x operators) operations.
+
+    Args:
+        tables: Costs of the operators.
+        held: Operators to choose from, bool [layers, operators].
+        budgets: MACs per sample, [paths].
+        rng: Draws the paths.
+
+    Returns:
+        Columns in ``tables`` of each path's operators, int64 [paths, layers].
+
+    Raises:
+        ValueError: A budget is below the cheapest path.
+
     """
     macs = np.where(held, tables.macs, np.inf)
     least = macs.min(1)
@@ -39,11 +51,11 @@ def sample_paths(tables: Tables, held: np.ndarray, budgets: np.ndarray, rng: np.
     order = np.argsort(rng.random((paths, layers)) + (least == 0), axis=1)
     draws = rng.random((paths, layers))
     chosen, rows = np.empty((paths, layers), dtype=np.int64), np.arange(paths)
-    for place in range(layers):
-        layer = order[:, place]
+    for step in range(layers):
+        layer = order[:, step]
         costs = excess[layer]
         fitting = (costs <= slack[:, None]).cumsum(1)
-        rank = (draws[:, place] * fitting[:, -1]).astype(np.int64)
+        rank = (draws[:, step] * fitting[:, -1]).astype(np.int64)
         operator = (fitting > rank[:, None]).argmax(1)
         chosen[rows, layer] = operator
         slack -= costs[rows, operator]
@@ -51,19 +63,44 @@ def sample_paths(tables: Tables, held: np.ndarray, budgets: np.ndarray, rng: np.
 
 
 def sample_path(tables: Tables, held: np.ndarray, budget_macs: float, rng: np.random.Generator) -> np.ndarray:
-    """int64 [layers]: one path, as :func:`sample_paths` draws them."""
+    """Draw one path, as :func:`sample_paths` does: int64 [layers]."""
     return sample_paths(tables, held, np.array([budget_macs]), rng)[0]
 
 
 def load_budgets(budget: float, least: float, load: float, steps: int, rng: np.random.Generator) -> np.ndarray:
-    """float64 [steps]: what a device whose own work takes up to a share ``load`` of it can spend on each batch, at
-    least ``least``: budgets may change within a round."""
+    """Budgets of a device whose own work takes a random share of it from each batch.
+
+    Args:
+        budget: MACs per sample of the free device.
+        least: Smallest budget.
+        load: Largest share that its own work takes.
+        steps: Number of batches.
+        rng: Draws the shares.
+
+    Returns:
+        float64 [steps].
+
+    """
     return np.maximum(budget * (1.0 - load * rng.random(steps)), least)
 
 
 def drawn_paths(tables: Tables, held: np.ndarray, budget: float, load: float, steps: int, *key: Key) -> np.ndarray:
-    """int64 [steps, layers]: the path of each of a client's batches, from the streams of ``key`` (seed, round,
-    client). Both sides of the wire draw it: the clients train it, the virtual clock counts its MACs."""
+    """Draw the path of each of a client's batches.
+
+    Both sides of the wire draw it: clients train it, and the virtual clock counts its MACs.
+
+    Args:
+        tables: Costs of the operators.
+        held: Operators that the client holds, bool [layers, operators].
+        budget: MACs per sample.
+        load: Largest share of it that the device's own work takes.
+        steps: Number of batches.
+        *key: Key of the random streams: seed, round, client.
+
+    Returns:
+        int64 [steps, layers].
+
+    """
     budgets = np.full(steps, budget)
     if load:
         budgets = load_budgets(budget, cheapest(tables, held), load, steps, stream(*key, "load"))

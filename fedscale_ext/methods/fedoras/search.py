@@ -26,7 +26,6 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import Key, stream
 from fedscale_ext.methods.fedoras.bracket_sampling import Genes, check_reachable, new_paths
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.ranking import pareto
 from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet.family import Tables
 from fedscale_ext.util.ranges import Count, Range, Share, check_ranges
@@ -34,14 +33,34 @@ from fedscale_ext.util.ranges import Count, Range, Share, check_ranges
 Path = tuple[str, ...]
 
 
+def pareto(macs: np.ndarray, scores: np.ndarray) -> list[int]:
+    """The Pareto front of scores and MACs.
+
+    Args:
+        macs: float64 [paths].
+        scores: float64 [paths]; a NaN is never on the front.
+
+    Returns:
+        Indices of the paths that no other beats in score at as many MACs or fewer, cheapest first.
+
+    """
+    front: list[int] = []
+    best = -np.inf
+    for index in np.lexsort((-scores, macs)).tolist():
+        if scores[index] > best:
+            best = scores[index]
+            front.append(index)
+    return front
+
+
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a tier's path is searched for. Defaults are those of CIFAR-10.
+    """Settings of a tier's search. Defaults are those of CIFAR-10.
 
-    ``search``: nsga2, or random paths. ``evaluations``: how many paths are judged. ``population``: random ones that
-    NSGA-II begins with; ``parents``: how many it keeps, and how many children these have; ``mutation``: probability
-    with which an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: the score alone (the public
-    code). ``target``: a score with which the search ends early.
+    ``search``: nsga2, or random paths. ``evaluations``: number of paths that are judged. ``population``: random paths
+    with which NSGA-II begins; ``parents``: how many of them it keeps, and how many children these have; ``mutation``:
+    probability that an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: the score alone (the
+    public code). ``target``: a score that ends the search early.
     """
 
     search: Literal["nsga2", "random"] = "nsga2"
@@ -56,8 +75,8 @@ class SearchSettings:
         check_ranges(self, "fedoras")
 
 
-class Found(NamedTuple):
-    """A path that was judged: MACs per sample, and its score, NaN where that is not a number."""
+class JudgedPath(NamedTuple):
+    """A judged path: its MACs per sample and its score, NaN where that is not a number."""
 
     path: Path
     macs: float
@@ -80,7 +99,7 @@ class PathSearch:
         scores: MutableMapping[Path, float] | None = None,
     ) -> None:
         self.tables, self.bracket, self.settings = tables, bracket, settings
-        self.judged: dict[Path, Found] = {}
+        self.judged: dict[Path, JudgedPath] = {}
         self.generation = 0  # of the paths that were asked for last
         self._key, self._scores = key, {} if scores is None else scores
         check_reachable(tables, bracket, stream(*key, "reachable"))
@@ -90,13 +109,15 @@ class PathSearch:
         self._advance(None)
 
     def ask(self) -> list[Path]:
-        """The paths to judge next; none where the search has ended. The same until they are told."""
+        """Paths to judge next; none once the search has ended. They stay the same until :meth:`tell`."""
         self._catch_up()
-        return [] if self._ended else [path for path in self._asked() if path not in self._scores]
+        return [] if self._ended else [path for path in self._batch_paths() if path not in self._scores]
 
     def tell(self, scores: Sequence[float] | np.ndarray) -> None:
-        """The scores of what was asked for, in its order, the greater the better. A path whose score is not finite
-        counts as judged and is never the best."""
+        """Take the scores of the paths from :meth:`ask`, in their order, the greater the better.
+
+        A path whose score is not finite counts as judged and is never the best.
+        """
         paths = self.ask()
         if len(scores) != len(paths):
             raise ValueError(f"{len(scores)} scores were told of {len(paths)} paths")
@@ -105,35 +126,36 @@ class PathSearch:
         )
         self._catch_up()
 
-    def best(self) -> Found:
-        """The path of the greatest score, of equal ones the cheapest."""
-        known = [found for found in self.judged.values() if isfinite(found.score)]
+    def best(self) -> JudgedPath:
+        """The judged path of the greatest score, of equal ones the cheapest."""
+        known = [judged for judged in self.judged.values() if isfinite(judged.score)]
         if not known:
             raise UserError(
                 f"none of the {len(self.judged)} paths that were judged for the tier that takes {self.bracket} has a "
                 "finite score: the supernet has not learned anything; train it for more rounds or with a lower "
                 "learning rate"
             )
-        return min(known, key=lambda found: (-found.score, found.macs))
+        return min(known, key=lambda judged: (-judged.score, judged.macs))
 
-    def front(self) -> list[Found]:
-        """What was judged and is not beaten in score by anything that takes as many MACs or fewer, cheapest first."""
-        found = list(self.judged.values())
-        places = pareto(np.array([own.macs for own in found]), np.array([own.score for own in found]))
-        return [found[place] for place in places]
+    def front(self) -> list[JudgedPath]:
+        """The judged paths that no other beats in score at as many MACs or fewer, cheapest first."""
+        judged = list(self.judged.values())
+        indices = pareto(np.array([path.macs for path in judged]), np.array([path.score for path in judged]))
+        return [judged[index] for index in indices]
 
     def state(self) -> dict[str, Any]:
-        """JSON: every judged path, as columns of the tables, and its score; ``null`` for one that is not finite."""
+        """Return JSON: each judged path, as columns of the tables, and its score; ``null`` for one that is not
+        finite."""
         columns = [self.tables.indices(path).tolist() for path in self.judged]
         return {
             "judged": [
-                [own, found.score if isfinite(found.score) else None]
-                for own, found in zip(columns, self.judged.values(), strict=True)
+                [path, judged.score if isfinite(judged.score) else None]
+                for path, judged in zip(columns, self.judged.values(), strict=True)
             ]
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where a search with the same arguments was when it gave its :meth:`state`."""
+        """Continue where a search with the same arguments was when it returned its :meth:`state`."""
         self._scores.update(
             (self.tables.path(columns), nan if score is None else score) for columns, score in state["judged"]
         )
@@ -142,25 +164,25 @@ class PathSearch:
     # ---- what is judged next ----
 
     def _catch_up(self) -> None:
-        """Take in generations until one has a path whose score is not known."""
-        while not self._ended and all(path in self._scores for path in self._asked()):
+        """Take in generations until one has a path without a known score."""
+        while not self._ended and all(path in self._scores for path in self._batch_paths()):
             self._take_in()
 
-    def _asked(self) -> list[Path]:
+    def _batch_paths(self) -> list[Path]:
         return [self.tables.path(genes) for genes in self._batch]
 
     def _take_in(self) -> None:
-        paths = self._asked()
+        paths = self._batch_paths()
         macs = path_macs(self.tables, np.array(self._batch))
-        found = [Found(path, float(own), self._scores[path]) for path, own in zip(paths, macs, strict=True)]
-        self.judged.update(zip(paths, found, strict=True))
+        judged = [JudgedPath(path, float(one), self._scores[path]) for path, one in zip(paths, macs, strict=True)]
+        self.judged.update(zip(paths, judged, strict=True))
         target = self.settings.target
         if len(self.judged) >= self.settings.evaluations or (
-            target is not None and any(own.score >= target for own in found)
+            target is not None and any(one.score >= target for one in judged)
         ):
             self._ended = True
         else:
-            self._advance([own.score for own in found])
+            self._advance([one.score for one in judged])
 
     def _advance(self, scores: list[float] | None) -> None:
         try:
@@ -180,15 +202,15 @@ class PathSearch:
     def _nsga2(self) -> Generator[list[Genes], Sequence[float], None]:
         from fedscale_ext.methods.fedoras.nsga2 import generations  # pymoo, which other methods need not load
 
-        rng, own = stream(*self._key, "random"), self.settings
+        rng, settings = stream(*self._key, "random"), self.settings
         return generations(
             self.tables,
             self.bracket,
-            new_paths(self.tables, self.bracket, own.population, rng),
+            new_paths(self.tables, self.bracket, settings.population, rng),
             lambda number, seen: new_paths(self.tables, self.bracket, number, rng, seen),
-            survivors=own.parents,
-            mutation=own.mutation,
-            objectives=own.objectives,
+            survivors=settings.parents,
+            mutation=settings.mutation,
+            objectives=settings.objectives,
             seed=int(stream(*self._key, "nsga2").integers(2**63)),
         )
 
@@ -197,8 +219,18 @@ def run(
     search: PathSearch,
     judge: Callable[[list[Path]], Sequence[float] | np.ndarray],
     progress: Callable[[PathSearch], None] | None = None,
-) -> Found:
-    """The best path; ``progress`` is called with the search after each of its generations that was judged."""
+) -> JudgedPath:
+    """Run a search to its end.
+
+    Args:
+        search: The search.
+        judge: Returns the scores of paths.
+        progress: Called with the search after each judged generation.
+
+    Returns:
+        The best path.
+
+    """
     while paths := search.ask():
         search.tell(judge(paths))
         if progress is not None:

@@ -12,7 +12,7 @@ Name = Literal["supernet", "search", "finetune", "twin"]
 
 @dataclass(frozen=True)
 class Stage:
-    """Round ``step`` (from 1) of ``steps`` of a stage; ``tier`` from 0, in those that have one."""
+    """Round ``step`` (from 1) of ``steps`` of a stage; ``tier`` counts from 0, in stages that have one."""
 
     name: Name
     step: int
@@ -31,16 +31,16 @@ class Plan:
 
     @property
     def search(self) -> int:
-        """The round of the search."""
+        """Number of the round of the search."""
         return self.supernet + 1
 
     @property
     def rounds(self) -> int:
-        """Of all stages."""
+        """Number of rounds of all stages."""
         return self.search + self.tiers * (self.finetune + self.twin)
 
     def at(self, round: int) -> Stage:
-        """The stage of a round, which are numbered from 1."""
+        """The stage of a round; rounds count from 1."""
         if round <= self.supernet:
             return Stage("supernet", round, self.supernet)
         if round == self.search:

@@ -31,10 +31,21 @@ def total_bytes(tables: Tables) -> int:
 def sample_subspace(
     tables: Tables, budget_bytes: int, rng: np.random.Generator, budget_macs: float = np.inf, more: Tables | None = None
 ) -> np.ndarray:
-    """bool [layers, operators]: what is sent within ``budget_bytes``, parameters and buffers.
+    """Draw the operators that a client is sent (Equation 1).
 
-    ``budget_macs``: a path within it is among what is sent. Unsupported operators are not, but where ``more`` (the same
-    space for other devices) supports them. ValueError where either budget does not suffice.
+    Args:
+        tables: Costs of the operators.
+        budget_bytes: Bytes of parameters and buffers, at most.
+        rng: Draws them.
+        budget_macs: MACs per sample of a path that must be among them.
+        more: The same space for other devices, whose supported operators may be sent too.
+
+    Returns:
+        bool [layers, operators].
+
+    Raises:
+        ValueError: One of the budgets does not suffice.
+
     """
     usable = _usable(tables)
     held = usable & (tables.bytes == 0)
@@ -53,7 +64,7 @@ def sample_subspace(
 
 
 def operators(tables: Tables, held: np.ndarray) -> tuple[tuple[str, ...], ...]:
-    """The names of what is ``held``, layer by layer."""
+    """Names of the operators ``held``, layer by layer."""
     return tuple(
         tuple(name for name, one in zip(names, row, strict=False) if one)
         for names, row in zip(tables.ops, held.tolist(), strict=True)
@@ -61,8 +72,9 @@ def operators(tables: Tables, held: np.ndarray) -> tuple[tuple[str, ...], ...]:
 
 
 def held_by(tables: Tables, spec: ModelSpec) -> np.ndarray:
-    """bool [layers, operators]: what of the tables the spec of a subspace holds; inverse of :func:`operators`."""
+    """Operators of the tables that the spec of a subspace holds, bool [layers, operators]; inverse of
+    :func:`operators`."""
     held = np.zeros_like(tables.held)
-    for layer, (names, own) in enumerate(zip(tables.ops, spec["ops"], strict=True)):
-        held[layer, [names.index(name) for name in own]] = True
+    for layer, (names, operators_of_layer) in enumerate(zip(tables.ops, spec["ops"], strict=True)):
+        held[layer, [names.index(name) for name in operators_of_layer]] = True
     return held

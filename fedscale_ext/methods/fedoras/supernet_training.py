@@ -40,15 +40,15 @@ _SHARED = "subspace"  # of a round's only subspace
 
 @dataclass(frozen=True)
 class Tier:
-    """``budget``: MACs per sample of its dearest path, by the paper's count; ``unsupported``: operators that its
-    devices cannot run."""
+    """A tier: ``budget``, the MACs per sample of its dearest path by the paper's count, and ``unsupported``
+    operators."""
 
     budget: float
     unsupported: tuple[str, ...] = ()
 
 
 class Experience(Returned):
-    """How many examples went through each operator at each client (Equation 5's |D_i,o|), as clients say."""
+    """Number of examples that went through each operator at each client (Equation 5's |D_i,o|), as clients report."""
 
     def __init__(self, folder: Path, pool: ModelPool, costs: Tables, task: Task) -> None:
         super().__init__(folder / self.kind, task.num_clients)
@@ -65,25 +65,25 @@ class Experience(Returned):
         self.of.clear()
 
     def checked(self, item: WorkItem, section: Section | None) -> State:
-        """Rejected unless every example went through one operator of each layer that the client holds."""
-        found = super().checked(item, section)
-        counts = found[EXAMPLES].numpy()
+        """Check the counts: rejected unless every example went through one held operator of each layer."""
+        tensors = super().checked(item, section)
+        counts = tensors[EXAMPLES].numpy()
         held = held_by(self._costs, self._pool[item.model].spec)
         seen = int(self._task.step_sizes(item.client, item.objective).sum())
         # each below what was planned before they are added up: sums of large numbers would wrap
         if (counts < 0).any() or (counts > seen).any() or counts[~held].any() or (counts.sum(1) != seen).any():
             raise Rejected("its counts of examples per operator cannot be")
-        return found
+        return tensors
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.of[item.client] = new[EXAMPLES].numpy()
 
 
 class SupernetTraining:
-    """Rounds of stage 1 on ``pool[SUPERNET]``; ``tier_of`` int64 [clients] numbers each client's of ``tiers``;
-    ``bytes``: the most that a subspace takes.
+    """Rounds of stage 1 on ``pool[SUPERNET]``.
 
-    UserError for a budget below the cheapest path, and for a subspace that cannot hold an operator of each layer.
+    ``tier_of`` int64 [clients] is the index of each client's tier; ``bytes``: the largest size of a subspace. UserError
+    for a budget below the cheapest path, and for a subspace that cannot hold an operator of each layer.
     """
 
     def __init__(
@@ -114,7 +114,10 @@ class SupernetTraining:
         self._parameters = models.parameter_names(self.spec) if params.opa_scope == "buffers_only" else None
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant's subspace (Eq. 1) and the budget of its paths (Eq. 3), the MACs of those that it draws."""
+        """Give each participant its subspace (Eq. 1) and the budget of its paths (Eq. 3).
+
+        Its MACs are those of the paths that it will draw.
+        """
         self._pool.drop_transient()  # of a round that came to nothing
         p, clients = self._params, participants.tolist()
         state = self._pool[SUPERNET].state
@@ -136,7 +139,15 @@ class SupernetTraining:
         return least_bytes(common)
 
     def _in_common(self, numbers: Iterable[int]) -> tuple[float, Tables, Tables]:
-        """Of some tiers: the lowest budget, and the costs of what all of them support and of what any does."""
+        """Budget and costs that some tiers have in common.
+
+        Args:
+            numbers: Indices of the tiers.
+
+        Returns:
+            The lowest budget, the costs of operators that all of them support, and those that any supports.
+
+        """
         tiers = [self.tiers[number] for number in numbers]
         each = [set(tier.unsupported) for tier in tiers]
         try:
@@ -154,7 +165,7 @@ class SupernetTraining:
         return self._sent(key, sample_subspace(self.costs[tier], self.bytes, rng, self.tiers[tier].budget))
 
     def _shared(self, round: int, numbers: Collection[int]) -> str:
-        """One subspace for clients of some tiers: with a path that all of them can train."""
+        """Draw one subspace for clients of some tiers, with a path that all of them can train."""
         budget, common, some = self._in_common(numbers)
         rng = stream(self._seed, round, "subspace")
         return self._sent(_SHARED, sample_subspace(common, self.bytes, rng, budget, some))
@@ -168,13 +179,13 @@ class SupernetTraining:
         number = self._tier(client)
         tier, model = self.tiers[number], self._pool[key]
         p = self._params
-        asked = {
+        settings = {
             "budget": tier.budget,
             "unsupported": list(tier.unsupported),
             "load": p.dynamic_budget,
             "idle_gradient": p.idle_gradient,
         }
-        objective: dict[str, Any] = {"paths": asked, HELD_OUT: p.val_ratio}
+        objective: dict[str, Any] = {"paths": settings, HELD_OUT: p.val_ratio}
         sizes = self._task.step_sizes(client, objective)
         held = held_by(self.macs, model.spec)
         key_of_draw = (self._seed, round, client)
@@ -183,7 +194,7 @@ class SupernetTraining:
         return WorkItem(client, key, objective, effort=macs / model.cost.forward_macs)
 
     def collect(self, update: Update, state: State, examples: np.ndarray) -> None:
-        """A client's state goes into the means of what it trained."""
+        """Add a client's state to the means of the operators that it trained."""
         seen = {
             (layer, self.macs.ops[layer][column]): int(examples[layer, column])
             for layer, column in np.argwhere(examples).tolist()
@@ -191,7 +202,7 @@ class SupernetTraining:
         self._means.add(state, seen, update.trained)
 
     def aggregate(self) -> int:
-        """OPA (Eq. 5); how many operators were trained by enough clients."""
+        """Average by operators (OPA, Eq. 5); return how many operators were trained by enough clients."""
         enough = sum(clients >= self._params.opa_min_clients for clients in self._means.clients.values())
         self._pool.update(SUPERNET, self._means.result())
         return enough

@@ -1,7 +1,7 @@
 """Stage 2 of FedorAS on the server: the searches of all tiers, one after another (section 3.2).
 
-What it keeps for a restart is the scores that the present search was told, and what the earlier ones found: a search
-that is told the same goes the same way.
+For a restart it keeps the scores of the present search, and the results of the earlier ones. A search that gets the
+same scores takes the same course.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,11 @@ Judge = Callable[[int, int, list[Path]], Sequence[float] | np.ndarray]  # of a t
 
 
 class TierSearches:
-    """``costs`` and ``brackets`` by tier. ``shared``: a path has the same score whichever tier it is judged for, so
-    that no search asks for what an earlier one was told. ``found`` by tier, as JSON."""
+    """The searches of all tiers; ``results`` has those of the finished ones, by tier, as JSON.
+
+    ``costs`` and ``brackets`` are by tier. With ``shared``, a path has the same score whichever tier it is judged for,
+    so that no path is judged twice.
+    """
 
     def __init__(
         self, costs: Sequence[Tables], brackets: Sequence[Bracket], settings: Sequence[SearchSettings], seed: int,
@@ -28,12 +31,18 @@ class TierSearches:
         self._costs, self._brackets, self._settings, self._seed = costs, brackets, settings, seed
         self._scores: dict[Path, float] | None = {} if shared else None
         self._present: dict[str, Any] | None = None
-        self.found: list[dict[str, Any]] = []
+        self.results: list[dict[str, Any]] = []
 
-    def run(self, judge: Judge, kept: Callable[[int, PathSearch], None]) -> None:
-        """Search for what is not found yet. ``kept`` is called with the tier and its search after each generation that
-        was judged, when :meth:`state` has it."""
-        for tier in range(len(self.found), len(self._costs)):
+    def run(self, judge: Judge, after_generation: Callable[[int, PathSearch], None]) -> None:
+        """Search for the tiers that have no result yet (section 3.2).
+
+        Args:
+            judge: Scores the paths of a tier's generation, the greater the better.
+            after_generation: Called with the tier and its search after each judged generation. :meth:`state` then
+                has its scores.
+
+        """
+        for tier in range(len(self.results), len(self._costs)):
             search = PathSearch(
                 self._costs[tier], self._brackets[tier], self._settings[tier], self._seed, "search", tier,
                 scores=self._scores,
@@ -43,17 +52,17 @@ class TierSearches:
             while paths := search.ask():
                 search.tell(judge(tier, search.generation, paths))
                 self._present = search.state()
-                kept(tier, search)
-            self.found.append(_result(search))
+                after_generation(tier, search)
+            self.results.append(_result(search))
             self._present = None
 
     def state(self) -> dict[str, Any]:
-        """JSON."""
-        return {"found": self.found, "present": self._present}
+        """Return JSON for a checkpoint."""
+        return {"found": self.results, "present": self._present}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
-        self.found, self._present = list(state["found"]), state["present"]
+        """Restore what :meth:`state` returned."""
+        self.results, self._present = list(state["found"]), state["present"]
 
 
 def _result(search: PathSearch) -> dict[str, Any]:
@@ -64,6 +73,6 @@ def _result(search: PathSearch) -> dict[str, Any]:
         "score": best.score,
         "judged": len(search.judged),
         "generations": search.generation,
-        "front": [[found.macs, found.score] for found in search.front()],
-        "scores": [[found.macs, found.score if isfinite(found.score) else None] for found in search.judged.values()],
+        "front": [[path.macs, path.score] for path in search.front()],
+        "scores": [[path.macs, path.score if isfinite(path.score) else None] for path in search.judged.values()],
     }

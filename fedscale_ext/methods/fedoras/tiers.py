@@ -29,7 +29,7 @@ class Bracket(NamedTuple):
     high: float
 
     def inside(self, macs: np.ndarray) -> np.ndarray:
-        """bool, of the shape of ``macs``."""
+        """Whether each of ``macs`` lies in the bracket, bool of its shape."""
         return (self.low < macs) & (macs <= self.high)
 
     def __str__(self) -> str:
@@ -39,8 +39,11 @@ class Bracket(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the tiers of a space are made: ``edges`` as printed, MMACs as ptflops counts them (without any, they are
-    drawn), ``shares`` of the clients, and the masses that edges are drawn by."""
+    """Recipe for the tiers of a space.
+
+    ``edges`` as printed, in MMACs as ptflops counts them (without any, they are drawn); ``shares`` of the clients; the
+    masses by which edges are drawn.
+    """
 
     edges: tuple[float, ...] = ()
     shares: tuple[float, ...] = (0.25,) * 4
@@ -61,7 +64,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def between(edges: Sequence[float]) -> tuple[Bracket, ...]:
-    """The brackets between rising edges, in MACs; UserError where they do not rise."""
+    """Brackets between rising edges, in MACs; UserError where they do not rise."""
     pairs = [Bracket(float(low), float(high)) for low, high in pairwise(edges)]
     if not pairs or not all(low < high for low, high in pairs):
         shown = ", ".join(f"{edge / 1e6:.6g}" for edge in edges)
@@ -71,15 +74,16 @@ def between(edges: Sequence[float]) -> tuple[Bracket, ...]:
 
 def cheapest_and_dearest(tables: Tables) -> tuple[float, float]:
     """MACs of the cheapest and of the dearest path of supported operators."""
-    most = np.where(np.isfinite(tables.macs), tables.macs, -inf).max(1)
-    return float(tables.fixed_macs + tables.macs.min(1).sum()), float(tables.fixed_macs + most.sum())
+    dearest = np.where(np.isfinite(tables.macs), tables.macs, -inf).max(1)
+    return float(tables.fixed_macs + tables.macs.min(1).sum()), float(tables.fixed_macs + dearest.sum())
 
 
 def space_brackets(space: str, tables: Tables, rng: np.random.Generator) -> tuple[Bracket, ...]:
-    """The brackets of a space by its name: the printed ones, where it has some and its dearest path takes what theirs
-    does to within a per cent (``published`` tables do, of inputs of the paper's size), and drawn ones elsewhere.
+    """Brackets of a space by its name.
 
-    What rounding took from the printed range is part of the outer tiers.
+    They are the printed ones, where it has some and its dearest path takes the printed MACs to within a per cent
+    (``published`` tables do, of inputs of the paper's size). Elsewhere they are drawn. What rounding took from the
+    printed range is part of the outer tiers.
     """
     recipe = RECIPES.get(space, Recipe())
     dearest = cheapest_and_dearest(tables)[1]
@@ -99,11 +103,26 @@ def drawn_brackets(
     paths: int = PATHS,
     as_first_layer: bool = False,
 ) -> tuple[Bracket, ...]:
-    """The brackets of so many tiers, from ``paths`` random ones.
+    """Draw the brackets of ``tiers`` tiers from random paths.
 
-    Without a ``low_mass``, the first edge is what all paths share and the next ones are equally far from each other;
-    with one, the first tier ends where the cheapest paths that hold more than it do. UserError for masses and
-    numbers of tiers that make no brackets.
+    Without a ``low_mass``, the first edge is the cost that all paths share, and the next ones are equally far from each
+    other. With one, the first tier ends where the cheapest paths that hold more than it do.
+
+    Args:
+        tables: Costs of the operators.
+        tiers: Number of tiers.
+        rng: Draws the paths.
+        top_mass: Share of all MACs below the top edge.
+        low_mass: Share of all MACs in the first tier.
+        paths: Number of paths.
+        as_first_layer: Whether operators are numbered as in the first layer (the public code).
+
+    Returns:
+        A bracket for each tier.
+
+    Raises:
+        UserError: Masses and number of tiers make no brackets.
+
     """
     if tiers < 1 + (low_mass > 0):
         raise UserError(f"there are {tiers} tiers; there must be {'two' if low_mass else 'one'} or more")
@@ -132,23 +151,41 @@ def _drawn_macs(tables: Tables, rng: np.random.Generator, paths: int, as_first_l
 
 
 def upper_only(brackets: Sequence[Bracket]) -> tuple[Bracket, ...]:
-    """Equation 6 as printed: a tier's paths have a budget, and no least size."""
+    """Equation 6 as printed: a tier's paths have a budget and no smallest size."""
     return tuple(bracket._replace(low=-inf) for bracket in brackets)
 
 
 def tiers_by_capacity(capacity: np.ndarray, brackets: Sequence[Bracket]) -> np.ndarray:
-    """int64 [clients]: the highest tier whose budget is within each client's capacity (MACs per sample [clients],
-    counted as the brackets are), and the lowest for those who do not even afford that one's."""
+    """The highest tier whose budget each client affords; the lowest for those who afford none.
+
+    Args:
+        capacity: MACs per sample, counted as the brackets are, [clients].
+        brackets: Brackets of the tiers.
+
+    Returns:
+        int64 [clients].
+
+    """
     budgets = np.array([bracket.high for bracket in brackets])
     return np.maximum(np.searchsorted(budgets, capacity, side="right") - 1, 0)
 
 
 def tiers_by_shares(order: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """int64 [clients]: tiers of these shares, the first for those who come first in ``order``, a permutation.
+    """Deal tiers to clients by shares.
 
-    A random permutation is the public code's way, ``argsort(capacity)`` puts the weakest clients into the lowest tier.
-    What rounding leaves goes to the largest remainders (the code leaves such clients out). UserError for shares that
-    are negative or give a tier nobody.
+    A random permutation is the public code's way; ``argsort(capacity)`` puts the weakest clients into the lowest tier.
+    What rounding leaves goes to the largest remainders (the code leaves such clients out).
+
+    Args:
+        order: A permutation of the clients; the first tier goes to those who come first.
+        shares: Share of each tier.
+
+    Returns:
+        Tier of each client, int64 [clients].
+
+    Raises:
+        UserError: A share is negative, or a tier has no client.
+
     """
     if not shares or min(shares) < 0 or not sum(shares) > 0:
         raise UserError(f"the tiers' shares are {list(shares)}; each must be positive")
@@ -161,17 +198,26 @@ def tiers_by_shares(order: np.ndarray, shares: Sequence[float]) -> np.ndarray:
             f"tier {number + 1} of {len(shares)} has none of the {clients} clients at a share of {shares[number]:g}; "
             "raise its share, or have fewer tiers"
         )
-    own = np.empty(clients, dtype=np.int64)
-    own[order] = np.repeat(np.arange(len(shares)), counts)
-    return own
+    tier_of = np.empty(clients, dtype=np.int64)
+    tier_of[order] = np.repeat(np.arange(len(shares)), counts)
+    return tier_of
 
 
-def clients_from(own: np.ndarray, tier: int) -> np.ndarray:
-    """int64: numbers of the clients of a tier and above, who can train its model (section 3.3), rising.
+def clients_from(tier_of: np.ndarray, tier: int) -> np.ndarray:
+    """Numbers of the clients of a tier and above, who can train its model (section 3.3), rising: int64.
 
-    ``own`` int64 [clients]: each client's tier. UserError where there are none.
+    Args:
+        tier_of: Tier of each client, int64 [clients].
+        tier: Index of the tier.
+
+    Returns:
+        int64 [clients of these tiers].
+
+    Raises:
+        UserError: There are none.
+
     """
-    able = np.flatnonzero(own >= tier) + 1
+    able = np.flatnonzero(tier_of >= tier) + 1
     if not len(able):
         raise UserError(
             f"no client is in tier {tier + 1} or above, so that nobody can train its model; lower the tier's bracket, "

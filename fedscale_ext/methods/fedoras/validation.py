@@ -25,10 +25,20 @@ Batches = Callable[[], Iterable[tuple[Tensor, Tensor]]]  # of inputs and labels,
 def validation_rows(
     sizes: Sequence[int] | np.ndarray, share: float, seed: int, fraction: float = 1.0
 ) -> list[np.ndarray]:
-    """int64 of each client: which of its training samples are in the global validation set, rising.
+    """Rows of each client that are in the global validation set.
 
-    ``sizes`` [clients]: training samples. Each holds out ``share`` of them, the ones that it does not train on with
-    ``held_out: share``; of all those together, whosever they are, ``fraction`` is drawn (section 4.7), rounded up.
+    A client holds out ``share`` of its training samples, the ones that it does not train on with ``held_out: share``.
+    Of all those together, whosever they are, ``fraction`` is drawn (section 4.7), rounded up.
+
+    Args:
+        sizes: Training samples of each client, [clients].
+        share: Share that each holds out.
+        seed: The job's seed.
+        fraction: Share of the held-out samples that counts.
+
+    Returns:
+        int64 of each client, rising.
+
     """
     if not 0 < fraction <= 1:
         raise UserError(f"the fraction of the validation set is {fraction:g}; it must be above 0 and at most 1")
@@ -36,17 +46,20 @@ def validation_rows(
     if fraction == 1:
         return held
     owner = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
-    kept = stream(seed, "validation fraction").permutation(len(owner))[: ceil(fraction * len(owner))]
+    drawn = stream(seed, "validation fraction").permutation(len(owner))[: ceil(fraction * len(owner))]
     chosen = np.zeros(len(owner), dtype=bool)
-    chosen[kept] = True
+    chosen[drawn] = True
     ends = np.cumsum([len(rows) for rows in held])[:-1]
-    return [rows[own] for rows, own in zip(held, np.split(chosen, ends), strict=True)]
+    return [rows[mask] for rows, mask in zip(held, np.split(chosen, ends), strict=True)]
 
 
 @contextmanager
 def recalibrated(module: nn.Module, batches: Iterable[Tensor]) -> Iterator[None]:
-    """Within, the module's running statistics are those of ``batches`` of inputs through the path that it runs; then
-    what they were. A supernet's own are means over whatever paths were trained. Layers off the path are not touched."""
+    """Replace the module's running statistics, in the block, by those of ``batches`` of inputs through its path.
+
+    A supernet's own are means over whatever paths were trained. Layers off the path are not touched. Afterwards the
+    statistics are restored.
+    """
     before = {name: tensor.clone() for name, tensor in module.named_buffers()}
     mode = module.training
     try:
@@ -68,10 +81,18 @@ def _write(module: nn.Module, values: dict[str, Tensor]) -> None:
 def path_figures(
     module: Searchable, paths: Sequence[Sequence[str]], batches: Batches, *, recalibrate: bool = False
 ) -> np.ndarray:
-    """float64 [paths, 3]: of each path's outputs, how many are correct, how many among the first five, and summed loss.
+    """Judge paths on batches. The module's state stays as it was.
 
-    ``recalibrate``: BatchNorm's statistics are measured on the same batches before (the public code uses them as they
-    are). The module's state is left as it was.
+    Args:
+        module: The supernet.
+        paths: The paths.
+        batches: Returns inputs and labels, the same ones each time.
+        recalibrate: Whether BatchNorm's statistics are measured on the same batches before (the public code uses them
+            as they are).
+
+    Returns:
+        float64 [paths, 3]: correct outputs, those among the first five, and summed loss.
+
     """
     return np.array([_figures(module, path, batches, recalibrate) for path in paths]).reshape(-1, 3)
 
@@ -80,5 +101,5 @@ def _figures(module: Searchable, path: Sequence[str], batches: Batches, recalibr
     module.choose(path)
     module.eval()
     with recalibrated(module, (x for x, _ in batches())) if recalibrate else nullcontext():
-        found = [client_figures(module(x).float(), y).sum(0) for x, y in batches()]
-    return torch.stack(found).sum(0).cpu().numpy()
+        figures = [client_figures(module(x).float(), y).sum(0) for x, y in batches()]
+    return torch.stack(figures).sum(0).cpu().numpy()

@@ -46,7 +46,7 @@ class FedTransAggregator(MultiModelAggregator):
     unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:
-        """M_0, which every client may train, and utilities of zero."""
+        """Create M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
         if self.params.widen == "block" and models.cells.output_cells(spec) is None:
@@ -56,9 +56,9 @@ class FedTransAggregator(MultiModelAggregator):
             )
         first = self.pool.add("m0", spec, self.initial_state(spec))
         self.report_weak(first.cost.forward_macs, "they train it all the same")
-        least, most = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
+        least, greatest = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
         start = ModelChoice("m0", first.cost).described()
-        self.notice(f"fedtrans begins with {start}; clients afford {least} to {most} MACs per sample")
+        self.notice(f"fedtrans begins with {start}; clients afford {least} to {greatest} MACs per sample")
         compared, rounds = self.params.gamma + self.params.delta, self.config.fedscale.rounds
         if rounds <= compared:
             self.notice(
@@ -89,13 +89,14 @@ class FedTransAggregator(MultiModelAggregator):
         return [WorkItem(client, keys[k], objective) for client, k in zip(clients, chosen.tolist(), strict=True)]
 
     def expected_shares(self) -> dict[str, float]:
-        """The mean of p^c over all clients that may train."""
+        """Share of participants expected on each model: the mean of p^c over all clients that may train."""
         allowed = self._compatible(self.eligible)
         shares = client_manager.assignment_probabilities(self.utilities[self.eligible], allowed).mean(0)
         return {model.key: share for model, share in zip(self.pool, shares.tolist(), strict=True)}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Utilities (Eq 4), FedAvg per model, activeness and losses, soft aggregation (Eq 5)."""
+        """Update utilities (Eq 4), average by model (FedAvg), note activeness and losses, and aggregate softly (Eq
+        5)."""
         pool = list(self.pool)
         specs = [model.spec for model in pool]
         sims = model_aggregator.similarity_matrix(specs, self.lineages, self.params)
@@ -125,41 +126,70 @@ class FedTransAggregator(MultiModelAggregator):
         self.record("doc", doc)
         if doc is None or doc > p.beta or self.exhausted:
             return
-        parent = self.pool.newest()
         selected = self._select_cells(round)
         self.record("selected_cells", selected)
-        inserted: dict[str, Any] = {"next_cell_id": self._next_cell_id()}
-        policy: dict[str, Any] = {
-            "policy": p.transform_policy, "widen_factor": p.widen_factor, "deepen_count": p.deepen_count,
-            "scope": p.widen,
-        }  # fmt: skip
-        fitting = model_transformer.cap(
-            parent.spec,
-            selected,
-            model_transformer.mean_activeness(self.active),
-            self.last_op,
-            float(np.quantile(self.capacity[self.eligible], p.cap_quantile)),
-            **policy,
-            **inserted,
-        )
-        if fitting is None:
+        affordable = self._affordable_cells(selected)
+        if affordable is None:
             self.exhausted = True
             self.record("exhausted", True)
             return
-        spec, state, steps = model_transformer.transform(
-            parent.spec,
-            parent.state,
-            fitting,
-            self.last_op,
-            **policy,
-            **inserted,
-            symmetry=p.symmetry,
-            generator=stream(self.seed, round, "transform"),
-        )
+        spec, state, steps = self._transformed(round, affordable)
         self._add_child(round, spec, state, steps)
 
+    def _affordable_cells(self, selected: list[str]) -> list[str] | None:
+        """The selected cells, less the least active ones until clients afford the child (section 3).
+
+        Args:
+            selected: Ids of the cells that are to grow.
+
+        Returns:
+            Those that grow; None where no device affords the child, even if one cell alone grows.
+
+        """
+        return model_transformer.cap(
+            self.pool.newest().spec,
+            selected,
+            model_transformer.mean_activeness(self.active),
+            self.last_op,
+            float(np.quantile(self.capacity[self.eligible], self.params.cap_quantile)),
+            **self._growth(),
+        )
+
+    def _transformed(self, round: int, cells: list[str]) -> tuple[models.ModelSpec, State, tuple[Transformation, ...]]:
+        """Widen or deepen these cells of the newest model (section 4.1).
+
+        Args:
+            round: The round, which keys the random draws.
+            cells: Ids of the cells that grow.
+
+        Returns:
+            The child's spec, its state, and the steps that lead to it from its parent.
+
+        """
+        parent = self.pool.newest()
+        return model_transformer.transform(
+            parent.spec,
+            parent.state,
+            cells,
+            self.last_op,
+            **self._growth(),
+            symmetry=self.params.symmetry,
+            generator=stream(self.seed, round, "transform"),
+        )
+
+    def _growth(self) -> dict[str, Any]:
+        """How cells grow: keyword arguments that the child's cost and its transformation share."""
+        p = self.params
+        return {
+            "policy": p.transform_policy,
+            "widen_factor": p.widen_factor,
+            "deepen_count": p.deepen_count,
+            "scope": p.widen,
+            "next_cell_id": self._next_cell_id(),
+        }
+
     def evaluation_plan(self) -> EvaluationPlan:
-        """Each client on the compatible model of the highest utility (section 4.2)."""
+        """Serve each client the compatible model of the highest utility (section 4.2)."""
         allowed = self._compatible(slice(None))
         mature = np.array([len(losses) >= self.params.serve_min_rounds for losses in self.losses])
         mature[0] = True
@@ -169,7 +199,7 @@ class FedTransAggregator(MultiModelAggregator):
         return EvaluationPlan([keys[k] for k in best.tolist()])
 
     def finished(self, round: int) -> str | None:
-        """The appendix's and section 3's ends of training, where ``stop`` asks for one."""
+        """Why training ends early, where ``stop`` asks for it (section 3 and appendix)."""
         p = self.params
         if p.stop == "converged" and self.exhausted:
             docs = [model_transformer.degree_of_convergence(losses, p.gamma, p.delta) for losses in self.losses]
@@ -180,7 +210,7 @@ class FedTransAggregator(MultiModelAggregator):
         return None
 
     def lineage(self) -> dict[str, Any]:
-        """Parent, round of birth and what was done, by model."""
+        """Return parent, round of birth and transformations of each model."""
         return {
             f"m{k}": {
                 "parent": f"m{k - 1}" if k else None,
@@ -191,7 +221,7 @@ class FedTransAggregator(MultiModelAggregator):
         }
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Utilities and moments as tensors, the rest as JSON."""
+        """Return utilities and moments as tensors, the rest as JSON."""
         tensors = {"utilities": torch.from_numpy(self.utilities)}
         if self.params.utility == "client_history":
             tensors.update({f"{_HISTORY}{name}": tensor for name, tensor in self.loss_history.tensors().items()})
@@ -210,7 +240,7 @@ class FedTransAggregator(MultiModelAggregator):
         }
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
+        """Restore what :meth:`state` returned."""
         self.lineages = [
             Lineage(one["birth"], one["root"], tuple(map(Transformation.from_json, one["steps"])))
             for one in data["lineages"]
@@ -228,7 +258,7 @@ class FedTransAggregator(MultiModelAggregator):
                 optimizer.load({name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)})
 
     def _compatible(self, rows: np.ndarray | slice) -> np.ndarray:
-        """bool [rows, models] for the clients in these rows."""
+        """Compatible models of the clients in these rows, bool [rows, models]."""
         return client_manager.compatible(self.capacity[rows], [model.cost.forward_macs for model in self.pool])
 
     def _update_utilities(self, updates: list[Update], sims: np.ndarray) -> None:
@@ -251,7 +281,7 @@ class FedTransAggregator(MultiModelAggregator):
             self.record(name, dict(zip(clients.tolist(), values.tolist(), strict=True)))
 
     def _stepped(self, j: int, mean: State | None) -> State:
-        """Model j after the server's optimiser (Fig 8); as it was without participants."""
+        """State of model j after the server's optimiser (Fig 8); unchanged without participants."""
         model, optimizer = self.pool[f"m{j}"], self.optimizers[j]
         if mean is None:
             return model.state
@@ -260,34 +290,34 @@ class FedTransAggregator(MultiModelAggregator):
         return optimizer.step(model.state, mean, models.parameter_names(model.spec))
 
     def _note_progress(self, updates: list[Update], before: State, after: State | None) -> None:
-        """Loss of every model that had a participant; activeness of the newest from its clients' mean."""
+        """Note the loss of every model with a participant, and the activeness of the newest model."""
         newest = self.pool.newest()
         by_model: dict[str, list[Update]] = {}
         for update in updates:
             by_model.setdefault(update.item.model, []).append(update)
         for k, losses in enumerate(self.losses):
             if f"m{k}" in by_model:
-                own = updates if self.params.doc_loss == "all" else by_model[f"m{k}"]
-                losses.append(float(np.average([u.loss for u in own], weights=[u.samples for u in own])))
+                counted = updates if self.params.doc_loss == "all" else by_model[f"m{k}"]
+                losses.append(float(np.average([u.loss for u in counted], weights=[u.samples for u in counted])))
         if after is not None:
             self.active.append(model_transformer.activeness(newest.spec, before, after))
             self.record("activeness", self.active[-1])
 
     def _select_cells(self, round: int) -> list[str]:
-        """The most active cells, or as many at random (Table 3, -l)."""
+        """Select the most active cells, or as many at random (Table 3, -l)."""
         selected = model_transformer.select_cells(model_transformer.mean_activeness(self.active), self.params.alpha)
         if self.params.cell_selection == "activeness":
             return selected
         cells = list(self.active[-1])
         picked = stream(self.seed, round, "cells").choice(len(cells), size=len(selected), replace=False)
-        return [cells[place] for place in sorted(picked)]
+        return [cells[index] for index in sorted(picked)]
 
     def _next_cell_id(self) -> int:
-        """Number from which on names of new cells are free: how many cells there are, where M_0's count from c0."""
+        """First free number of new cells' names: the number of cells, where M_0's count from c0."""
         spec = self.pool.newest().spec  # has the cells of all its ancestors
         taken = models.cells.cell_family(spec).cell_ids(spec)
-        first, most = len(taken), len(taken) * self.params.deepen_count
-        while not {f"c{number}" for number in range(first, first + most)}.isdisjoint(taken):
+        first, count = len(taken), len(taken) * self.params.deepen_count
+        while not {f"c{number}" for number in range(first, first + count)}.isdisjoint(taken):
             first += 1
         return first
 

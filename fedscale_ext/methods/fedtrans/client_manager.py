@@ -39,7 +39,18 @@ def assignment_probabilities(utilities: np.ndarray, allowed: np.ndarray) -> np.n
 
 
 def sample_models(probabilities: np.ndarray, participants: np.ndarray, seed: int, round: int) -> np.ndarray:
-    """One model per participant from its Categorical(p^c) (Eq 2), drawn from the client's own stream."""
+    """Sample a model of each participant from Categorical(p^c) (Eq 2), by the client's own stream.
+
+    Args:
+        probabilities: p^c of each participant, [participants, models].
+        participants: Their numbers, int64 [participants].
+        seed: The job's seed.
+        round: The round.
+
+    Returns:
+        Index of each participant's model, int64 [participants].
+
+    """
     draws = np.array([stream(seed, round, int(client), "assign").random() for client in participants])
     cumulative = np.cumsum(probabilities, axis=1)
     # the last allowed model takes what rounding leaves of the total
@@ -66,8 +77,16 @@ class LossHistory:
         self.count, self.mean, self.squares = (np.zeros(clients) for _ in range(3))
 
     def standardised(self, rows: np.ndarray, losses: np.ndarray) -> np.ndarray:
-        """Take in a loss of each of these clients (``rows``: number - 1, each once); (loss - mean) / standard deviation
-        over those that the client had so far, this one among them: 0 for the first, and where they do not differ."""
+        """Add a loss of each of these clients, and standardise it over the client's own losses so far.
+
+        Args:
+            rows: Numbers of the clients - 1, each once.
+            losses: Their losses, [rows].
+
+        Returns:
+            (loss - mean) / standard deviation, [rows]; 0 for a client's first loss, and where its losses do not differ.
+
+        """
         self.count[rows] += 1
         difference = losses - self.mean[rows]
         self.mean[rows] += difference / self.count[rows]
@@ -77,11 +96,11 @@ class LossHistory:
         return np.divide(losses - self.mean[rows], deviation, out=np.zeros(len(rows)), where=differ)
 
     def tensors(self) -> State:
-        """What a checkpoint holds of it."""
+        """Return the columns for a checkpoint."""
         return {name: torch.from_numpy(column) for name, column in vars(self).items()}
 
     def load(self, tensors: State) -> None:
-        """Inverse of :meth:`tensors`."""
+        """Restore what :meth:`tensors` returned."""
         vars(self).update({name: tensor.numpy() for name, tensor in tensors.items()})
 
 
@@ -90,8 +109,18 @@ def updated_utilities(
 ) -> np.ndarray:
     """U^c_k <- U^c_k - L_c sim(M_k, M*) for every compatible k of each participant (Eq 4).
 
-    ``utilities`` and ``allowed`` are [participants, models], ``trained`` the index of M* per participant,
-    ``losses`` already standardised, ``similarity`` [models, models]. A loss below the average raises the utility.
+    A loss below the average raises the utility.
+
+    Args:
+        utilities: [participants, models].
+        allowed: Compatible models, bool [participants, models].
+        trained: Index of M* of each participant, int64 [participants].
+        losses: Standardised losses, [participants].
+        similarity: [models, models].
+
+    Returns:
+        The new utilities [participants, models].
+
     """
     return utilities - np.where(allowed, losses[:, None] * similarity[:, trained].T, 0.0)
 
@@ -101,8 +130,17 @@ def served(
 ) -> np.ndarray:
     """Index of the model that each client is evaluated on: argmax_k U^c_k among the allowed (section 4.2).
 
-    Equal utilities (a client that never took part, a child that copied its parent's) go to the
-    largest or smallest of the tied models by MACs.
+    Utilities are equal for a client that never took part, and where a child copied its parent's.
+
+    Args:
+        utilities: [clients, models].
+        allowed: bool [clients, models].
+        macs: MACs of each model.
+        ties: Whether the largest or the smallest of tied models by MACs is served.
+
+    Returns:
+        int64 [clients].
+
     """
     order = np.argsort(macs, kind="stable") if ties == "smallest" else np.argsort(np.negative(macs), kind="stable")
     chosen = np.zeros(len(utilities), dtype=np.int64)

@@ -11,10 +11,18 @@ from fedscale_ext.models.registry import skeleton
 
 
 def step_axes(spec: ModelSpec, steps: Sequence[Transformation]) -> list[dict[str, Any]]:
-    """For each step from a model of ``spec`` to its child, JSON: its record; ``axes`` (tensor, axis, "out" where
-    channels are copied or "in" where they are also split, entries per channel) and ``identities``, the shapes of
-    the adapters that it adds."""
-    cells, found = cell_family(spec), []
+    """Record each step from a model to its child, for checks of the equations.
+
+    Args:
+        spec: Spec of the parent.
+        steps: Steps that lead to the child.
+
+    Returns:
+        JSON of each step: its record; ``axes`` (tensor, axis, "out" where channels are copied or "in" where they are
+        also split, entries per channel); ``identities``, the shapes of new adapters.
+
+    """
+    cells, records = cell_family(spec), []
     for step in steps:
         axes: list[list[Any]] = []
         identities: dict[str, list[int]] = {}
@@ -22,9 +30,9 @@ def step_axes(spec: ModelSpec, steps: Sequence[Transformation]) -> list[dict[str
             attached = widened_spec(spec, step.cell_id, max(step.g) + 1, step.output)
             group, _ = widening_group(attached, step.cell_id, step.output)
             axes = [
-                [name, place, axis.role, axis.repeat]
+                [name, dim, axis.role, axis.repeat]
                 for name, each in models.layout(attached).items()
-                for place, axis in enumerate(each)
+                for dim, axis in enumerate(each)
                 if axis is not None and axis.group == group
             ]
             old = skeleton(spec).state_dict()
@@ -36,5 +44,5 @@ def step_axes(spec: ModelSpec, steps: Sequence[Transformation]) -> list[dict[str
             spec = widened_spec(spec, step.cell_id, len(step.g), step.output)
         else:
             spec = cells.deepened(spec, step.cell_id, step.inserted)
-        found.append({**step.to_json(), "axes": axes, "identities": identities})
-    return found
+        records.append({**step.to_json(), "axes": axes, "identities": identities})
+    return records

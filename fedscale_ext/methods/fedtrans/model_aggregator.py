@@ -24,6 +24,8 @@ from fedscale_ext.methods.fedtrans.model_transformer import Transformation, cell
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.submodels import count_mean, prefix
 
+Contribution = tuple[int, State, Coverage | None]  # index of a model, its weights in another's shape, what they cover
+
 
 @dataclass(frozen=True)
 class Lineage:
@@ -101,36 +103,89 @@ def soft_aggregate(
     sims: np.ndarray,
     params: FedTransParams,
 ) -> State:
-    """w_j of Eq 5 from every model's averaged weights, entry by entry over the models that cover it."""
+    """w_j of Eq 5 from every model's averaged weights, entry by entry over the models that cover it.
+
+    Args:
+        j: Index of the model.
+        specs: Specs of all models, oldest first.
+        states: Their averaged states.
+        lineage: Where each of them comes from.
+        weights: Numerators of Eq 5 for j, float64 [models], from :func:`mixing_weights`.
+        sims: Similarities float64 [models, models].
+        params: FedTrans's hyperparameters; ``normalise`` says what the denominators are.
+
+    Returns:
+        The new state of model j.
+
+    """
     literal = params.normalise == "literal"
     shares = sharing(j, sims, params) if literal else weights  # a weight that decayed to 0 still divides as printed
-    pairs = [(i, _placed(i, j, specs, states, lineage, params)) for i in np.flatnonzero(shares > 0).tolist()]
-    mixed = count_mean(states[j], ((state, covered, weights[i]) for i, (state, covered) in pairs if weights[i] > 0))
-    if not literal:
-        return mixed
-    # Eq 5 as printed divides by the sum of sim alone: shrink by (sum of weights) / (sum of sim)
-    ones = {name: torch.ones_like(value, dtype=torch.float64) for name, value in states[j].items()}
-    parts: Iterable[tuple[State, Coverage | None, float]] = (
-        ({name: torch.full_like(value, weights[i] / shares[i], dtype=torch.float64) for name, value in state.items()},
-         covered, float(shares[i]))
-        for i, (state, covered) in pairs
-    )  # fmt: skip
-    shrink = count_mean(ones, parts)
+    contributions = [
+        (i, *_in_shape_of(j, i, specs, states, lineage, params)) for i in np.flatnonzero(shares > 0).tolist()
+    ]
+    mixed = count_mean(
+        states[j], ((state, covered, weights[i]) for i, state, covered in contributions if weights[i] > 0)
+    )
+    return _scaled(mixed, _literal_factors(states[j], contributions, weights, shares)) if literal else mixed
+
+
+def _literal_factors(
+    reference: State, contributions: Sequence[Contribution], weights: np.ndarray, shares: np.ndarray
+) -> State:
+    """(Sum of weights) / (sum of sim) of the models that cover each entry: Eq 5 as printed divides by sim alone.
+
+    Args:
+        reference: The state whose entries are covered.
+        contributions: Index, state and coverage of each model that shares.
+        weights: Numerators of Eq 5, float64 [models].
+        shares: Denominators as printed, float64 [models].
+
+    Returns:
+        float64 by name, in the shapes of ``reference``; 1 where no model covers an entry.
+
+    """
+    ones = {name: torch.ones_like(value, dtype=torch.float64) for name, value in reference.items()}
+    quotients: Iterable[tuple[State, Coverage | None, float]] = (
+        (_filled(state, weights[i] / shares[i]), covered, float(shares[i])) for i, state, covered in contributions
+    )
+    return count_mean(ones, quotients)
+
+
+def _filled(state: State, number: float) -> State:
+    """Tensors float64 in the shapes of a state, each full of one number."""
+    return {name: torch.full_like(value, number, dtype=torch.float64) for name, value in state.items()}
+
+
+def _scaled(state: State, factors: State) -> State:
+    """A state whose floating-point tensors are multiplied by factors of their shapes."""
     return {
-        name: (value.double() * shrink[name]).to(value.dtype) if value.is_floating_point() else value
-        for name, value in mixed.items()
+        name: (value.double() * factors[name]).to(value.dtype) if value.is_floating_point() else value
+        for name, value in state.items()
     }
 
 
-def _placed(
-    i: int,
+def _in_shape_of(
     j: int,
+    i: int,
     specs: Sequence[ModelSpec],
     states: Sequence[State],
     lineage: Sequence[Lineage],
     params: FedTransParams,
 ) -> tuple[State, Coverage | None]:
-    """Model i's weights in the shape of model j, and which entries of j they cover."""
+    """Bring model i's weights into the shape of model j.
+
+    Args:
+        j: Index of the model whose shape they take.
+        i: Index of the model whose weights they are.
+        specs: Specs of all models.
+        states: Their averaged states.
+        lineage: Where each of them comes from.
+        params: FedTrans's hyperparameters.
+
+    Returns:
+        The weights, and the entries of j that they cover (None: all).
+
+    """
     if i == j:
         return states[j], None
     if i > j:  # large to small: HeteroFL's crop of the leading part

@@ -86,11 +86,11 @@ class Transformation:
 
     @property
     def says(self) -> str:
-        """What was done, for people."""
+        """Describe the step to people."""
         return f"{self.op} {self.cell_id}{' (output)' if self.output else ''}"
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values (floats survive JSON exactly) from which :meth:`from_json` makes an equal one."""
+        """Return JSON values (floats survive JSON exactly) from which :meth:`from_json` makes an equal one."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
@@ -157,7 +157,7 @@ def select_cells(active: Mapping[str, float], alpha: float) -> list[str]:
 def operations(
     selected: Sequence[str], last_op: Mapping[str, str | None], policy: Policy = "alternate"
 ) -> list[tuple[str, Operation]]:
-    """What is done to each selected cell: cells alternate, beginning with widening (Fig 5)."""
+    """The operation on each selected cell: cells alternate, beginning with widening (Fig 5)."""
     if policy not in POLICIES:
         raise UserError(f"transform_policy must be one of {', '.join(POLICIES)}, got {policy!r}")
     if policy != "alternate":
@@ -178,7 +178,7 @@ def _new_ids(first: int, count: int) -> tuple[str, ...]:
 
 
 def _ends(scope: Scope) -> tuple[bool, ...]:
-    """For each widening of a cell, whether it is that of its output."""
+    """Whether each widening of a cell is that of its output, widening by widening."""
     return (False, True) if scope == "block" else (False,)
 
 
@@ -190,7 +190,7 @@ def _child_spec(
     next_cell_id: int,
     scope: Scope,
 ) -> ModelSpec:
-    """The child's architecture alone, for what it would cost."""
+    """Spec of the child, without its weights: enough to compute its cost."""
     cells = cell_family(spec)
     for cell, op in steps:
         if op == "widen":
@@ -222,12 +222,12 @@ def cap(
     None when not even the most active cell alone fits: transforming ends (section 3: "complexity at
     the maximum supported by any participant").
     """
-    kept = list(selected)
-    while kept:
-        steps = operations(kept, last_op, policy)
+    fitting = list(selected)
+    while fitting:
+        steps = operations(fitting, last_op, policy)
         if macs(_child_spec(spec, steps, widen_factor, deepen_count, next_cell_id, scope)) <= max_macs:
-            return kept
-        kept.remove(min(kept, key=lambda cell: active[cell]))
+            return fitting
+        fitting.remove(min(fitting, key=lambda cell: active[cell]))
     return None
 
 
@@ -353,7 +353,7 @@ def _widen(spec: ModelSpec, state: State, step: Transformation) -> tuple[ModelSp
 
 
 def _rows(layout: Layout, group: str) -> dict[str, int]:
-    """Weights (not vectors) whose rows produce the group, and how many rows each channel has there."""
+    """Weights (not vectors) whose rows produce the group, with the number of rows of each channel."""
     first = {name: axes[0] for name, axes in layout.items() if len(axes) > 1}
     return {
         name: axis.repeat
@@ -363,7 +363,7 @@ def _rows(layout: Layout, group: str) -> dict[str, int]:
 
 
 def _noisy(name: str, tensor: Tensor, old: int, step: Transformation) -> Tensor:
-    """Replicated rows (those behind the first ``old``) disturbed by noise in units of the tensor's deviation."""
+    """Disturb replicated rows (those behind the first ``old``) by noise in units of the tensor's deviation."""
     draws = torch.randn(tensor.shape, generator=torch_stream(step.seed, name), dtype=torch.float64)
     draws[:old] = 0
     return tensor + (step.noise * tensor.double().std() * draws).to(tensor.dtype)
@@ -381,7 +381,7 @@ def _deepen(spec: ModelSpec, state: State, step: Transformation) -> tuple[ModelS
 
 @lru_cache(maxsize=256)
 def _inserted(spec: ModelSpec, step: Transformation) -> tuple[ModelSpec, State]:
-    """The spec after a deepening, and the tensors that the parent lacks; kept, for they are the same every round."""
+    """The spec after a deepening, and the tensors that the parent lacks; cached, as they are the same every round."""
     cells = cell_family(spec)
     child = cells.deepened(spec, step.cell_id, step.inserted)
     zeros = {name for cell in step.inserted for name in cells.identity_zeros(child, cell)}

@@ -81,5 +81,5 @@ class FedTransParams:
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:
-        """delta depends on the data set."""
+        """Choose delta by the data set (Table 7)."""
         return {"delta": _DELTA.get(config.fedscale.data_set, 30)}

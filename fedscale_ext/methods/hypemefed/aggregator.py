@@ -42,9 +42,8 @@ from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitExecutor
 from fedscale_ext.methods.submodel.levels import Level
-from fedscale_ext.methods.submodel.multi_exit_client import MultiExitExecutor
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _AT_ONCE = 16  # clients whose weights are generated at the same time: their copies are all held
@@ -72,52 +71,51 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         ]
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The network, its prefixes, and a hypernetwork for each pair of convolutions."""
+        """Create the network, its prefixes, and a hypernetwork for each pair of convolutions."""
         super().init_state(population, task)
         if self.params.missing == "generated":
             self.hypernetworks = self._hypernetworks()
 
     def _hypernetworks(self) -> HyperNetworks:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.pool[self.whole].state.items()}
-        made = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
-        if not made.pairs:
+        networks = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
+        if not networks.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
-        k, sources = self.params.components, made.factored
-        given = "k" in self.config.method_params()
-        if given and not sources:
+        k, sources = self.params.components, networks.factored
+        configured = "k" in self.config.method_params()
+        if configured and not sources:
             self.notice(f"hypemefed.k is {self.params.k}, and no singular components are taken: it has no effect")
-        elif given and k is not None:
+        elif configured and k is not None:
             check_rank(k, sources, "hypemefed.k")
         elif k is not None and sources and k > (largest := max(rank(shape, None) for shape in sources)):
             self.notice(f"hypemefed.k is {k}, and no layer has more than {largest} components: all are kept")
-        self.notice(
-            f"{len(made.pairs)} hypernetworks with {made.parameters:,} parameters ({4e-6 * made.parameters:.2f} MB)"
-        )
-        for skipped in made.skipped:
+        megabytes = 4e-6 * networks.parameters
+        self.notice(f"{len(networks.pairs)} hypernetworks with {networks.parameters:,} parameters ({megabytes:.2f} MB)")
+        for skipped in networks.skipped:
             logging.info(f"never generated: {skipped.target}, {skipped.reason}")
-        return made
+        return networks
 
     def selection_groups(self) -> np.ndarray | None:
-        """Levels: participants come from all of them (section 5.1)."""
-        return self.own if self.params.strata else None
+        """The level of each client: participants come from all of them (section 5.1)."""
+        return self.level_of if self.params.strata else None
 
     def objective(self, level: int) -> dict[str, Any]:
-        """The exits' losses are summed by the clients; FedProx's term beside them where it is asked for."""
+        """FedProx's term, where ``prox_mu`` is above 0. Clients sum their exits' losses themselves."""
         return {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
 
     def weight(self, item: WorkItem) -> float:
-        """By samples (FedAvg), or all alike."""
+        """Number of the client's samples (FedAvg), or 1 for every client."""
         return super().weight(item) if self.params.weighted else 1.0
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its prefix."""
+        """Let each participant train its prefix."""
         self._mean = CountMean(self.pool[self.whole].state)
         self._held: list[tuple[Update, State]] = []
         self._samples: dict[int, int] = {}  # in the order in which hypernetworks learn from the clients
         return super().assign(round, participants)
 
     def collect(self, round: int, update: Update, state: State) -> None:
-        """What a client trained goes into the mean; what others are generated from is kept until the round ends."""
+        """Add a client's state to the mean. Layers that others are generated from are stored until the round ends."""
         part = self.pool[update.item.model].part
         self._mean.add(state, part.covered if part else None, self.weight(update.item))
         self._samples[update.client] = update.samples
@@ -126,7 +124,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
             self._held.append((update, {name: state[name] for name in self._layers() if name in state}))
 
     def _layers(self) -> list[str]:
-        """Names of tensors that are generated or that others are generated from."""
+        """Names of generated tensors, and of those that they are generated from."""
         if self.params.missing != "generated":
             return []
         pairs = self.hypernetworks.pairs
@@ -142,11 +140,11 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         trained = ((held, self.weight(update.item)) for update, held in self._held)
         measures = RoundMeasures(trained) if self.config.job.record_internals else None
         if round > p.warmup * self.args.rounds:
-            for update, made in self._made(round, old):
-                self._mean.add(made, dict.fromkeys(made), p.generated_weight * self.weight(update.item))
-                self.record_state(f"generated/{update.client}", made)
+            for update, generated in self._stand_ins(round, old):
+                self._mean.add(generated, dict.fromkeys(generated), p.generated_weight * self.weight(update.item))
+                self.record_state(f"generated/{update.client}", generated)
                 if measures is not None:
-                    measures.add(made, self.weight(update.item))
+                    measures.add(generated, self.weight(update.item))
         new = self._mean.result()
         if measures is not None:
             self.record("generated", measures.result(old, new))
@@ -169,7 +167,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         self._report_diverged(round, self.hypernetworks.diverged)
 
     def _norms(self, start: State) -> dict[str, float] | None:
-        """What generated tensors are scaled to; None where they stay as they are."""
+        """Norms to which generated tensors are scaled, by name; None where they stay as they are."""
         if not self.params.rescale:
             return None
         trained = [(held, self.weight(update.item)) for update, held in self._held]
@@ -183,8 +181,17 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
                 "hypemefed.lr"
             )
 
-    def _made(self, round: int, old: State) -> Iterator[tuple[Update, dict[str, torch.Tensor]]]:
-        """What stands for the layers that each client lacks, client after client."""
+    def _stand_ins(self, round: int, old: State) -> Iterator[tuple[Update, dict[str, torch.Tensor]]]:
+        """Stand-ins for the layers that each client lacks, client after client.
+
+        Args:
+            round: The round.
+            old: The whole network's state at the round's start.
+
+        Returns:
+            Pairs of an update and tensors by name; clients that lack nothing are left out.
+
+        """
         missing = self.params.missing
         if missing == "trained":
             return
@@ -195,32 +202,42 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         for begin in range(0, len(self._held), _AT_ONCE):
             some = self._held[begin : begin + _AT_ONCE]
             if missing == "generated":
-                found = self.hypernetworks.generate([held for _, held in some], norms)
+                batch = self.hypernetworks.generate([held for _, held in some], norms)
             else:
-                found = [self._lacking(update, source, missing == "stale") for update, _ in some]
-            for (update, _), made in zip(some, found, strict=True):
-                if made:
-                    yield update, made
+                batch = [self._lacking(update, source, missing == "stale") for update, _ in some]
+            for (update, _), tensors in zip(some, batch, strict=True):
+                if tensors:
+                    yield update, tensors
 
     def _lacking(self, update: Update, source: State, everything: bool) -> dict[str, torch.Tensor]:
-        """What is beyond a client's prefix, as ``source`` has it: ``everything``, or what hypernetworks would make, the
-        convolutions (and linear layers within blocks)."""
-        own = self.pool[update.item.model].state
+        """Tensors beyond a client's prefix, from ``source``.
+
+        Args:
+            update: The client's update.
+            source: A state of the whole network.
+            everything: Whether all such tensors count, or those alone that hypernetworks would generate: convolutions,
+                and linear layers within blocks.
+
+        Returns:
+            Tensors by name.
+
+        """
+        trained = self.pool[update.item.model].state
         return {
             name: tensor
             for name, tensor in source.items()
-            if name not in own and (everything or (name.startswith("block") and tensor.dim() > 1))
+            if name not in trained and (everything or (name.startswith("block") and tensor.dim() > 1))
         }
 
     def server_bytes(self) -> int:
-        """Of the hypernetworks, whose parameters are float32."""
+        """Bytes of the hypernetworks, whose parameters are float32."""
         return 4 * self.hypernetworks.parameters if self.params.missing == "generated" else 0
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """The hypernetworks."""
+        """Return the hypernetworks."""
         return self.hypernetworks.state() if self.params.missing == "generated" else ({}, {})
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take them back."""
+        """Restore what :meth:`state` returned."""
         if self.params.missing == "generated":
             self.hypernetworks.load_state(tensors, data)

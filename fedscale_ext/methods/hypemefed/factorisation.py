@@ -43,12 +43,13 @@ def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def rank(shape: Sequence[int], k: int | None) -> int:
-    """How many components a layer of this shape gives: k, at most the matrix's smaller side; None stands for all."""
+    """Number of components of a layer of this shape: k, at most the matrix's smaller side; None stands for all."""
     return min(matrix_shape(shape)) if k is None else min(k, *matrix_shape(shape))
 
 
 def check_rank(k: int, shapes: Iterable[Sequence[int]], key: str = "k") -> None:
-    """UserError where k exceeds the rank of every layer that components are taken from, so that it cuts nothing."""
+    """Raise UserError where k exceeds the rank of every layer that components are taken from, so that it cuts
+    nothing."""
     largest = max((min(matrix_shape(shape)) for shape in shapes), default=0)
     if k > largest:
         raise UserError(
@@ -67,9 +68,9 @@ def factors(matrix: torch.Tensor, k: int | None) -> Factors:
     k = side if k is None else min(k, side)
     if 2 * k <= side:
         wide = matrix.shape[0] <= matrix.shape[1]
-        found = _by_gram(matrix if wide else matrix.T, k)
-        if found is not None:
-            return _signed(*found) if wide else _signed(found[2].T, found[1], found[0].T)
+        components = _by_gram(matrix if wide else matrix.T, k)
+        if components is not None:
+            return _signed(*components) if wide else _signed(components[2].T, components[1], components[0].T)
     u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
     return _signed(u[:, :k], s[:k], vt[:k])
 

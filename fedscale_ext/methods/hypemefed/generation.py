@@ -17,8 +17,8 @@ from fedscale_ext.methods.hypemefed.factorisation import (
 )
 from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, Moments, Network, VectorNetwork
 from fedscale_ext.methods.hypemefed.losses import Target
-from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
+from fedscale_ext.methods.hypemefed.params import Options
 from fedscale_ext.methods.hypemefed.rescaling import factor_to
 from fedscale_ext.methods.hypemefed.sizes import by_components, check_memory, parts
 from fedscale_ext.methods.hypemefed.training import train
@@ -44,7 +44,19 @@ class HyperNetworks:
         device: str = "cpu",
         threads: int | None = None,
     ) -> None:
-        """For the full model's state, given as shapes by name; UserError where they do not fit into memory."""
+        """Draw the networks of a full model's state, which ``shapes`` describes by name.
+
+        Args:
+            shapes: Shape of each tensor of the full model's state.
+            options: What the hypernetworks are like.
+            generator: Draws the initial values.
+            device: Where the networks train.
+            threads: How many pairs train at once; as many as the machine has processors by default.
+
+        Raises:
+            UserError: The networks do not fit into memory.
+
+        """
         self.options, self.device = options, torch.device(device)
         self.threads = threads or os.cpu_count() or 1
         self.pairs, self.skipped = pairs(shapes, kinds(options.generate))
@@ -69,26 +81,42 @@ class HyperNetworks:
     def train(
         self, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None = None
     ) -> dict[str, list[float]]:
-        """Train each pair on the states that hold both layers; losses by epoch of the pairs that were trained.
+        """Train each pair on the states that hold both of its layers (section 4.3).
 
         A pair that no state holds stays as it is: the deepest one in a round without a client of that level, where
-        the public code crashes. ``shuffle`` gives each target's generator of the order in which an epoch takes the
-        states; without it every epoch takes them as they come.
+        the public code crashes.
+
+        Args:
+            states: States of the round's clients, whole or in part.
+            shuffle: Gives each target's generator of the order in which an epoch takes the states. Without it, every
+                epoch takes them as they come.
+
+        Returns:
+            Losses by epoch of each pair that was trained, by target.
+
         """
         largest_first = sorted(self.pairs, key=lambda pair: -self.networks[pair.target].parameters)
-        found = in_threads(largest_first, lambda pair: self._train(pair, states, shuffle), self.threads)
-        losses = {pair.target: each for pair, each in zip(largest_first, found, strict=True)}
+        results = in_threads(largest_first, lambda pair: self._train(pair, states, shuffle), self.threads)
+        losses = {pair.target: each for pair, each in zip(largest_first, results, strict=True)}
         self.diverged = [pair.target for pair in self.pairs if losses[pair.target] is None]
         return {pair.target: each for pair in self.pairs if (each := losses[pair.target])}
 
     def generate(
         self, states: Sequence[State], norms: Mapping[str, float] | None = None
     ) -> list[dict[str, torch.Tensor]]:
-        """For each state the tensors that it lacks and that could be generated, block after block.
+        """Generate what each state lacks, block after block (section 4.4).
 
-        A block's weights come from the one before, real or generated (auto-regressive, section 4.4). Networks that
-        were never trained generate nothing, nor do those after them. With ``norms`` each generated tensor is scaled to
-        its norm there, before the next block is generated from it.
+        A block's weights come from the one before, real or generated (auto-regressive). Networks that were never
+        trained generate nothing, nor do those after them.
+
+        Args:
+            states: States of shallow clients.
+            norms: Norm by tensor's name to which a generated tensor is scaled before the next block is generated
+                from it. Without them, tensors stay as they are.
+
+        Returns:
+            For each state the generated tensors, by name.
+
         """
         return in_threads(states, lambda state: self._generate(state, norms), self.threads)
 
@@ -105,14 +133,14 @@ class HyperNetworks:
         """Go on from what :meth:`state` returned; KeyError or RuntimeError where it is of other networks."""
         for name, network in self.networks.items():
             network.values.copy_(tensors[f"{name}.values"])
-            kept = [tensors[key] for part in Moments._fields if (key := f"{name}.{part}") in tensors]
-            network.moments = Moments(*(part.to(self.device, copy=True) for part in kept)) if kept else None
+            moments = [tensors[key] for part in Moments._fields if (key := f"{name}.{part}") in tensors]
+            network.moments = Moments(*(part.to(self.device, copy=True) for part in moments)) if moments else None
             network.rounds = int(json["rounds"][name])
 
     def _train(
         self, pair: Pair, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None
     ) -> list[float] | None:
-        """Losses by epoch; None where it diverged."""
+        """Train one pair's network: its losses by epoch, or None where it diverged."""
         names = pair.names(pair.source) + pair.names(pair.target)
         holding = [index for index, state in enumerate(states) if all(name in state for name in names)]
         orders = _orders(len(holding), self.options.epochs, None if shuffle is None else shuffle(pair.target))
@@ -130,47 +158,55 @@ class HyperNetworks:
             return None
 
     def sample(self, pair: Pair, state: State) -> tuple[Any, Any]:
-        """What a state that holds both layers gives a pair's network to learn: (input, wanted)."""
+        """The sample (input, target) that a state with both layers gives a pair's network.
+
+        For :class:`HyperNetwork` the input is P [I kh, k], Q [k, O kw] of the source; the target is the next weight as
+        a matrix [I' kh, O' kw], or its own components. For :class:`VectorNetwork` both are rows [n, width].
+        """
         if not isinstance(self.networks[pair.target], HyperNetwork):
             return self._rows(pair, pair.source, state), self._rows(pair, pair.target, state)
         target = to_matrix(self._on_device(state[f"{pair.target}.weight"]))
-        wanted = factors(target, self.options.components) if self.options.loss == "factors" else Target.of(target)
-        return self._factors(pair, state), wanted
+        if self.options.loss == "factors":
+            return self._factors(pair, state), factors(target, self.options.components)
+        return self._factors(pair, state), Target.of(target)
 
     def _generate(self, state: State, norms: Mapping[str, float] | None) -> dict[str, torch.Tensor]:
-        made: dict[str, torch.Tensor] = {}
+        """Generate the tensors that one state lacks, by name."""
+        generated: dict[str, torch.Tensor] = {}
         known: dict[str, Factors] = {}  # of generated weights, whose components need no large decomposition
         for pair in self.pairs:
             network = self.networks[pair.target]
             if pair.names(pair.target)[0] in state or not network.rounds:
                 continue
-            if not all(name in state or name in made for name in pair.names(pair.source)):
+            if not all(name in state or name in generated for name in pair.names(pair.source)):
                 continue
             if isinstance(network, HyperNetwork):
                 before = known.get(pair.source)
-                found = (
+                source = (
                     self._factors(pair, state) if before is None else product_factors(*before, self.options.components)
-                )
-                p, q = network.predict(found)
-                weight = p @ q
+                )  # P [I kh, k], Q [k, O kw]
+                p, q = network.predict(source)  # [I' kh, k], [k, O' kw]
+                weight = p @ q  # [I' kh, O' kw]
                 if norms is not None:
                     factor = factor_to(norms[f"{pair.target}.weight"], weight)
                     p, q, weight = p * factor**0.5, q * factor**0.5, weight * factor
                 known[pair.target] = p, q
-                made[f"{pair.target}.weight"] = to_weight(weight, pair.target_shapes["weight"]).cpu()
+                generated[f"{pair.target}.weight"] = to_weight(weight, pair.target_shapes["weight"]).cpu()
             else:
                 assert isinstance(network, VectorNetwork)
-                rows = network.predict(self._rows(pair, pair.source, {**state, **made}))
+                rows = network.predict(self._rows(pair, pair.source, {**state, **generated}))  # [n, width]
                 values = vectors.unpack(pair.kind, rows, pair.target_shapes)
                 for leaf, value in values.items():
                     name = f"{pair.target}.{leaf}"
-                    made[name] = (value if norms is None else value * factor_to(norms[name], value)).cpu()
-        return made
+                    generated[name] = (value if norms is None else value * factor_to(norms[name], value)).cpu()
+        return generated
 
     def _factors(self, pair: Pair, state: State) -> Factors:
+        """P [I kh, k] and Q [k, O kw] of a state's source layer."""
         return factors(to_matrix(self._on_device(state[f"{pair.source}.weight"])), self.options.components)
 
     def _rows(self, pair: Pair, layer: str, state: State) -> torch.Tensor:
+        """Rows [n, width] of one of the pair's layers."""
         shapes = pair.source_shapes if layer == pair.source else pair.target_shapes
         return vectors.pack(pair.kind, {leaf: self._on_device(state[f"{layer}.{leaf}"]) for leaf in shapes})
 

@@ -42,36 +42,40 @@ class Network(ABC):
 
     @property
     def parameters(self) -> int:
-        """How many numbers it holds."""
+        """Number of parameters."""
         return self.values.numel()
 
     @abstractmethod
     def gradients(self, sample: Any, values: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
-        """The loss of one sample (float64, 0-d) at ``values``; its gradient is written into ``into`` [parameters]."""
+        """The loss of one sample (float64, 0-d) at ``values`` [parameters]; its gradient is written into ``into``."""
 
     def _split(self, flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """[parameters] -> a view [part.parameters] for each part."""
         return flat.split([part.parameters for part in self.parts])
 
 
 class HyperNetwork(Network):
     """(f_A, f_B): p^_r = f_A(p_r), q^_r = f_B(q_r), and the next weight is the sum over r of p^_r q^_r^T."""
 
-    def predict(self, found: Factors) -> Factors:
+    def predict(self, factors: Factors) -> Factors:
         """P^ [I' kh, k] and Q^ [k, O' kw] from P [I kh, k] and Q [k, O kw]."""
+        p, q = factors
         left, right = (part.layers(flat) for part, flat in zip(self.parts, self._split(self.values), strict=True))
-        return forward(left, found[0].T)[1].T, forward(right, found[1])[1]
+        p_hat = forward(left, p.T)[1]  # [k, I kh] -> [k, I' kh]
+        q_hat = forward(right, q)[1]  # [k, O kw] -> [k, O' kw]
+        return p_hat.T, q_hat
 
     def gradients(
         self, sample: tuple[Factors, Target | Factors], values: torch.Tensor, into: torch.Tensor
     ) -> torch.Tensor:
-        """Against a weight, or against the components of the next layer one by one (``factor_loss``)."""
-        (found_p, found_q), target = sample
-        rows = (found_p.T, found_q)
+        """The loss against a weight, or against the components of the next layer one by one (``factor_loss``)."""
+        (source_p, source_q), target = sample
+        rows = (source_p.T, source_q)  # [k, I kh], [k, O kw]
         layers = [part.layers(flat) for part, flat in zip(self.parts, self._split(values), strict=True)]
         outputs = [part.layers(flat) for part, flat in zip(self.parts, self._split(into), strict=True)]
-        (hidden_p, p), (hidden_q, q) = map(forward, layers, rows)
+        (hidden_p, p), (hidden_q, q) = map(forward, layers, rows)  # p [k, I' kh], q [k, O' kw]
         if isinstance(target, Target):
-            loss, by_p, by_q = weight_loss(p, q, target)
+            loss, by_p, by_q = weight_loss(p, q, target)  # target [I' kh, O' kw]; by_p, by_q as p, q
         else:
             loss, by_p, by_q = factor_loss(p, q, target)
         backward(layers[0], outputs[0], rows[0], hidden_p, by_p)
@@ -83,16 +87,16 @@ class VectorNetwork(Network):
     """One network that maps rows [n, inputs] to rows [n, outputs]."""
 
     def predict(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows [n, outputs]."""
+        """Map rows [n, inputs] to rows [n, outputs]."""
         return forward(self.parts[0].layers(self.values), rows)[1]
 
     def gradients(
         self, sample: tuple[torch.Tensor, torch.Tensor], values: torch.Tensor, into: torch.Tensor
     ) -> torch.Tensor:
-        """The mean squared error of a sample (rows, wanted rows)."""
-        rows, wanted = sample
+        """The mean squared error of a sample: rows [n, inputs] and target rows [n, outputs]."""
+        rows, target = sample
         layers = self.parts[0].layers(values)
-        hidden, found = forward(layers, rows)
-        loss, gradient = row_loss(found, wanted)
+        hidden, outputs = forward(layers, rows)  # [n, hidden], [n, outputs]
+        loss, gradient = row_loss(outputs, target)
         backward(layers, self.parts[0].layers(into), rows, hidden, gradient)
         return loss

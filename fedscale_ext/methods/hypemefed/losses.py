@@ -26,7 +26,7 @@ class Target:
 
     @staticmethod
     def of(matrix: torch.Tensor) -> "Target":
-        """With the norm of ``matrix``."""
+        """Create a target from a matrix, with its squared norm."""
         return Target(matrix, torch.linalg.vector_norm(matrix, dtype=torch.float64) ** 2)
 
 

@@ -14,7 +14,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 def weight_error(guess: Tensors, true: Tensors) -> tuple[float, float]:
-    """Mean absolute error over all entries that ``true`` holds, and the same in parts of mean |true| (Fig 14a)."""
+    """Mean absolute error of a guess over all entries of ``true``, and the same relative to mean |true| (Fig 14a)."""
     error = sum(float((guess[name].double() - value.double()).abs().sum()) for name, value in true.items())
     size = sum(float(value.double().abs().sum()) for value in true.values())
     count = sum(value.numel() for value in true.values())
@@ -22,17 +22,24 @@ def weight_error(guess: Tensors, true: Tensors) -> tuple[float, float]:
 
 
 def movement(old: Tensors, new: Tensors, trained: Tensors, generated: Tensors | None = None) -> dict[str, float]:
-    """What a round did to the layers named by ``trained``, their mean T over the clients that trained them.
+    """Measure what a round did to the layers of ``trained``.
 
-    "step": |new - old| / |T - old|; "cosine": between these two; "norm": |G| / |T| for the mean G of what was
-    generated, where there is any. A quotient by nothing is 0.
+    Args:
+        old: The whole network before the round.
+        new: The whole network after it.
+        trained: Mean T of these layers over the clients that trained them.
+        generated: Mean G of the generated ones, if there are any.
+
+    Returns:
+        "step": |new - old| / |T - old|; "cosine": between these two; "norm": |G| / |T|. A quotient by nothing is 0.
+
     """
     names = sorted(trained)
     before, target = _flat(old, names), _flat(trained, names)
-    moved, wanted = _flat(new, names) - before, target - before
+    moved, towards = _flat(new, names) - before, target - before
     result = {
-        "step": _quotient(moved.norm(), wanted.norm()),
-        "cosine": _quotient(moved @ wanted, moved.norm() * wanted.norm()),
+        "step": _quotient(moved.norm(), towards.norm()),
+        "cosine": _quotient(moved @ towards, moved.norm() * towards.norm()),
     }
     if generated is not None:
         result["norm"] = _quotient(_flat(generated, names).norm(), target.norm())
@@ -48,8 +55,10 @@ def _quotient(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 class RoundMeasures:
-    """What a round's generated layers are like, by layer; ``trained``: the states of those who trained some of them,
-    with the weights that they have in the round's mean."""
+    """Measures of a round's generated layers, by layer.
+
+    ``trained``: states of the clients that trained some of them, with their weights in the round's mean.
+    """
 
     def __init__(self, trained: Iterable[tuple[Tensors, float]]) -> None:
         self._trained = list(trained)
@@ -58,14 +67,14 @@ class RoundMeasures:
         self._errors: dict[str, list[float]] = defaultdict(list)
 
     def _target(self, name: str) -> torch.Tensor | None:
-        """The mean of those who trained a layer in this round."""
+        """Mean of a layer over the clients that trained it in this round."""
         real = [(state[name].double(), weight) for state, weight in self._trained if name in state]
         total = sum(weight for _, weight in real)
         return torch.stack([value * (weight / total) for value, weight in real]).sum(0) if real else None
 
-    def add(self, made: Tensors, weight: float) -> None:
-        """Take in what was generated for a client of that weight."""
-        for name, value in made.items():
+    def add(self, generated: Tensors, weight: float) -> None:
+        """Add the layers that were generated for a client of that weight."""
+        for name, value in generated.items():
             target = self._target(name)
             if target is not None:
                 self._sums[name] = self._sums.get(name, 0.0) + weight * value.double()
@@ -73,21 +82,30 @@ class RoundMeasures:
                 self._errors[name].append(weight_error({name: value}, {name: target})[0])
 
     def result(self, old: Tensors, new: Tensors) -> dict[str, dict[str, float]]:
-        """Of each layer that was both trained and generated: ``mae`` of generated weights against the mean of trained
-        ones (mean over clients), ``normalised`` by its entries' size; ``mae_old`` of the round's start and
-        ``mae_random`` of the target's own entries in random order beside it; and :func:`movement`."""
-        found = {}
+        """Measures of each layer that was both trained and generated.
+
+        Args:
+            old: The whole network before the round.
+            new: The whole network after it.
+
+        Returns:
+            By layer, ``mae`` of generated weights against the mean of trained ones (mean over clients); ``normalised``
+            by its entries' size; ``mae_old`` of the round's start; ``mae_random`` of the target's own entries in random
+            order; and :func:`movement`.
+
+        """
+        figures = {}
         for name, total in self._sums.items():
             target = self._target(name)
             assert target is not None
             mae = fmean(self._errors[name])
             order = torch.randperm(target.numel(), generator=torch.Generator().manual_seed(0))
             shuffled = target.flatten()[order].view_as(target)
-            found[name] = {
+            figures[name] = {
                 "mae": mae,
                 "normalised": mae / max(float(target.abs().mean()), 1e-30),
                 "mae_old": weight_error({name: old[name]}, {name: target})[0],
                 "mae_random": weight_error({name: shuffled}, {name: target})[0],
                 **movement({name: old[name]}, {name: new[name]}, {name: target}, {name: total / self._weights[name]}),
             }
-        return found
+        return figures

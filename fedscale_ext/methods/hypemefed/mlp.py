@@ -34,7 +34,7 @@ class Mlp:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it holds."""
+        """Number of parameters."""
         return self.hidden * (self.inputs + 1) + self.outputs * (self.hidden + 1)
 
     def layers(self, flat: torch.Tensor) -> Layers:
@@ -44,7 +44,7 @@ class Mlp:
         return Layers(w1.view(h, self.inputs), b1, w2.view(self.outputs, h), b2)
 
     def draw(self, generator: torch.Generator) -> torch.Tensor:
-        """Initial values [parameters] as torch.nn.Linear has them: uniform within 1/sqrt(fan in), biases too."""
+        """Draw initial values [parameters] as torch.nn.Linear does: uniform within 1/sqrt(fan in), biases too."""
         flat = torch.rand(self.parameters, generator=generator).mul_(2).sub_(1)
         layers = self.layers(flat)
         for fan_in, tensors in ((self.inputs, layers[:2]), (self.hidden, layers[2:])):
@@ -54,13 +54,22 @@ class Mlp:
 
 
 def forward(layers: Layers, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(hidden activations [n, hidden], outputs [n, outputs])."""
+    """Hidden activations [n, hidden] and outputs [n, outputs] of rows [n, inputs]."""
     hidden = torch.addmm(layers.b1, rows, layers.w1.T).relu_()
     return hidden, torch.addmm(layers.b2, hidden, layers.w2.T)
 
 
 def backward(layers: Layers, into: Layers, rows: torch.Tensor, hidden: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Write the gradients of all parameters into ``into``, from the one of the outputs [n, outputs]."""
+    """Write the gradients of all parameters into ``into``.
+
+    Args:
+        layers: The parameters.
+        into: Where their gradients go.
+        rows: Inputs [n, inputs].
+        hidden: Hidden activations [n, hidden].
+        gradient: Gradient of the outputs [n, outputs].
+
+    """
     torch.mm(gradient.T, hidden, out=into.w2)
     torch.sum(gradient, 0, out=into.b2)
     inner = torch.mm(gradient, layers.w2)

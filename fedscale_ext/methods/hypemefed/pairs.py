@@ -46,19 +46,27 @@ class Skipped:
 
 
 def kinds(generate: str) -> frozenset[str]:
-    """The kinds that a value of the switch stands for: "conv", "+bn", "+fc" or "+bn+fc"."""
+    """The kinds of layers that a value of ``generate`` stands for: "conv", "+bn", "+fc" or "+bn+fc"."""
     return frozenset({"conv", *generate.replace("conv", "").split("+")} - {""})
 
 
-def pairs(shapes: Mapping[str, Sequence[int]], wanted: Collection[str]) -> tuple[list[Pair], list[Skipped]]:
-    """Pairs by block and name, and what is skipped, for a full model's state given as shapes by name.
+def pairs(shapes: Mapping[str, Sequence[int]], generated: Collection[str]) -> tuple[list[Pair], list[Skipped]]:
+    """Pair each layer with the one at its position in the block before.
 
     Kernels must be of one size: a residual network's 1x1 shortcut is not made from a 3x3 convolution.
+
+    Args:
+        shapes: Shape of each tensor of the full model's state.
+        generated: Kinds of layers that are generated.
+
+    Returns:
+        Pairs by block and name, and the layers that are never generated.
+
     """
     layers = _layers(shapes)
-    found, skipped = [], []
+    matched, skipped = [], []
     for (stem, block, position), (kind, target) in sorted(layers.items()):
-        if kind not in wanted or block == 1:
+        if kind not in generated or block == 1:
             continue
         name = _layer_name(stem, block, position)
         before = layers.get((stem, block - 1, position))
@@ -69,12 +77,12 @@ def pairs(shapes: Mapping[str, Sequence[int]], wanted: Collection[str]) -> tuple
         if reason:
             skipped.append(Skipped(name, reason))
             continue
-        found.append(Pair(kind, block, _layer_name(stem, block - 1, position), name, before[1], target))
-    return sorted(found, key=lambda pair: (pair.block, pair.target)), skipped
+        matched.append(Pair(kind, block, _layer_name(stem, block - 1, position), name, before[1], target))
+    return sorted(matched, key=lambda pair: (pair.block, pair.target)), skipped
 
 
 def _layers(shapes: Mapping[str, Sequence[int]]) -> dict[tuple[str, int, str], tuple[str, Shapes]]:
-    """(kind, shapes of what is generated) of each layer of blocks and exits, by stem, number and position."""
+    """Kind and shapes of each layer of blocks and exits, by stem, number and position."""
     tensors: dict[tuple[str, int, str], dict[str, Shape]] = defaultdict(dict)
     for name, shape in shapes.items():
         match = _NAME.fullmatch(name)

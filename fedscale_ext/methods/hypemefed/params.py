@@ -1,11 +1,33 @@
 """HypeMeFed's hyperparameters, with the paper's symbols and defaults (sections 4 and 5.1)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.submodel.exit_levels import ExitLevelsParams
-from fedscale_ext.util.ranges import NotNegative, Share
+from fedscale_ext.util.ranges import Count, NotNegative, Positive, Range, Share
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a model's hypernetworks: the paper's values (section 5.1), ``hidden`` the public code's.
+
+    :class:`HypeMeFedParams` describes each of them.
+    """
+
+    k: Count | Literal["all"] = 100
+    hidden: Annotated[int, Range(1, 100_000)] = 512  # more would fill any memory
+    epochs: Annotated[int, Range(1, 1_000_000)] = 25  # more would never end
+    lr: Positive = 5e-4
+    variant: Literal["low_rank", "naive"] = "low_rank"
+    loss: Literal["weight", "factors"] = "weight"
+    optimizer: Literal["reset", "kept"] = "reset"
+    generate: Literal["conv", "+bn", "+fc", "+bn+fc"] = "conv"
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+    @property
+    def components(self) -> int | None:
+        """Number of singular components, or None for all."""
+        return None if self.k == "all" else self.k
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.hypemefed import vectors
 from fedscale_ext.methods.hypemefed.factorisation import matrix_shape
 from fedscale_ext.methods.hypemefed.mlp import Mlp
-from fedscale_ext.methods.hypemefed.options import Options
 from fedscale_ext.methods.hypemefed.pairs import Pair
+from fedscale_ext.methods.hypemefed.params import Options
 
 
 def by_components(pair: Pair, options: Options) -> bool:
@@ -28,20 +28,28 @@ def parts(pair: Pair, options: Options) -> list[Mlp]:
 
 
 def parameters(pair: Pair, options: Options) -> int:
-    """Numbers in the pair's network."""
+    """Number of parameters of the pair's network."""
     return sum(part.parameters for part in parts(pair, options))
 
 
 def peak_bytes(sizes: Sequence[int], threads: int) -> int:
-    """What networks of these numbers of parameters want in float32 when ``threads`` of them train at once.
+    """Peak memory of the networks in float32.
 
-    Values of all; of those that train a gradient, Adam's two moments, and a copy to go back to.
+    It has the values of all; and of those that train at once a gradient, Adam's two moments, and a copy to go back to.
+
+    Args:
+        sizes: Number of parameters of each network.
+        threads: How many train at once.
+
+    Returns:
+        Bytes.
+
     """
     return 4 * (sum(sizes) + 4 * sum(sorted(sizes)[-threads:]))
 
 
 def check_memory(pairs: Collection[Pair], options: Options, threads: int) -> None:
-    """UserError where the networks want more than the machine has."""
+    """Raise UserError where the networks need more memory than the machine has."""
     total = psutil.virtual_memory().total
     threads = min(threads, len(pairs))
     needed = peak_bytes([parameters(pair, options) for pair in pairs], threads)

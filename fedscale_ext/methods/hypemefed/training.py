@@ -20,14 +20,25 @@ def train(
     keep_moments: bool = False,
     precision: torch.dtype | None = None,
 ) -> list[float]:
-    """Adam over the samples, batch 1 (section 5.1); the mean loss of each epoch.
-
-    ``orders``: of each epoch, the indices of the samples in the order in which they are learned.
+    """Train a hypernetwork by Adam over the samples, batch 1 (section 5.1).
 
     Values go on from where the last round left them (section 4.4). Adam starts anew in each round, as in the public
-    code, unless ``keep_moments``. Without samples nothing changes and the list is empty. With ``precision``
-    bfloat16, matrices are multiplied in it; values and Adam's moments stay what they are. FloatingPointError where it
-    diverges: the network is then as it was, without moments.
+    code, unless ``keep_moments``. Without samples nothing changes.
+
+    Args:
+        network: The hypernetwork, which changes in place.
+        samples: Inputs and targets, as its ``gradients`` takes them.
+        orders: Indices of the samples in each epoch, in the order in which they are learned.
+        lr: Learning rate of Adam.
+        keep_moments: Whether Adam's moments last from round to round.
+        precision: Type of matrix products; values and moments keep theirs.
+
+    Returns:
+        The mean loss of each epoch; empty without samples.
+
+    Raises:
+        FloatingPointError: Training diverged. The network is then as it was, without moments.
+
     """
     if not samples:
         return []
@@ -69,7 +80,7 @@ def _adam(values: torch.Tensor, gradient: torch.Tensor, moments: Moments, lr: fl
 
 
 def _cast(sample: Any, precision: torch.dtype) -> Any:
-    """Its floating tensors in ``precision``; a target's norm stays."""
+    """Floating-point tensors of a sample in ``precision``; a target's norm stays."""
     if isinstance(sample, Target):
         return Target(sample.matrix.to(precision), sample.square)
     if isinstance(sample, torch.Tensor):

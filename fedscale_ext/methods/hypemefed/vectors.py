@@ -15,19 +15,19 @@ _LEAST_VARIANCE = 1e-5  # BatchNorm's own epsilon: less makes no difference
 
 
 def width(kind: str, shapes: Shapes) -> int:
-    """Entries of a row of a layer of the kind "conv", "bn" or "fc"."""
+    """Number of entries in a row of a layer of kind "conv", "bn" or "fc"."""
     total = sum(torch.Size(shape).numel() for shape in shapes.values())
     return total // shapes["weight"][0] if kind == "fc" else total
 
 
 def pack(kind: str, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Rows [n, width] of a layer's tensors by the last part of their names."""
+    """Rows [n, width] of a layer's tensors, which go by the last part of their names."""
     rows = tensors["weight"].shape[0] if kind == "fc" else 1
     return torch.cat([_open(leaf, value).reshape(rows, -1) for leaf, value in tensors.items()], 1)
 
 
 def unpack(kind: str, rows: torch.Tensor, shapes: Shapes) -> dict[str, torch.Tensor]:
-    """The inverse of :func:`pack`."""
+    """Tensors of a layer from rows [n, width]; inverse of :func:`pack`."""
     parts = rows.split([torch.Size(shape).numel() // len(rows) for shape in shapes.values()], 1)
     values = {leaf: part.reshape(shapes[leaf]) for leaf, part in zip(shapes, parts, strict=True)}
     return {leaf: value.exp() if leaf == "running_var" else value.clone() for leaf, value in values.items()}

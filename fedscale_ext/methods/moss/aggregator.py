@@ -33,12 +33,12 @@ class MossAggregator(DeviceTypesAggregator):
     Params: ClassVar[type] = MossParams
 
     def init_state(self, population: Population, task: Task) -> None:
-        """M^i, PM^G, TL, TD and r, all at random; d_public."""
+        """Create M^i, PM^G, TL, TD and r, all at random, and load d_public."""
         super().init_state(population, task)
-        found = self.public_data()
-        self.notice(f"the server's public data are {found.says}")
-        target = self._ce_target(found)
-        self.public = Public(found.x, found.labels if target == "labels" else None)
+        data = self.public_data()
+        self.notice(f"the server's public data are {data.says}")
+        target = self._ce_target(data)
+        self.public = Public(data.x, data.labels if target == "labels" else None)
         self.server = self._server(target)
         self.figures = ServerFigures(self.server.transfers)
         if isinstance(self.server, ProxyModels):
@@ -48,27 +48,27 @@ class MossAggregator(DeviceTypesAggregator):
         self._trained: dict[str, State] = {}
         self._samples: dict[str, int] = {}
 
-    def _ce_target(self, found: PublicData) -> Literal["labels", "teacher"]:
-        asked: Literal["auto", "labels", "teacher"] = self.params.ce_target
-        if asked == "labels" and found.labels is None:
+    def _ce_target(self, data: PublicData) -> Literal["labels", "teacher"]:
+        ce_target: Literal["auto", "labels", "teacher"] = self.params.ce_target
+        if ce_target == "labels" and data.labels is None:
             raise UserError(
-                f"moss.ce_target is labels and the public data are {found.says}: set it to teacher, or give public "
+                f"moss.ce_target is labels and the public data are {data.says}: set it to teacher, or give public "
                 "data of the clients' classes"
             )
-        if asked == "auto":
-            return "teacher" if found.labels is None else "labels"
-        return asked
+        if ce_target == "auto":
+            return "teacher" if data.labels is None else "labels"
+        return ce_target
 
     def _server(self, target: Literal["labels", "teacher"]) -> Transfers:
         p = self.params
-        types = {key: Type(self.pool[key].spec, p.taps_of(place)) for place, key in enumerate(self.keys)}
+        types = {key: Type(self.pool[key].spec, p.taps_of(index)) for index, key in enumerate(self.keys)}
         proxies = Type(self.initial_spec(), named_taps(p.proxy_taps)) if p.proxy else None
-        named = [("moss.taps", key, own) for key, own in types.items()]
+        named = [("moss.taps", key, each) for key, each in types.items()]
         if proxies is not None:
             named.append(("moss.proxy_taps", self.args.model, proxies))
-        for key, name, own in named:
-            if own.taps is not None:  # copies, and WIRE without matching, would not notice
-                check_named_taps(key, name, own.spec, own.taps)
+        for key, name, each in named:
+            if each.taps is not None:  # copies, and WIRE without matching, would not notice
+                check_named_taps(key, name, each.spec, each.taps)
         switches: dict[str, Any] = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
         switches |= {"statistics": p.bn_statistics, "progress": self._progress}
         if proxies is None:
@@ -80,43 +80,42 @@ class MossAggregator(DeviceTypesAggregator):
         self.emit({"event": "progress", "round": round, "what": what, "passing": True})
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """M^i, the mean over the type's participants (Algorithm 1, line 7)."""
+        """Take M^i, the mean over the type's participants (Algorithm 1, line 7)."""
         self._trained = {key: means[key] for key in self.keys if key in means}
         self._samples = dict.fromkeys(self._trained, 0)
         for update in updates:
             self._samples[update.item.model] += update.samples
         if self.privacy is not None:  # who took part is a secret: all clients of a type count
-            sizes, own = self.task.train_sizes, self.own
-            self._samples = {key: int(sizes[own == self.keys.index(key)].sum()) for key in self._trained}
+            sizes, types = self.task.train_sizes, self.type_of
+            self._samples = {key: int(sizes[types == self.keys.index(key)].sum()) for key in self._trained}
 
     def evolve(self, round: int) -> None:
-        """WIRE, FILE and WIRE (Algorithm 1, lines 8-14)."""
-        made = self.server.step(round, self._trained, self._samples, self.public)
-        for key, state in made.models.items():
+        """Run WIRE, FILE and WIRE (Algorithm 1, lines 8-14)."""
+        exchange = self.server.step(round, self._trained, self._samples, self.public)
+        for key, state in exchange.models.items():
             self.pool.update(key, state)
         self._trained = {}
-        self.figures.add(round, made)
-        if made.diverged:
+        self.figures.add(round, exchange)
+        if exchange.diverged:
             self.notice(
-                f"round {round}: {len(made.diverged)} of the server's transfers diverged and count for nothing: "
-                f"{', '.join(made.diverged)}; lower moss.lr or learning_rate"
+                f"round {round}: {len(exchange.diverged)} of the server's transfers diverged and count for nothing: "
+                f"{', '.join(exchange.diverged)}; lower moss.lr or learning_rate"
             )
-        self.record("diverged", made.diverged)
-        self.record("fidelity", made.fidelity)
-        self.record("transfers", {name: asdict(report) for name, report in made.reports.items()})
+        self.record("diverged", exchange.diverged)
+        self.record("fidelity", exchange.fidelity)
+        self.record("transfers", {name: asdict(report) for name, report in exchange.reports.items()})
 
     def results(self) -> dict[str, Any]:
-        """By type, and what the server did: fidelities and the losses of the transfers."""
+        """Report figures by type, fidelities, and the losses of the server's transfers."""
         return {**super().results(), "server": self.figures.rows()}
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """PM^G and the proxies that persist, of each transfer its networks and their moments, and the figures of the
-        rounds so far."""
+        """Return PM^G and persistent proxies, networks and moments of each transfer, and the figures of past rounds."""
         tensors, data = self.server.state()
         return tensors, {**data, "figures": self.figures.state()}
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take them back."""
+        """Restore what :meth:`state` returned."""
         self.server.load_state(tensors, data)
         if "figures" in data:  # an earlier version kept none: the summary's begin with the round after
             self.figures.load_state(data["figures"])

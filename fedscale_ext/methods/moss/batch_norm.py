@@ -17,11 +17,11 @@ from torch.autograd import Function
 
 
 def _gradients(slope: Tensor, x: Tensor, gamma: Tensor, mean: Tensor, r: Tensor, eps: float) -> tuple[Tensor, ...]:
-    """By x, gamma and beta."""
-    made: tuple[Tensor, ...] = torch.ops.aten.native_batch_norm_backward(
+    """Gradients by x, gamma and beta."""
+    gradients: tuple[Tensor, ...] = torch.ops.aten.native_batch_norm_backward(
         slope, x, gamma, None, None, mean, r, True, eps, [True, True, True]
     )
-    return made
+    return gradients
 
 
 class _Norm(Function):
@@ -44,7 +44,7 @@ class _Norm(Function):
 
 
 class _Gradients(Function):
-    """The derivatives of the above; theirs are not differentiated any more."""
+    """The derivatives of :class:`_Norm`; theirs are not differentiated any more."""
 
     @staticmethod
     def forward(slope: Tensor, x: Tensor, gamma: Tensor, mean: Tensor, r: Tensor, eps: float) -> tuple[Tensor, ...]:
@@ -52,8 +52,8 @@ class _Gradients(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *kept, ctx.eps = inputs
-        ctx.save_for_backward(*kept, *output[1:])
+        *tensors, ctx.eps = inputs
+        ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
     def backward(ctx: Any, v: Tensor, g: Tensor, b: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
@@ -78,6 +78,17 @@ def _wide(each: Tensor) -> Tensor:
 
 
 def batch_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
-    """Of maps x [B, C, H, W], as :func:`torch.nn.functional.batch_norm` in training; running statistics stay."""
+    """Normalise maps x [B, C, H, W] as :func:`torch.nn.functional.batch_norm` in training; running statistics stay.
+
+    Args:
+        x: Maps [B, C, H, W].
+        gamma: Scales [C].
+        beta: Shifts [C].
+        eps: Added to the variances.
+
+    Returns:
+        Maps [B, C, H, W].
+
+    """
     y: Tensor = _Norm.apply(x, gamma, beta, eps)[0]
     return y

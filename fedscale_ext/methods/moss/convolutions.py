@@ -20,18 +20,18 @@ class _Settings(NamedTuple):
     groups: int
 
 
-def _kernel(g: Tensor, x: Tensor, w: Tensor, settings: _Settings, wanted: int) -> Tensor:
-    """The gradient by x (``wanted`` 0) or by w (1) of <g, F(x, w)>; the other operand tells only its shape."""
+def _kernel(g: Tensor, x: Tensor, w: Tensor, settings: _Settings, operand: int) -> Tensor:
+    """The gradient by x (``operand`` 0) or by w (1) of <g, F(x, w)>; the other operand tells only its shape."""
     stride, padding, dilation, groups = settings
-    mask = [wanted == 0, wanted == 1, False]
-    made: Tensor = torch.ops.aten.convolution_backward(
+    mask = [operand == 0, operand == 1, False]
+    gradient: Tensor = torch.ops.aten.convolution_backward(
         g, x, w, None, stride, padding, dilation, False, [0, 0], groups, mask
-    )[wanted]
-    return made
+    )[operand]
+    return gradient
 
 
 class _Bilinear(Function):
-    """What the three have in common: what they keep, and derivatives made of each other."""
+    """Base of the three maps: the tensors that they save for derivatives, which are made of each other."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -84,6 +84,17 @@ class _W(_Bilinear):
 
 
 def grouped_conv2d(x: Tensor, w: Tensor, bias: Tensor | None, *settings: Any) -> Tensor:
-    """As :func:`torch.nn.functional.conv2d`; ``settings``: stride, padding, dilation, each of two numbers, groups."""
-    found = _F.apply(x, w, _Settings(*settings))
-    return found if bias is None else found + bias[:, None, None]
+    """Convolve as :func:`torch.nn.functional.conv2d`.
+
+    Args:
+        x: Maps [B, C, H, W].
+        w: Kernels [O, C / groups, kh, kw].
+        bias: [O], or None.
+        settings: Stride, padding and dilation of two numbers each, and the number of groups.
+
+    Returns:
+        Maps [B, O, H', W'].
+
+    """
+    output = _F.apply(x, w, _Settings(*settings))
+    return output if bias is None else output + bias[:, None, None]

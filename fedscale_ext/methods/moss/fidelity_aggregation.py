@@ -15,14 +15,33 @@ from fedscale_ext.submodels import count_mean
 
 
 def fidelity(logits: Tensor, of_proxy: Tensor) -> float:
-    """Fid in [0, 1] of finite logits [N, classes] of a model and of its proxy (Eq. 9)."""
+    """Fid in [0, 1] of a model and its proxy (Eq. 9).
+
+    Args:
+        logits: The model's logits [N, classes], finite.
+        of_proxy: The proxy's logits [N, classes], finite.
+
+    Returns:
+        The mean cosine, moved to [0, 1].
+
+    """
     cosine = float(functional.cosine_similarity(logits.double(), of_proxy.double(), dim=1).mean())
     return min(max((cosine + 1) / 2, 0.0), 1.0)  # rounding may lead a step over the edge
 
 
 def shares(weights: Sequence[float]) -> list[float]:
-    """The weights of Eq. 10, which sum to one: fidelities, or numbers of samples; equal ones if all are zero.
-    FloatingPointError where they are not finite, as comparisons with NaN would make them equal."""
+    """The weights of Eq. 10, which sum to one; equal ones if all are zero.
+
+    Args:
+        weights: Fidelities, or numbers of samples.
+
+    Returns:
+        The share of each proxy.
+
+    Raises:
+        FloatingPointError: A weight is not finite: comparisons with NaN would make all shares equal.
+
+    """
     total = sum(weights)
     if not math.isfinite(total):
         raise FloatingPointError(f"proxies cannot be weighed by {list(weights)}")

@@ -30,11 +30,10 @@ from torch.optim.adam import adam
 
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
-from fedscale_ext.methods.distillation.batching import batches
-from fedscale_ext.methods.distillation.diverging import check_finite
+from fedscale_ext.methods.distillation.fitting import batches, check_finite
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.losses import Batch, Observed, Student
-from fedscale_ext.methods.moss.matching import Wanted
+from fedscale_ext.methods.moss.matching import MapTargets
 from fedscale_ext.methods.moss.twice_differentiable import TwiceDifferentiable
 from fedscale_ext.models.taps import map_shapes
 from fedscale_ext.util.ranges import Count, Decay, NotNegative, Positive
@@ -81,7 +80,7 @@ class Options(WireParams):
 
 @dataclass(frozen=True)
 class Report:
-    """Of one transfer: the last epoch's means of CE, of L_loc and, where it has a part, of Loc over all pairs."""
+    """One transfer's means over the last epoch: of CE, of L_loc and, where it has a part, of Loc over all pairs."""
 
     ce: float
     matching: float
@@ -103,7 +102,7 @@ class Wire:
         options: Options,
         generator: torch.Generator,
     ) -> None:
-        """For specs and their ``taps``; UserError where there is no such module."""
+        """Shape the networks for two specs and their ``taps``. UserError where a spec has no such module."""
         self.options, self.student = options, student
         self.teacher_taps, self.student_taps = taps if options.wire != "ce" else ((), ())
         self._shapes = tuple(
@@ -113,7 +112,7 @@ class Wire:
         self.begin(generator)
 
     def begin(self, generator: torch.Generator) -> None:
-        """TL, TD and r at random, and Adam before its first step."""
+        """Draw TL, TD and r at random, and put Adam before its first step."""
         of_teacher, of_student = self._shapes
         self.phi = matching.meta_networks(of_teacher, len(of_student), self.options.meta_layers, generator)
         self.projections = matching.projections(of_teacher, of_student, generator)
@@ -126,22 +125,33 @@ class Wire:
     def run(
         self, teacher: Observed, state: State, x: Tensor, labels: Tensor | None, generator: torch.Generator
     ) -> tuple[State, Report]:
-        """The student's new state after ``epochs`` over the samples x [N, C, H, W] with labels [N].
+        """Train the student for ``epochs`` over the public samples (Algorithm 2).
 
-        ``labels`` may be None where the teacher's probabilities are the target. The generator orders the samples,
-        and dropout draws from it. FloatingPointError where it diverges, after which :meth:`begin` is due: its networks
-        may hold anything.
+        Args:
+            teacher: The teacher's logits and tapped maps of the samples.
+            state: The student's state before.
+            x: Samples [N, C, H, W].
+            labels: Classes int64 [N]; None where the teacher's probabilities are the target.
+            generator: Orders the samples; dropout draws from it too.
+
+        Returns:
+            The student's new state, and the figures of the last epoch.
+
+        Raises:
+            FloatingPointError: The transfer diverged. Call :meth:`begin` next, as its networks may hold anything.
+
         """
         options = self.options
         if not options.persistent:
             self.begin(generator)
+        # [N, classes], or int64 [N]
         target = teacher.logits.softmax(1) if labels is None or options.ce_target == "teacher" else labels
-        wanted = Wanted.of(teacher.maps, self._shapes[1])
-        means = [each.mean((2, 3)) for each in teacher.maps]
+        targets = MapTargets.of(teacher.maps, self._shapes[1])
+        means = [each.mean((2, 3)) for each in teacher.maps]  # by m: [N, C_m, H, W] -> [N, C_m]
         self._to(x.dtype)
         problem = Student(self.student, self.student_taps, state, x.dtype, generator)
         if options.projection_start == "least_squares" and not self.solved:
-            self.projections = matching.solved_projections(problem.maps(x, options.batch_size), wanted)
+            self.projections = matching.solved_projections(problem.maps(x, options.batch_size), targets)
             self.solved = True
         theta = {**problem.parameters, **self.projections}
         velocity = {name: torch.zeros_like(each) for name, each in theta.items()}
@@ -149,15 +159,15 @@ class Wire:
         for _ in range(options.epochs):
             figures.clear()
             for rows in batches(len(x), options.batch_size, generator):
-                batch = Batch(x[rows], target[rows], wanted[rows], tuple(each[rows] for each in means))
-                theta, velocity, found = self._batch(problem, theta, velocity, batch)
-                figures.append(found)
+                batch = Batch(x[rows], target[rows], targets[rows], tuple(each[rows] for each in means))
+                theta, velocity, losses = self._batch(problem, theta, velocity, batch)
+                figures.append(losses)
         self.projections = {name: theta[name] for name in self.projections}
         new = {name: theta[name] if name in theta else problem.buffers[name] for name in state}
         means_of_epoch = [torch.stack(each).mean() for each in zip(*figures, strict=True)]
-        kept = (self.phi, self.projections, self.moments)
+        networks = (self.phi, self.projections, self.moments)
         check_finite(
-            [*means_of_epoch, *new.values(), *(each for part in kept for each in part.values())], "the transfer"
+            [*means_of_epoch, *new.values(), *(each for part in networks for each in part.values())], "the transfer"
         )
         ce, loss, located = map(float, means_of_epoch)
         return {name: each.to(state[name].dtype) for name, each in new.items()}, Report(ce, loss, located)
@@ -165,6 +175,12 @@ class Wire:
     def _batch(
         self, problem: Student, theta: State, velocity: State, batch: Batch
     ) -> tuple[State, State, tuple[Tensor, Tensor, Tensor]]:
+        """Take the step of (a) on a batch, and the step of phi that ``meta_update`` says.
+
+        Returns:
+            theta and its velocity after (a); the batch's CE, L_loc and mean Loc (0-d each).
+
+        """
         options = self.options
 
         def final(theta: State, phi: State) -> tuple[Tensor, tuple[Tensor, Tensor, State]]:
@@ -178,7 +194,7 @@ class Wire:
         theta, velocity = self._sgd(theta, velocity, gradients[0])
         with torch.no_grad():
             layers = enumerate(batch.means if options.wire.startswith("loc") else ())
-            located = [matching.location(self.phi, m, each).mean() for m, each in layers]
+            located = [matching.location(self.phi, m, each).mean() for m, each in layers]  # by m: mean of [N, B]
         if joint:
             self._adam(gradients[1])
         elif options.learns:
@@ -186,59 +202,126 @@ class Wire:
         return theta, velocity, (ce, loss, torch.stack(located).mean() if located else torch.zeros(()))
 
     def _meta_gradient(self, problem: Student, theta: State, velocity: State, batch: Batch) -> State:
-        """The gradient of (d)'s CE by phi, through (c) and (b) backwards.
+        """Return the gradient of (d)'s CE by phi, through (c) and (b) backwards.
 
-        A step m' = mu m + grad L(theta, w) + lambda theta, theta' = theta - eta m' is gone back through by one product
-        with the second derivatives of L, from which also comes what w = Loc * Deg contributes. The first step needs
-        the latter alone. What steps keep for the way back is freed as it is gone.
+        A step is m' = mu m + grad L(theta, w) + lambda theta, theta' = theta - eta m'. From the gradients by theta' and
+        by the next step's velocity m'' follow those by its own velocity and by theta:
+
+            by m' = mu (by m'') - eta (by theta'),  by theta = by theta' + lambda (by m') + H (by m')
+
+        with H the second derivatives of L. The same product gives what w = Loc * Deg contributes. What steps keep for
+        the way back is freed as it is used.
+        """
+        weights, to_phi = _vjp(lambda phi: self._weights(phi, batch), self.phi)  # [N, B, sum of C_m]
+        theta, velocity, ways_back = self._inner_steps(problem, theta, velocity, weights, batch)
+        by_theta, by_velocity = self._outer_gradient(problem, theta, velocity, batch)
+        by_weights = self._back_through_inner_steps(ways_back, by_theta, by_velocity, torch.zeros_like(weights))
+        by_phi: State = to_phi(by_weights)[0]
+        return by_phi
+
+    def _inner_steps(
+        self, problem: Student, theta: State, velocity: State, weights: Tensor, batch: Batch
+    ) -> tuple[State, State, list[Callable[[State], tuple[Any, ...]]]]:
+        """Take the steps of (b) on L_loc.
+
+        Args:
+            problem: The student's losses.
+            theta: The student's parameters and r, where (a) ended.
+            velocity: SGD's momentum of each, there.
+            weights: Loc * Deg of all pairs, [N, B, sum of C_m].
+            batch: The samples of the step.
+
+        Returns:
+            theta and its velocity after the steps. Then, for each step, a function of the gradient by its velocity: it
+            gives the products with the second derivatives of L_loc by theta and by the weights, the first step's by
+            the weights alone.
+
         """
         options = self.options
-        weights, to_phi = _vjp(lambda phi: self._weights(phi, batch), self.phi)
 
         def matched(theta: State, weights: Tensor) -> Tensor:
             return options.beta * problem.losses(theta, weights, batch)[1]
 
-        def right(theta: State) -> Tensor:
-            return problem.losses(theta, None, batch)[0]
-
-        backs: list[Callable[[State], tuple[Any, ...]]] = []
-        for place in range(options.inner_steps):
+        ways_back: list[Callable[[State], tuple[Any, ...]]] = []
+        for step in range(options.inner_steps):
             with TwiceDifferentiable():
-                by, at = (grad(matched), (theta, weights)) if place else (partial(grad(matched), theta), (weights,))
-                gradient, back = _vjp(by, *at)
-            backs.append(back)
+                if step:
+                    gradient, back = _vjp(grad(matched), theta, weights)
+                else:
+                    gradient, back = _vjp(partial(grad(matched), theta), weights)
+            ways_back.append(back)
             theta, velocity = self._sgd(theta, velocity, gradient)
+        return theta, velocity, ways_back
+
+    def _outer_gradient(self, problem: Student, theta: State, velocity: State, batch: Batch) -> tuple[State, State]:
+        """Take the step of (c) on CE, and differentiate the CE of (d) back through it.
+
+        Args:
+            problem: The student's losses.
+            theta: The student's parameters and r after (b).
+            velocity: SGD's momentum of each, there.
+            batch: The samples of the step.
+
+        Returns:
+            The gradients of (d)'s CE by theta after (b), and by the velocity of (c)'s step. Those of r are zero.
+
+        """
+
+        def cross_entropy(network: State) -> Tensor:
+            return problem.losses(network, None, batch)[0]
+
         network = {name: theta[name] for name in problem.parameters}  # CE does not depend on r
         with TwiceDifferentiable():
-            slope, back = _vjp(grad(right), network)
-        by_theta = grad(right)(self._sgd(network, velocity, slope)[0])
-        along = {name: -options.lr * each for name, each in by_theta.items()}
-        by_theta = self._back(by_theta, along, back(along)[0])
+            slope, back = _vjp(grad(cross_entropy), network)
+        by_theta = grad(cross_entropy)(self._sgd(network, velocity, slope)[0])
+        by_velocity = {name: -self.options.lr * each for name, each in by_theta.items()}
+        by_theta = self._back(by_theta, by_velocity, back(by_velocity)[0])
         del slope, back  # with all that they keep
         zeros = {name: torch.zeros_like(each) for name, each in theta.items()}
-        along, by_theta = {**zeros, **along}, {**zeros, **by_theta}
-        total = torch.zeros_like(weights)
-        while backs:
-            along = {name: options.momentum * along[name] - options.lr * each for name, each in by_theta.items()}
-            *curved, by_weights = backs.pop()(along)
-            total += by_weights
-            if curved:
-                by_theta = self._back(by_theta, along, curved[0])
-        by_phi: State = to_phi(total)[0]
-        return by_phi
+        return {**zeros, **by_theta}, {**zeros, **by_velocity}
 
-    def _back(self, by_theta: State, along: State, curved: State) -> State:
+    def _back_through_inner_steps(
+        self, ways_back: list[Callable[[State], tuple[Any, ...]]], by_theta: State, by_velocity: State, total: Tensor
+    ) -> Tensor:
+        """Differentiate back through the steps of (b), the last one first.
+
+        Args:
+            ways_back: A function for each step, from :meth:`_inner_steps`; the list is emptied.
+            by_theta: Gradient by theta after (b).
+            by_velocity: Gradient by the velocity of (c)'s step.
+            total: Zeros [N, B, sum of C_m], to which each step adds.
+
+        Returns:
+            The gradient by the weights Loc * Deg, [N, B, sum of C_m].
+
+        """
+        options = self.options
+        while ways_back:
+            by_velocity = {
+                name: options.momentum * by_velocity[name] - options.lr * each for name, each in by_theta.items()
+            }
+            *curved, by_weights = ways_back.pop()(by_velocity)
+            total += by_weights
+            if curved:  # the first step needs the weights' part alone
+                by_theta = self._back(by_theta, by_velocity, curved[0])
+        return total
+
+    def _back(self, by_theta: State, by_velocity: State, curved: State) -> State:
+        """The gradient by theta before a step, from those by theta after it and by its velocity; ``curved``: the
+        product of the latter with the second derivatives."""
         decay = self.options.weight_decay
-        return {name: each + decay * along[name] + curved[name] for name, each in by_theta.items()}
+        return {name: each + decay * by_velocity[name] + curved[name] for name, each in by_theta.items()}
 
     def _weights(self, phi: State, batch: Batch) -> Tensor | None:
-        """Loc * Deg, or 1 / C_m where nothing is learnt from the teacher's features; divided by the number of pairs
-        where L_loc is their mean."""
+        """Loc * Deg of all pairs, [N, B, sum of C_m], or 1 / C_m where nothing is learnt from the teacher's features.
+
+        They are divided by the number of pairs where L_loc is their mean. None where ``wire`` is "ce".
+        """
         if self.options.wire == "ce":
             return None
         if self.options.wire == "ce+mse":
             even = torch.cat([each.new_full(each.shape, 1 / each.shape[1]) for each in batch.means], 1)
-            weights = even.expand(len(self.student_taps), *even.shape)
+            weights = even.expand(len(self.student_taps), *even.shape)  # [B, sum of C_m] -> [N, B, sum of C_m]
         else:
             weights = matching.pair_weights(phi, batch.means)
         if self.options.pair_reduce == "mean":
@@ -246,7 +329,7 @@ class Wire:
         return weights
 
     def _sgd(self, theta: State, velocity: State, gradients: State) -> tuple[State, State]:
-        """torch's SGD, as a function."""
+        """Take a step of torch's SGD, as a function: theta and its velocity after it."""
         options = self.options
         moving = {
             name: torch.add(gradients[name], each, alpha=options.weight_decay) + options.momentum * velocity[name]
@@ -268,11 +351,11 @@ class Wire:
             setattr(self, name, {key: each.to(dtype) for key, each in getattr(self, name).items()})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """(tensors, JSON) for a checkpoint; the tensors are its own, to be written before the next :meth:`run`."""
+        """Return (tensors, JSON) for a checkpoint. The tensors are its own: write them before the next :meth:`run`."""
         return {**self.phi, **self.projections, **self.moments}, {"steps": self.steps, "solved": self.solved}
 
     def load_state(self, tensors: Mapping[str, Tensor], data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state` returned; KeyError where it is of another transfer."""
+        """Restore what :meth:`state` returned; KeyError where it is of another transfer."""
         for name in ("phi", "projections", "moments"):
             setattr(self, name, {key: tensors[key].clone() for key in getattr(self, name)})
         self.steps = int(data["steps"])
@@ -280,6 +363,6 @@ class Wire:
 
 
 def _vjp(function: Callable[..., Any], *at: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """torch's, without its form for auxiliary values."""
+    """The value of a function and its vector-Jacobian product: torch's, without its form for auxiliary values."""
     value, back, *_ = vjp(function, *at)
     return value, back

@@ -13,7 +13,7 @@ from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss import matching
-from fedscale_ext.methods.moss.matching import Wanted
+from fedscale_ext.methods.moss.matching import MapTargets
 from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.registry import parameter_names, skeleton
 from fedscale_ext.models.taps import as_map, features
@@ -31,31 +31,31 @@ class Observed:
 
 
 def observe(spec: ModelSpec, state: State, x: Tensor, names: tuple[str, ...]) -> Observed:
-    """Of samples x [N, C, H, W]; without ``names`` the logits only."""
-    module, held = skeleton(spec).eval(), _cast(state, x.dtype)
+    """Run a teacher on samples x [N, C, H, W] in evaluation: its logits and the maps of the layers ``names``."""
+    module, tensors = skeleton(spec).eval(), _cast(state, x.dtype)
     with torch.no_grad():
-        found = [_outputs(module, part, names, held) for part in x.split(_OBSERVED)]
-    maps = tuple(torch.cat([each[1][place] for each in found]) for place in range(len(names)))
-    return Observed(torch.cat([each[0] for each in found]), maps)
+        outputs = [_outputs(module, part, names, tensors) for part in x.split(_OBSERVED)]
+    maps = tuple(torch.cat([parts[index] for _, parts in outputs]) for index in range(len(names)))
+    return Observed(torch.cat([logits for logits, _ in outputs]), maps)
 
 
 def _outputs(module: nn.Module, x: Tensor, names: Sequence[str], state: State) -> tuple[Tensor, list[Tensor]]:
+    """Logits [B, classes] (the deepest exit's) and tapped maps, each [B, C, H, W], of samples x [B, C, H, W]."""
     if not names:  # logits alone need no taps
         logits: Tensor = functional_call(module, state, (x,))
         return (logits[:, -1] if logits.dim() == 3 else logits), []
-    logits, found = features(module, x, names, state)
-    return logits, [as_map(each, x.shape[2] / x.shape[3]) for each in found.values()]
+    logits, outputs = features(module, x, names, state)
+    return logits, [as_map(each, x.shape[2] / x.shape[3]) for each in outputs.values()]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples [B, C, H, W], targets (int64 [B] or probabilities [B, classes]), what the maps are compared with, and
-    the teacher's channels' means [B, C_m]."""
+    """Public samples of one step, with what the student is to answer and to match on them."""
 
-    x: Tensor
-    target: Tensor
-    wanted: Wanted
-    means: tuple[Tensor, ...]
+    x: Tensor  # [B, C, H, W]
+    target: Tensor  # classes int64 [B], or probabilities [B, classes]
+    maps: MapTargets  # of the student's tapped layers
+    means: tuple[Tensor, ...]  # by m: the teacher's channels' means [B, C_m]
 
 
 class Student:
@@ -64,24 +64,43 @@ class Student:
     def __init__(
         self, spec: ModelSpec, names: tuple[str, ...], state: State, dtype: torch.dtype, generator: torch.Generator
     ) -> None:
-        self.module, self.names, own = skeleton(spec).train(), names, _cast(state, dtype)
+        self.module, self.names, tensors = skeleton(spec).train(), names, _cast(state, dtype)
         self._generator = generator
-        self.parameters = {name: own[name] for name in parameter_names(spec)}
-        self.buffers = {name: each.clone() for name, each in own.items() if name not in self.parameters}
+        self.parameters = {name: tensors[name] for name in parameter_names(spec)}
+        self.buffers = {name: each.clone() for name, each in tensors.items() if name not in self.parameters}
 
     def losses(self, theta: State, weights: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor, State]:
-        """CE, L_loc without beta (Eq. 5; zero without weights), and the buffers as they have become."""
+        """The losses of a batch as functions of the student's parameters and r.
+
+        Args:
+            theta: The student's parameters and r, by name.
+            weights: Loc * Deg of all pairs, [N, B, sum of C_m]; None without L_loc.
+            batch: The samples.
+
+        Returns:
+            CE, L_loc without beta (Eq. 5; zero without weights), 0-d each, and the buffers after the pass.
+
+        """
         buffers = {name: each.clone() for name, each in self.buffers.items()}
         state = {**{name: theta[name] for name in self.parameters}, **buffers}
         with DrawnFrom(self._generator):
-            logits, found = _outputs(self.module, batch.x, () if weights is None else self.names, state)
+            logits, maps = _outputs(self.module, batch.x, () if weights is None else self.names, state)
         ce = functional.cross_entropy(logits, batch.target)
         if weights is None:
             return ce, torch.zeros_like(ce), buffers
-        return ce, (weights * matching.errors(theta, found, batch.wanted)).sum() / len(batch.x), buffers
+        return ce, (weights * matching.errors(theta, maps, batch.maps)).sum() / len(batch.x), buffers
 
     def maps(self, x: Tensor, batch_size: int) -> list[Tensor]:
-        """The tapped maps [N, C, H, W] of all samples x, as steps on batches of that size or less would see them."""
+        """Tapped maps of all samples, as steps on batches of at most ``batch_size`` would see them.
+
+        Args:
+            x: Samples [N, C, H, W].
+            batch_size: Largest batch.
+
+        Returns:
+            Maps [N, C_n, H, W] by n.
+
+        """
         parts = []
         with torch.no_grad(), DrawnFrom(self._generator):
             for part in x.tensor_split(math.ceil(len(x) / batch_size)):
@@ -91,7 +110,18 @@ class Student:
 
 
 def reestimated(spec: ModelSpec, state: State, x: Tensor, batch_size: int) -> State:
-    """The state with BatchNorm's running statistics of samples x [N, C, H, W], in batches of that size or less."""
+    """Re-estimate BatchNorm's running statistics on samples.
+
+    Args:
+        spec: The model.
+        state: Its state.
+        x: Samples [N, C, H, W].
+        batch_size: Largest batch.
+
+    Returns:
+        The state with the new statistics.
+
+    """
     if not bn_statistics.layers(state):
         return state
     module = models.build(spec).to(x.dtype)

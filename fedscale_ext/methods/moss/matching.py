@@ -29,23 +29,44 @@ _RANK = 1e-8  # singular values below it, in parts of the largest, are none
 def meta_networks(
     teacher: Sequence[Shape], students: int, layers: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Initial TL and TD (float32) for a teacher's layers (C, H, W) and so many layers of the student."""
-    made: dict[str, Tensor] = {}
+    """Draw TL and TD (float32).
+
+    Args:
+        teacher: Shapes (C, H, W) of the teacher's layers.
+        students: Number N of the student's layers.
+        layers: Layers of each meta-network.
+        generator: Draws the values.
+
+    Returns:
+        phi by name; the tensors of all n lie in one.
+
+    """
+    phi: dict[str, Tensor] = {}
     for m, (channels, _, _) in enumerate(teacher):
         for kind, outputs in (("location", 1), ("degree", channels)):
             for layer in range(layers):
                 rows, name = (outputs if layer == layers - 1 else channels), f"{kind}.{m}.{layer}"
-                made[f"{name}.weight"] = _uniform((students, rows, channels), channels, generator)
-                made[f"{name}.bias"] = _uniform((students, rows), channels, generator)
+                phi[f"{name}.weight"] = _uniform((students, rows, channels), channels, generator)  # [N, rows, C_m]
+                phi[f"{name}.bias"] = _uniform((students, rows), channels, generator)  # [N, rows]
         last = layers - 1
-        made[f"location.{m}.{last}.bias"].fill_(1.0)
-        made[f"degree.{m}.{last}.weight"].zero_()
-        made[f"degree.{m}.{last}.bias"].zero_()
-    return made
+        phi[f"location.{m}.{last}.bias"].fill_(1.0)
+        phi[f"degree.{m}.{last}.weight"].zero_()
+        phi[f"degree.{m}.{last}.bias"].zero_()
+    return phi
 
 
 def projections(teacher: Sequence[Shape], student: Sequence[Shape], generator: torch.Generator) -> dict[str, Tensor]:
-    """Initial r for each layer of the student (float32)."""
+    """Draw r for each layer of the student (float32).
+
+    Args:
+        teacher: Shapes (C, H, W) of the teacher's layers.
+        student: Shapes of the student's layers.
+        generator: Draws the values.
+
+    Returns:
+        ``project.n`` [sum of C_m, C_n + 1] by name.
+
+    """
     rows = sum(channels for channels, _, _ in teacher)
     return {f"project.{n}": _uniform((rows, each[0] + 1), each[0], generator) for n, each in enumerate(student)}
 
@@ -69,19 +90,20 @@ def _apply(meta: Mapping[str, Tensor], name: str, means: Tensor) -> Tensor:
     x, layer = means, 0
     while f"{name}.{layer}.weight" in meta:
         x = functional.relu(x) if layer else x
+        # x [B, C_m] at first, then [N, B, C_m] -> [N, B, rows]
         x = x @ meta[f"{name}.{layer}.weight"].mT + meta[f"{name}.{layer}.bias"][:, None]
         layer += 1
     return x
 
 
 def pair_weights(meta: Mapping[str, Tensor], means: Sequence[Tensor]) -> Tensor:
-    """Loc * Deg of all pairs [N, B, sum of C_m]."""
+    """Loc * Deg of all pairs [N, B, sum of C_m], from the channels' means by m [B, C_m]."""
     return torch.cat([location(meta, m, x)[..., None] * degree(meta, m, x) for m, x in enumerate(means)], 2)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a student's layers are compared with, for some samples B; everything that the student cannot change.
+class MapTargets:
+    """What a student's layers are compared with on samples B: all of Eq. 7 that the student cannot change.
 
     ``small``: per n the teacher's maps in T_n's size [B, sum of C_m, P_n], None where products are used;
     ``maps``: per n and m then S_m [B, C_m, P] in its own size or, if that is larger, in T_n's;
@@ -95,23 +117,23 @@ class Wanted:
     teacher: tuple[Shape, ...]
 
     @staticmethod
-    def of(maps: Sequence[Tensor], student: Sequence[Shape]) -> "Wanted":
-        """From the teacher's maps [B, C_m, H, W], for a student whose layers have these shapes."""
+    def of(maps: Sequence[Tensor], student: Sequence[Shape]) -> "MapTargets":
+        """Prepare the teacher's maps [B, C_m, H, W] for a student whose layers have these shapes (C, H, W)."""
         small: list[Tensor | None] = []
-        kept: list[tuple[Tensor, ...]] = []
+        full: list[tuple[Tensor, ...]] = []
         squares: list[Tensor | None] = []
         for channels, height, width in student:
-            resized = [_resized(each, height, width).flatten(2) for each in maps]
+            resized = [_resized(each, height, width).flatten(2) for each in maps]  # by m: [B, C_m, P_n]
             products = channels + 1 < height * width
             small.append(None if products else torch.cat(resized, 1))
             squares.append(torch.cat([(each * each).sum(2) for each in resized], 1) if products else None)
             pairs = zip(maps, resized, strict=True)
-            kept.append(tuple(own.flatten(2) if _fits(own, height, width) else new for own, new in pairs if products))
+            full.append(tuple(s.flatten(2) if _fits(s, height, width) else new for s, new in pairs if products))
         shapes = tuple((each.shape[1], each.shape[2], each.shape[3]) for each in maps)
-        return Wanted(tuple(small), tuple(kept), tuple(squares), tuple(student), shapes)
+        return MapTargets(tuple(small), tuple(full), tuple(squares), tuple(student), shapes)
 
-    def __getitem__(self, rows: Tensor) -> "Wanted":
-        """Of these samples only."""
+    def __getitem__(self, rows: Tensor) -> "MapTargets":
+        """The targets of the samples at ``rows`` int64 [rows] only."""
         known: dict[int, Tensor] = {}
 
         def cut(each: Tensor | None) -> Tensor | None:
@@ -123,14 +145,16 @@ class Wanted:
 
         maps = tuple(tuple(cut(each) for each in some) for some in self.maps)
         small, squares = tuple(map(cut, self.small)), tuple(map(cut, self.squares))
-        return Wanted(small, maps, squares, self.student, self.teacher)  # type: ignore[arg-type]
+        return MapTargets(small, maps, squares, self.student, self.teacher)  # type: ignore[arg-type]
 
 
-def _fits(own: Tensor, height: int, width: int) -> bool:
-    return own.shape[2] <= height and own.shape[3] <= width
+def _fits(maps: Tensor, height: int, width: int) -> bool:
+    """Whether maps [B, C, H, W] are no larger than ``height`` x ``width``."""
+    return maps.shape[2] <= height and maps.shape[3] <= width
 
 
 def _resized(maps: Tensor, height: int, width: int) -> Tensor:
+    """[B, C, H, W] -> [B, C, height, width]."""
     if maps.shape[2:] == (height, width):
         return maps
     return functional.interpolate(maps, (height, width), mode="bilinear", align_corners=False)
@@ -142,8 +166,8 @@ def _spread(length: int, to: int, like: Tensor) -> Tensor:
     return functional.interpolate(unit[..., None], (to, 1), mode="bilinear", align_corners=False)[:, 0, :, 0].T
 
 
-def errors(project: Mapping[str, Tensor], found: Sequence[Tensor], wanted: Wanted) -> Tensor:
-    """E of Eq. 7 for all pairs [N, B, sum of C_m], from the student's maps [B, C_n, H, W].
+def errors(project: Mapping[str, Tensor], maps: Sequence[Tensor], targets: MapTargets) -> Tensor:
+    """E of Eq. 7 for all pairs [N, B, sum of C_m], from the student's ``maps`` by n [B, C_n, H, W].
 
     With r = R and T_n with a row of ones as matrices per sample, sum over positions of (R T - U S)^2 is
 
@@ -152,49 +176,58 @@ def errors(project: Mapping[str, Tensor], found: Sequence[Tensor], wanted: Wante
     row by row, U the interpolation. Where T_n has more positions than channels, this takes fewer operations than the
     difference itself, and nothing of the size [sum of C_m, positions] is made, nor kept for derivatives.
     """
-    return torch.stack([_error(project[f"project.{n}"], each, wanted, n) for n, each in enumerate(found)])
+    return torch.stack([_error(project[f"project.{n}"], each, targets, n) for n, each in enumerate(maps)])
 
 
-def _error(r: Tensor, found: Tensor, wanted: Wanted, n: int) -> Tensor:
-    positions = found.shape[2] * found.shape[3]
-    t = _with_ones(found)
-    small, squares = wanted.small[n], wanted.squares[n]
+def _error(r: Tensor, maps: Tensor, targets: MapTargets, n: int) -> Tensor:
+    """E [B, sum of C_m] of the student's layer n, from its ``maps`` [B, C_n, H, W] and r [sum of C_m, C_n + 1]."""
+    positions = maps.shape[2] * maps.shape[3]
+    t = _with_ones(maps)  # [B, C_n + 1, P]
+    small, squares = targets.small[n], targets.squares[n]
     if small is not None:
-        return (r @ t - small).square().sum(2) / positions
+        return (r @ t - small).square().sum(2) / positions  # [B, sum of C_m, P] -> [B, sum of C_m]
     assert squares is not None
-    inner = r @ (t @ t.mT) - 2 * _crossed(t, found, wanted, n)
+    inner = r @ (t @ t.mT) - 2 * _crossed(t, maps, targets, n)  # [B, sum of C_m, C_n + 1]
     return ((inner * r).sum(2) + squares) / positions
 
 
-def _with_ones(found: Tensor) -> Tensor:
+def _with_ones(maps: Tensor) -> Tensor:
     """T_n with a row of ones as matrices per sample: [B, C_n, H, W] -> [B, C_n + 1, P]."""
-    return torch.cat([found.flatten(2), found.new_ones(found.shape[0], 1, found.shape[2] * found.shape[3])], 1)
+    return torch.cat([maps.flatten(2), maps.new_ones(maps.shape[0], 1, maps.shape[2] * maps.shape[3])], 1)
 
 
-def _crossed(t: Tensor, found: Tensor, wanted: Wanted, n: int) -> Tensor:
-    """U S T' [B, sum of C_m, C_n + 1], with S interpolated by U, from T = ``t`` of the maps ``found``."""
-    small = wanted.small[n]
+def _crossed(t: Tensor, maps: Tensor, targets: MapTargets, n: int) -> Tensor:
+    """U S T' [B, sum of C_m, C_n + 1], from T = ``t`` of the student's ``maps`` [B, C_n, H, W]; U interpolates S."""
+    small = targets.small[n]
     if small is not None:
         return small @ t.mT
-    height, width = found.shape[2:]
+    height, width = maps.shape[2:]
     crossed = []
     shrunk: dict[tuple[int, int], Tensor] = {(height, width): t}
-    for own, (_, rows, columns) in zip(wanted.maps[n], wanted.teacher, strict=True):
+    for s, (_, rows, columns) in zip(targets.maps[n], targets.teacher, strict=True):
         size = (rows, columns) if rows <= height and columns <= width else (height, width)
         if size not in shrunk:
-            down, across = _spread(rows, height, t), _spread(columns, width, t)
+            down, across = _spread(rows, height, t), _spread(columns, width, t)  # [H, rows], [W, columns]
             shrunk[size] = (down.T @ t.unflatten(2, (height, width)) @ across).flatten(2)
-        crossed.append(own @ shrunk[size].mT)
+        crossed.append(s @ shrunk[size].mT)  # [B, C_m, P] and [B, P, C_n + 1] -> [B, C_m, C_n + 1]
     return torch.cat(crossed, 1)
 
 
-def solved_projections(found: Sequence[Tensor], wanted: Wanted) -> dict[str, Tensor]:
-    """r for each layer of the student where the sum of E over samples, channels and positions is least, of the
-    shortest such: from the student's maps [B, C_n, H, W] of all samples that ``wanted`` has. In float64 within."""
+def solved_projections(maps: Sequence[Tensor], targets: MapTargets) -> dict[str, Tensor]:
+    """r of the least matching error: the sum of E over samples, channels and positions, by least squares.
+
+    Args:
+        maps: The student's maps [B, C_n, H, W] by n, of all samples of ``targets``.
+        targets: The teacher's side of the error.
+
+    Returns:
+        The shortest solution by name, ``project.n`` [sum of C_m, C_n + 1]; float64 is used inside.
+
+    """
     solved = {}
-    for n, maps in enumerate(found):
-        t = _with_ones(maps)
-        gram = (t.double() @ t.double().mT).sum(0)
-        crossed = _crossed(t, maps, wanted, n).double().sum(0)
-        solved[f"project.{n}"] = (crossed @ torch.linalg.pinv(gram, rtol=_RANK, hermitian=True)).to(maps.dtype)
+    for n, layer in enumerate(maps):
+        t = _with_ones(layer)  # [B, C_n + 1, P]
+        gram = (t.double() @ t.double().mT).sum(0)  # [C_n + 1, C_n + 1]
+        crossed = _crossed(t, layer, targets, n).double().sum(0)  # [sum of C_m, C_n + 1]
+        solved[f"project.{n}"] = (crossed @ torch.linalg.pinv(gram, rtol=_RANK, hermitian=True)).to(layer.dtype)
     return solved

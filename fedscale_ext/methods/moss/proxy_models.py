@@ -31,7 +31,7 @@ from torch import Tensor
 from fedscale_ext import models
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.core.types import State
-from fedscale_ext.methods.distillation.diverging import check_finite
+from fedscale_ext.methods.distillation.fitting import check_finite
 from fedscale_ext.methods.moss.fidelity_aggregation import aggregate, fidelity
 from fedscale_ext.methods.moss.knowledge_transfer import Options, Report, Wire
 from fedscale_ext.methods.moss.losses import Observed, observe, reestimated

@@ -9,7 +9,7 @@ _FIGURES = ("fidelity", "ce", "matching")
 
 
 class ServerFigures:
-    """Of each transfer its figures in the first and the last round in which it did not diverge, and how often it did.
+    """Figures of each transfer in its first and its last round without divergence, and how often it diverged.
 
     ``transfers``: the type and the way of each, by name (:class:`Transfers` has them).
     """
@@ -18,19 +18,19 @@ class ServerFigures:
         self._transfers = transfers
         self._of: dict[str, dict[str, Any]] = {name: {"first": None, "last": None, "diverged": 0} for name in transfers}
 
-    def add(self, round: int, made: Exchange) -> None:
-        """A round's."""
-        for name in made.diverged:
+    def add(self, round: int, exchange: Exchange) -> None:
+        """Add the figures of a round."""
+        for name in exchange.diverged:
             self._of[name]["diverged"] += 1
-        for name, report in made.reports.items():
+        for name, report in exchange.reports.items():
             # with proxies, a fidelity is named after the type that the proxy stands for
-            reached = made.fidelity.get(name, made.fidelity.get(name.removeprefix("forward.")))
-            found = {"round": round, "fidelity": reached, "ce": report.ce, "matching": report.matching}
-            own = self._of[name]
-            own["first"], own["last"] = own["first"] or found, found
+            reached = exchange.fidelity.get(name, exchange.fidelity.get(name.removeprefix("forward.")))
+            figures = {"round": round, "fidelity": reached, "ce": report.ce, "matching": report.matching}
+            entry = self._of[name]
+            entry["first"], entry["last"] = entry["first"] or figures, figures
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each transfer that there was, JSON values; one of a type that was copied has none."""
+        """A row of JSON values for each transfer that took place; a type that was copied has none."""
         rows = []
         for name, (key, way) in self._transfers.items():
             first, last = (self._of[name][which] or {} for which in ("first", "last"))
@@ -43,9 +43,9 @@ class ServerFigures:
         return rows
 
     def state(self) -> dict[str, Any]:
-        """JSON for a checkpoint."""
+        """Return JSON for a checkpoint."""
         return self._of
 
     def load_state(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state` returned; KeyError where it is of other transfers."""
+        """Restore what :meth:`state` returned; KeyError where it is of other transfers."""
         self._of = {name: dict(data[name]) for name in self._transfers}

@@ -29,7 +29,7 @@ from fedscale_ext.method import (
     own_version,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, kept
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, floating_tensors
 
 KEY = "global"
 
@@ -50,7 +50,7 @@ class LocalAggregator(FedAvgAggregator):
     )
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0, from which every client begins."""
+        """Create w_0, from which every client begins."""
         super().init_state(population, task)
         eligible = int(self.eligible.sum())
         if self.args.num_participants < eligible:
@@ -60,17 +60,17 @@ class LocalAggregator(FedAvgAggregator):
             )
 
     def client_tensors(self) -> list[ClientTensors]:
-        """The clients' models."""
-        own = OwnTensors(self.log_dir, self.task.num_clients, {KEY: kept(self.pool[KEY].state)})
-        return [*super().client_tensors(), own]
+        """Keep each client's model from round to round."""
+        client_models = OwnTensors(self.log_dir, self.task.num_clients, {KEY: floating_tensors(self.pool[KEY].state)})
+        return [*super().client_tensors(), client_models]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its own model, of which nothing travels."""
+        """Let each participant train its own model, of which nothing travels."""
         return [WorkItem(int(client), KEY, bytes=0) for client in participants]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Nothing is averaged: the clients' models have been kept for them already."""
+        """Average nothing: the clients' models are stored already."""
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is tested on its own model; there is no global one."""
+        """Test every client on its own model. There is no global one."""
         return EvaluationPlan([own_version(KEY)] * self.task.num_clients)

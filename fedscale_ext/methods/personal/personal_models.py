@@ -15,21 +15,21 @@ from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
 
-def kept(state: State) -> State:
-    """What a client keeps of its model's state: all but BatchNorm's count of batches, which nothing reads."""
+def floating_tensors(state: State) -> State:
+    """The floating-point tensors of a state, which a client keeps: all but BatchNorm's count of batches."""
     return {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
 
 
 @torch.no_grad()
-def enter(model: nn.Module, own: State) -> None:
-    """Let ``model`` hold the floating tensors of ``own``."""
-    for name, tensor in kept(model.state_dict()).items():
-        if name in own:
-            tensor.copy_(own[name])
+def enter(model: nn.Module, state: State) -> None:
+    """Copy the floating-point tensors of ``state`` into ``model``."""
+    for name, tensor in floating_tensors(model.state_dict()).items():
+        if name in state:
+            tensor.copy_(state[name])
 
 
 class PersonalModelClient(MultiModelClient):
-    """Trains a model that stays with it; its result brings the new one as ``own``."""
+    """Client that trains a model of its own; its result has the new one as ``own``."""
 
     loss_key: Hashable = None  # a recorded step would begin from the start that all clients share
 
@@ -38,11 +38,11 @@ class PersonalModelClient(MultiModelClient):
         self._bench = bench
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """Make ``model`` the one that the client keeps."""
+        """Load the client's model into ``model``."""
         enter(model, conf.own or {})
 
     def begin(self, model: nn.Module, conf: Namespace) -> None:
-        """Make ``model`` the one that the client keeps, prepared."""
+        """Load the client's model into ``model``, and prepare it."""
         super().begin(model, conf)
         self.prepare(model, conf)
 
@@ -52,7 +52,7 @@ class PersonalModelClient(MultiModelClient):
         """Train ``model`` before the client's own samples do; nothing by default."""
 
     def prepare_cohort(self, cohort: Cohort, confs: Sequence[Namespace]) -> dict[int, Exception]:
-        """The same side by side; the failures by row."""
+        """Prepare a cohort side by side, and return failures by row."""
         return {}
 
     def reports(self, conf: Namespace) -> bool:
@@ -60,13 +60,13 @@ class PersonalModelClient(MultiModelClient):
         return conf.own is not None
 
     def reported(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """The result with what the client hands back beside its update: its trained ``model``."""
-        return result if conf.own is None else {**result, "own": copied(kept(model.state_dict()))}
+        """Return the result with what the client sends beside its update: its trained ``model``."""
+        return result if conf.own is None else {**result, "own": copied(floating_tensors(model.state_dict()))}
 
     # ---- training ----
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """See :meth:`MultiModelClient.train`; it begins from the client's model."""
+        """Train from the client's model; see :meth:`MultiModelClient.train`."""
         self.begin(model, conf)
         result = super().train(client_data, model, conf)
         return self.reported(result, model, conf) if self.reports(conf) else result
@@ -74,7 +74,7 @@ class PersonalModelClient(MultiModelClient):
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
     ) -> list[dict[str, Any] | Exception]:
-        """See :meth:`MultiModelClient.train_cohort`; each client begins from its model."""
+        """Train a cohort, each client from its model; see :meth:`MultiModelClient.train_cohort`."""
         for row, conf in enumerate(confs):
             if conf.own is not None:
                 model = self._bench.module(conf.model_key)
@@ -95,13 +95,13 @@ class PersonalModelClient(MultiModelClient):
 
 
 def copied(state: State) -> State:
-    """The same tensors in memory of their own."""
+    """Copies of a state's tensors in memory of their own."""
     return {name: tensor.detach().clone() for name, tensor in state.items()}
 
 
 class PersonalModelExecutor(MultiModelExecutor):
-    """Its clients can look at the model that they were handed."""
+    """Executor whose clients train models of their own."""
 
     def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
-        """How such clients train."""
+        """Create a client that trains its own model."""
         return PersonalModelClient(conf, self.bench)

@@ -17,17 +17,23 @@ all weights on the way down in a client's first round, and a bit for each channe
 structure. What both sides really exchange here is dense.
 """
 
+import math
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor, nn
 
 from fedscale_ext.method import (
+    ClientSamples,
     Excludes,
     Feature,
     ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
     Population,
     Positive,
     State,
@@ -38,9 +44,20 @@ from fedscale_ext.method import (
     models,
 )
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.fedmask_client import LR, THRESHOLD, MaskExecutor
-from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
+from fedscale_ext.methods.pruning.masked_client import initial_weights, trainable
+from fedscale_ext.methods.pruning.pruned_types import (
+    KEY,
+    PrunedTypesAggregator,
+    PrunedTypesParams,
+    pack_channels,
+    unpack_channels,
+)
 from fedscale_ext.models.registry import skeleton
+from fedscale_ext.tasks.workbench import Workbench
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
+
+THRESHOLD, LR = 0.5, 100.0
 
 
 @dataclass(frozen=True)
@@ -56,9 +73,118 @@ class FedMaskParams(PrunedTypesParams):
     method: ClassVar[str] = "fedmask"
 
 
+class MaskClient(MultiModelClient):
+    """``conf.own`` has the client's mask in bits, which channels it may use, and BatchNorm's statistics (nothing yet:
+    all of them). ``conf.fedmask`` has the ``target`` number of channels of each group, where it takes part in a round.
+    ``threshold``: tau, ``lr``: of the scores. One client after another: scores are each one's own.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def __init__(self, conf: Namespace, bench: Workbench, threshold: float = THRESHOLD, lr: float = LR) -> None:
+        super().__init__(conf)
+        self._bench, self._middle, self._lr = bench, math.log(threshold / (1 - threshold)), lr
+
+    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model`` the client's: W * m_c with its own statistics."""
+        if not conf.own:
+            return
+        parameters = trainable(model)
+        self._draw(parameters, conf)
+        weights = masks.prunable(parameters)
+        masks.apply(masks.unpack(conf.own, weights), weights)
+        masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
+        self._take_statistics(model, conf)
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Learn scores of the weights by the straight-through gradient dL/ds = dL/dw W sigma'(s).
+
+        Scores begin one above or below the threshold, as the server's bits say.
+        """
+        layout, parameters, middle = self._layout(conf), trainable(model), self._middle
+        weights = masks.prunable(parameters)
+        bits = {name: weight.detach() != 0 for name, weight in weights.items()}
+        self._draw(parameters, conf)
+        drawn = {name: weight.detach().clone() for name, weight in weights.items()}
+        model.train()
+        first = conf.own is not None and not conf.own and hasattr(conf, "fedmask")
+        active = self._tailored(client_data, model, conf, drawn) if first else self._active(conf)
+        self._take_statistics(model, conf)
+        inside = channels.masks(layout, active, parameters)
+        masks.apply(inside, parameters)
+        scores = {name: torch.where(one, middle + 1.0, middle - 1.0).to(drawn[name]) for name, one in bits.items()}
+        settings = Namespace(**{**vars(conf), "learning_rate": self._lr, "client_weight_decay": 0.0})
+        values, trained = list(scores.values()), list(weights.values())
+        steps = optimizer_of(settings).begin(values, None, [inside[name] for name in scores])
+        losses = []
+        for x, y in self.seen(client_data, conf):
+            self._write_masked(weights, drawn, scores, inside, middle)
+            loss = self.losses(self.output(model, x, client_data, conf), y)
+            gradients = torch.autograd.grad(loss.mean(), trained, allow_unused=True, materialize_grads=True)
+            pairs = zip(gradients, drawn.values(), values, strict=True)
+            steps.step(values, [gradient * w * _slope(score) for gradient, w, score in pairs])
+            losses.append(loss.detach())
+        self._write_masked(weights, drawn, scores, inside, middle)
+        figures = result(conf, len(client_data), losses)
+        if conf.own is not None:
+            learnt = masks.pack({name: (score > middle) & inside[name] for name, score in scores.items()})
+            statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
+            figures["own"] = {**pack_channels(active), **learnt, **statistics}
+        return {**figures, "update_weight": model.state_dict()}
+
+    @torch.no_grad()
+    def _write_masked(self, weights: State, drawn: State, scores: State, inside: State, middle: float) -> None:
+        for name, weight in weights.items():
+            weight.copy_(torch.where((scores[name] > middle) & inside[name], drawn[name], 0.0))
+
+    def _tailored(self, data: ClientSamples, model: nn.Module, conf: Namespace, drawn: State) -> channels.Active:
+        """Choose the one-shot structure: the channels whose weights matter most to the first batch's loss, by |w
+        dL/dw|."""
+        weights = masks.prunable(trainable(model))
+        x, y = next(self.seen(data, conf))
+        statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        loss = self.losses(self.output(model, x, data, conf), y).mean()
+        gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)
+        for name, buffer in model.named_buffers():
+            buffer.copy_(statistics[name])
+        mattering = {name: gradient * drawn[name] for name, gradient in zip(weights, gradients, strict=True)}
+        return channels.strongest(channels.strength(self._layout(conf), mattering), conf.fedmask["target"])
+
+    def _active(self, conf: Namespace) -> channels.Active:
+        return unpack_channels(conf.own or {}, channels.whole(self._bench.spec(conf.model_key)))
+
+    def _layout(self, conf: Namespace) -> models.Layout:
+        return models.layout(self._bench.spec(conf.model_key))
+
+    @torch.no_grad()
+    def _draw(self, parameters: dict[str, Tensor], conf: Namespace) -> None:
+        """Write W into the parameters, as the aggregator drew it, so that it need not travel."""
+        theta = initial_weights(self._bench.spec(conf.model_key), conf.seed)
+        for name, parameter in parameters.items():
+            parameter.copy_(theta[name])
+
+    @torch.no_grad()
+    def _take_statistics(self, model: nn.Module, conf: Namespace) -> None:
+        for name, buffer in model.named_buffers() if conf.own else ():
+            buffer.copy_(conf.own[name])
+
+
+def _slope(score: Tensor) -> Tensor:
+    return torch.sigmoid(score) * torch.sigmoid(-score)
+
+
+class MaskExecutor(MultiModelExecutor):
+    """Executor whose clients know the spec that they train."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client that learns masks, in rounds and for fine-tuning."""
+        params = self.config.method_params()
+        return MaskClient(conf, self.bench, **{name: params[name] for name in ("threshold", "lr") if name in params})
+
+
 @lru_cache(maxsize=1024)
 def mask_bytes(spec: ModelSpec) -> int:
-    """A bit for each weight that has one, tensor by tensor."""
+    """Bytes of a bit for each weight that has one, tensor by tensor."""
     weights = masks.prunable(dict(skeleton(spec).named_parameters()))
     return sum(-(-weight.numel() // 8) for weight in weights.values())
 
@@ -73,35 +199,35 @@ class FedMaskAggregator(PrunedTypesAggregator):
     )
 
     def init_state(self, population: Population, task: Task) -> None:
-        """W, all of which counts."""
+        """Create W, with a mask of ones."""
         super().init_state(population, task)
         state = self.pool[KEY].state
         self._drawn = masks.prunable({name: state[name] for name in models.parameter_names(self.pool[KEY].spec)})
 
     def template(self) -> State:
-        """Which channels, which weights, and statistics."""
+        """Tensors that a client keeps for itself: active channels, masks, and statistics."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._drawn.items()}
         parameters = models.parameter_names(self.pool[KEY].spec)
         statistics = {name: tensor for name, tensor in self.pool[KEY].state.items() if name not in parameters}
         return {**super().template(), **masks.pack(ones), **statistics}
 
     def item_of(self, client: int) -> WorkItem:
-        """The mask of its structure."""
+        """The work item of a client: the mask of its structure."""
         spec = self.pool[KEY].spec
-        kept = channels.widths(self.kept_by(client))
-        down = up = mask_bytes(models.resized(spec, kept))
-        if kept == channels.widths(channels.whole(spec)):
+        widths = channels.widths(self.active_channels(client))
+        down = up = mask_bytes(models.resized(spec, widths))
+        if widths == channels.widths(channels.whole(spec)):
             up = mask_bytes(models.resized(spec, self.target(client))) + self.bit_bytes
         effort = self.part_effort(client)
         return WorkItem(client, KEY, {"fedmask": {"target": self.target(client)}}, effort=effort, bytes=down, upload=up)
 
-    def covered(self, client: int, own: State, state: State) -> Mapping[str, Any]:
-        """Masks where its structure is; statistics in full."""
-        inside = channels.masks(self.layout, self.kept_by(client), {name: state[name] for name in self._drawn})
+    def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
+        """Entries that a client returns: masks within its structure, and all statistics."""
+        inside = channels.masks(self.layout, self.active_channels(client), {name: state[name] for name in self._drawn})
         return {**dict.fromkeys(state), **inside}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Bits that more than tau of those have who may have them."""
+        """Keep a bit where more than tau of the clients that may have it do."""
         super().aggregate(round, updates, means)
         state = dict(self.pool[KEY].state)
         for name, drawn in self._drawn.items():

@@ -16,25 +16,36 @@ Of the MACs of a step the forward pass counts in full, the backward pass of conv
 both sides really exchange here is dense. Each client's network is kept in the job's folder, as a device would.
 """
 
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from fedscale_ext.method import Count, Excludes, Feature, Population, State, Task, Update, UserError, WorkItem
-from fedscale_ext.methods.pruning import masks
-from fedscale_ext.methods.pruning.fedskel_client import (
-    SKELETON,
-    SkeletonExecutor,
-    filters,
-    rows,
-    skeleton_of,
-    skeleton_size,
+from fedscale_ext.method import (
+    ClientSamples,
+    Count,
+    Excludes,
+    Feature,
+    MultiModelClient,
+    MultiModelExecutor,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
 )
+from fedscale_ext.methods.pruning import masks
+from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
 from fedscale_ext.models.registry import skeleton
+
+SKELETON = "skeleton/"  # begins the names of what tells which filters
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,139 @@ class FedSkelParams(PrunedTypesParams):
     method: ClassVar[str] = "fedskel"
 
 
+def filters(model: nn.Module) -> dict[str, nn.Conv2d]:
+    """The convolutions whose filters (rows of weights) a skeleton chooses from, by name."""
+    return {name: part for name, part in model.named_modules() if isinstance(part, nn.Conv2d)}
+
+
+def skeleton_size(filters: int, share: float) -> int:
+    """Number of a layer's filters in a skeleton: ``share`` of them, one at least."""
+    return max(1, round(share * filters))
+
+
+def top(values: Tensor, share: float) -> Tensor:
+    """The largest entries of a vector, of equal ones the first: bool [filters]."""
+    chosen = values.argsort(descending=True, stable=True)[: skeleton_size(len(values), share)]
+    return torch.zeros(len(values), dtype=torch.bool, device=values.device).index_fill(0, chosen, True)
+
+
+def skeleton_of(client_state: State, layers: Iterable[str], state: Mapping[str, Tensor]) -> State:
+    """The filters of each layer that a client's state names, bool [filters] by layer.
+
+    Args:
+        client_state: The client's tensors; where it names no skeleton, all filters belong to it.
+        layers: Names of the convolutions.
+        state: Any state of the network, on the device of the result.
+
+    Returns:
+        bool [filters] by layer.
+
+    """
+    like = {name: state[f"{name}.weight"].flatten(1)[:, 0] for name in layers}
+    return masks.unpack(
+        {name.removeprefix(SKELETON): client_state[name] for name in client_state if name.startswith(SKELETON)}, like
+    )
+
+
+def rows(skeleton: State, parameters: Mapping[str, Tensor]) -> State:
+    """A skeleton by parameter: of each layer's weight and bias, bool in a shape that broadcasts."""
+    by_parameter = {}
+    for layer, one in skeleton.items():
+        for name in (f"{layer}.weight", f"{layer}.bias"):
+            if name in parameters:
+                by_parameter[name] = one.view(-1, *[1] * (parameters[name].dim() - 1))
+    return by_parameter
+
+
+@contextmanager
+def answers(layers: Mapping[str, nn.Conv2d]) -> Iterator[dict[str, Tensor]]:
+    """Sum up, in the block, the magnitudes of each layer's filters: float64 [filters] by layer."""
+    sums = {name: torch.zeros(layer.out_channels, dtype=torch.float64) for name, layer in layers.items()}
+
+    def hook(name: str) -> Any:
+        def add(_layer: nn.Module, _inputs: Any, output: Tensor) -> None:
+            sums[name] += output.detach().abs().mean((2, 3)).sum(0).double().cpu()
+
+        return add
+
+    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
+    try:
+        yield sums
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def only_skeleton(layers: Mapping[str, nn.Conv2d], skeleton: State) -> Iterator[None]:
+    """Stop gradients, in the block, at filters outside of the skeleton: neither weights nor inputs get any."""
+
+    def hook(name: str) -> Any:
+        inside = skeleton[name].view(-1, 1, 1)
+
+        def cut(_layer: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+            return torch.where(inside, output, output.detach())
+
+        return cut
+
+    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class SkeletonClient(MultiModelClient):
+    """Client that trains the skeleton of its own network.
+
+    ``conf.own`` has the client's whole state and its skeleton (empty before its first round: all filters).
+    ``conf.fedskel`` says whether this round ``set``s the skeleton, and to which ``share``, where the client takes part.
+    Clients train one after another: each has a skeleton of its own.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model`` the client's network, with the server's filters where its skeleton is."""
+        if not conf.own:
+            return
+        served = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        model.load_state_dict({name: conf.own[name] for name in served})
+        parameters = trainable(model)
+        with torch.no_grad():
+            for name, inside in rows(skeleton_of(conf.own, filters(model), parameters), parameters).items():
+                parameters[name].copy_(torch.where(inside, served[name], parameters[name]))
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Train the whole model and set the skeleton (SetSkel), or train the skeleton alone (UpdateSkel)."""
+        layers, settings = filters(model), getattr(conf, "fedskel", None)
+        if settings is not None and settings["set"]:
+            with answers(layers) as sums_by_layer:
+                figures = super().train(client_data, model, conf)
+            skeleton = {name: top(sums, settings["share"]) for name, sums in sums_by_layer.items()}
+        else:
+            self.own_model(model, conf)
+            parameters = trainable(model)
+            skeleton = skeleton_of(conf.own or {}, layers, parameters)
+            inside = rows(skeleton, parameters)
+            conf.mask = {name: one.expand(parameters[name].shape) for name, one in inside.items()}
+            with only_skeleton(layers, skeleton):
+                figures = super().train(client_data, model, conf)
+        if conf.own is not None:
+            bits = {f"{SKELETON}{name}": one for name, one in masks.pack(skeleton).items()}
+            figures["own"] = {**{name: tensor.clone() for name, tensor in model.state_dict().items()}, **bits}
+        return figures
+
+
+class SkeletonExecutor(MultiModelExecutor):
+    """Executor whose clients have skeletons."""
+
+    def get_client_trainer(self, conf: Namespace) -> SkeletonClient:
+        """Create a client that trains as FedSkel's."""
+        return SkeletonClient(conf)
+
+
 class FedSkelAggregator(PrunedTypesAggregator):
     """Clients find the filters that answer most, and train and exchange these (FedSkel)."""
 
@@ -58,7 +202,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
     measures_statistics: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The model, whole; nobody has a skeleton."""
+        """Create the whole model; no client has a skeleton yet."""
         super().init_state(population, task)
         model = self.pool[KEY]
         self._layers = filters(skeleton(model.spec))
@@ -71,13 +215,13 @@ class FedSkelAggregator(PrunedTypesAggregator):
         self._round = 0
 
     def template(self) -> State:
-        """Its network, and which filters."""
+        """Tensors that a client keeps for itself: its network and its skeleton."""
         every = {name: torch.ones(layer.out_channels, dtype=torch.bool) for name, layer in self._layers.items()}
         bits = {f"{SKELETON}{name}": one for name, one in masks.pack(every).items()}
         return {**self.pool[KEY].state, **bits}
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """SetSkel or UpdateSkel."""
+        """Let each participant set its skeleton (SetSkel), or train it (UpdateSkel)."""
         self._round = round
         return super().assign(round, participants)
 
@@ -86,8 +230,8 @@ class FedSkelAggregator(PrunedTypesAggregator):
         return (self._round - 1) % self.params.every == 0 or not self.has[client - 1]
 
     def item_of(self, client: int) -> WorkItem:
-        """The whole model, or its skeleton."""
-        cost, share, sets = self.pool[KEY].cost, self.shares[self.own[client - 1]], self.sets(client)
+        """The work item of a client: the whole model, or its skeleton."""
+        cost, share, sets = self.pool[KEY].cost, self.shares[self.type_of[client - 1]], self.sets(client)
         objective = {"fedskel": {"set": sets, "share": share}}
         if sets:
             bits = sum(-(-layer.out_channels // 8) for layer in self._layers.values())
@@ -103,23 +247,23 @@ class FedSkelAggregator(PrunedTypesAggregator):
             for name in rows({name: torch.ones(layer.out_channels) for name, layer in self._layers.items()}, state)
         )
 
-    def covered(self, client: int, own: State, state: State) -> Mapping[str, Any]:
-        """Everything, or the filters of the skeleton that it was handed."""
+    def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
+        """Entries that a client returns: all of them, or the filters of its skeleton."""
         if self.sets(client):
             return dict.fromkeys(state)
-        inside = rows(skeleton_of(own, self._layers, state), state)
+        inside = rows(skeleton_of(client_state, self._layers, state), state)
         return {name: one.expand(state[name].shape) for name, one in inside.items()}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Filter by filter, over those whose skeletons hold it."""
+        """Take the mean of each filter over the clients whose skeletons hold it."""
         super().aggregate(round, updates, means)
         for update in updates:
             self.has[update.client - 1] = True
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Who has a skeleton, and the round that was the last."""
+        """Return which clients have a skeleton, and the number of the last round."""
         return {"has": self.has}, {"round": self._round}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.has, self._round = tensors["has"].bool(), int(data["round"])

@@ -18,16 +18,36 @@ statistics go with it. Traffic counts overlapped entries and a bit for each chan
 that the client was handed; MACs are those of the smaller network. What both sides compute and exchange here is dense.
 """
 
+from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from torch import Tensor, nn
 
 from fedscale_ext.core.local_steps import HELD_OUT
-from fedscale_ext.method import Excludes, Feature, NotNegative, Share, Within, WorkItem
-from fedscale_ext.methods.pruning import channels
-from fedscale_ext.methods.pruning.hermes_client import HermesExecutor
-from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
+from fedscale_ext.method import (
+    ClientSamples,
+    Excludes,
+    Feature,
+    MultiModelExecutor,
+    NotNegative,
+    Share,
+    State,
+    Within,
+    WorkItem,
+    models,
+)
+from fedscale_ext.methods.pruning import channels, masks
+from fedscale_ext.methods.pruning.masked_client import MaskedClient, trainable
+from fedscale_ext.methods.pruning.pruned_types import (
+    KEY,
+    PrunedTypesAggregator,
+    PrunedTypesParams,
+    pack_channels,
+    unpack_channels,
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +67,48 @@ class HermesParams(PrunedTypesParams):
     method: ClassVar[str] = "hermes"
 
 
+class HermesClient(MaskedClient):
+    """Keeps some channels of each group: ``conf.own`` tells which. ``conf.hermes`` has ``threshold``, ``step`` and the
+    ``target`` number of channels of each group, where it takes part in a round."""
+
+    def _active(self, conf: Namespace) -> channels.Active:
+        return unpack_channels(conf.own, channels.whole(self.bench.spec(conf.model_key)))
+
+    def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
+        """Masks of all parameters by the active channels."""
+        return channels.masks(models.layout(self.bench.spec(conf.model_key)), self._active(conf), parameters)
+
+    def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
+        """Mask the model, and prune the next channels where the model is good enough."""
+        if conf.own is None:
+            return
+        parameters = trainable(model)
+        active, mask, settings = self._active(conf), self.mask(parameters, conf), getattr(conf, "hermes", None)
+        masks.apply(mask, parameters)
+        if settings is not None:
+            have, target = channels.widths(active), settings["target"]
+            if have != target and self.accuracy(data, model, conf) >= settings["threshold"]:
+                layout = models.layout(self.bench.spec(conf.model_key))
+                counts = next_widths(have, target, settings["step"])
+                active = channels.strongest(channels.strength(layout, parameters), counts, among=active)
+                mask = channels.masks(layout, active, parameters)
+                masks.apply(mask, parameters)
+        conf.mask, conf.keeps = mask, pack_channels(active)
+
+
+def next_widths(have: Mapping[str, int], target: Mapping[str, int], step: float) -> dict[str, int]:
+    """Widths after a pruning step: each group loses ``step`` of its channels, one at least, down to the target."""
+    return {group: max(target[group], min(width - 1, round(width * (1 - step)))) for group, width in have.items()}
+
+
+class HermesExecutor(MultiModelExecutor):
+    """Executor whose clients measure the accuracy of the model that they train."""
+
+    def get_client_trainer(self, conf: Namespace) -> HermesClient:
+        """Create a client that trains as Hermes's."""
+        return HermesClient(conf, self.bench)
+
+
 class HermesAggregator(PrunedTypesAggregator):
     """Clients prune channels of one model, each its own, and share what their subnetworks have in common (Hermes)."""
 
@@ -58,24 +120,24 @@ class HermesAggregator(PrunedTypesAggregator):
 
     @property
     def starts_at_target(self) -> bool:  # type: ignore[override]
-        """As the hyperparameter ``start`` says."""
+        """Whether clients begin at their type's size (hyperparameter ``start``)."""
         return bool(self.params.start == "type")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains its subnetwork."""
-        self._held = channels.held_bytes(self.layout, self.kept, self.pool[KEY].state)
+        """Let each participant train its subnetwork."""
+        self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
         return super().assign(round, participants)
 
     def results(self) -> dict[str, Any]:
-        """By type, with what travels as subnetworks are now."""
-        self._held = channels.held_bytes(self.layout, self.kept, self.pool[KEY].state)
+        """Report figures by type, with the traffic of the subnetworks as they are now."""
+        self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
         return super().results()
 
     def item_of(self, client: int) -> WorkItem:
-        """Its subnetwork; what others hold too travels."""
+        """The work item of a client: its subnetwork, of which the overlapped entries travel."""
         p = self.params
-        asked = {"threshold": p.threshold, "step": p.step, "target": self.target(client)}
-        objective = {"hermes": asked, "group_lasso": p.lasso, HELD_OUT: p.validation}
+        settings = {"threshold": p.threshold, "step": p.step, "target": self.target(client)}
+        objective = {"hermes": settings, "group_lasso": p.lasso, HELD_OUT: p.validation}
         every, alone = (int(sizes[client - 1]) for sizes in self._held)
         carried = every - alone + self.bit_bytes
         return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=carried)

@@ -16,22 +16,26 @@ weights, what is never pruned, and its mask in bits, in both directions as of th
 sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
 """
 
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from fedscale_ext.core.local_steps import HELD_OUT
 from fedscale_ext.core.types import Entries
 from fedscale_ext.method import (
+    ClientSamples,
     ClientTensors,
     CountMean,
     Decay,
     EvaluationPlan,
     Excludes,
     Feature,
+    MultiModelExecutor,
     OwnTensors,
     Population,
     State,
@@ -47,7 +51,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.lotteryfl_client import LotteryExecutor
+from fedscale_ext.methods.pruning.masked_client import MaskedClient, initial_weights, trainable
 from fedscale_ext.methods.pruning.pruned_types import share_list
 from fedscale_ext.methods.submodel.levels import ranked_levels
 from fedscale_ext.models import parameter_names
@@ -88,6 +92,50 @@ class LotteryFLParams:
                 )
 
 
+class LotteryClient(MaskedClient):
+    """Prunes single weights of its model, and rewinds the others (Algorithm 1, ClientUpdate).
+
+    ``conf.own`` is the client's mask m_c in bits (empty before its first round: all ones). ``conf.ticket`` has the
+    thresholds, where the client takes part in a round. A client that fine-tunes its served model
+    (``personalise_epochs``) has a mask and no ticket. It trains its surviving weights on all of its training samples,
+    and does not prune.
+    """
+
+    def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
+        """m_c, of weights alone."""
+        return masks.unpack(conf.own, masks.prunable(parameters))
+
+    def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
+        """Mask the model, and prune and rewind where the model is good enough.
+
+        BatchNorm's running statistics stay the global ones: they are no weights to rewind.
+        """
+        if conf.own is None:
+            return
+        parameters = trainable(model)
+        weights = masks.prunable(parameters)
+        mask, ticket = self.mask(parameters, conf), getattr(conf, "ticket", None)
+        masks.apply(mask, weights)
+        if ticket is not None:
+            left = masks.survivors(mask) / sum(weight.numel() for weight in weights.values())
+            if left > ticket["target"] and self.accuracy(data, model, conf) > ticket["threshold"]:
+                mask = masks.pruned(mask, weights, ticket["step"])
+                theta = initial_weights(self.bench.spec(conf.model_key), conf.seed)
+                with torch.no_grad():
+                    for name, parameter in parameters.items():
+                        parameter.copy_(theta[name])
+                masks.apply(mask, weights)
+        conf.mask, conf.keeps = mask, masks.pack(mask)
+
+
+class LotteryExecutor(MultiModelExecutor):
+    """Executor whose clients measure the accuracy of the model that they train."""
+
+    def get_client_trainer(self, conf: Namespace) -> LotteryClient:
+        """Create a client that trains as LotteryFL's."""
+        return LotteryClient(conf, self.bench)
+
+
 class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     """Clients prune one model to subnetworks of their own, which overlap in the server's mean (LotteryFL)."""
 
@@ -102,20 +150,20 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     _mean: CountMean | None = None  # of this round's clients
 
     def init_state(self, population: Population, task: Task) -> None:
-        """theta_0; every mask is all ones."""
+        """Create theta_0 (Algorithm 1); every mask is all ones, or a type's leading channels."""
         super().init_state(population, task)
         self._all = sum(weight.numel() for weight in self._weights().values())
-        self.own = np.zeros(task.num_clients, dtype=np.int64)
+        self.type_of = np.zeros(task.num_clients, dtype=np.int64)
         self.starts = [masks.unpack({}, self._weights())]
         self.efforts = [1.0]
         if self.params.param_ratio:
             self._deal_types()
         survivors = torch.tensor([masks.survivors(start) for start in self.starts])
         self.shares = (survivors / self._all).tolist()  # of all weights, with which types begin
-        self.left = survivors[torch.from_numpy(self.own)]  # surviving weights of each client
+        self.left = survivors[torch.from_numpy(self.type_of)]  # surviving weights of each client
 
     def _deal_types(self) -> None:
-        """Who begins with which part of the model."""
+        """Deal the types' first masks to clients."""
         p, model = self.params, self.pool[KEY]
         if sum(p.groups) != self.task.num_clients:
             raise UserError(
@@ -126,61 +174,63 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         rates = [rate_of(model.spec, ratio * model.cost.parameters) for ratio in p.param_ratio]
         self.starts = []
         for widths in (widths_at(model.spec, rate) for rate in rates):
-            kept = {group: torch.arange(len(one)) < widths[group] for group, one in whole.items()}
-            self.starts.append(channels.masks(layout, kept, self._weights()))
+            active = {group: torch.arange(len(one)) < widths[group] for group, one in whole.items()}
+            self.starts.append(channels.masks(layout, active, self._weights()))
         forward = [models.cost(narrowed(model.spec, rate)).forward_macs for rate in rates]
         self.efforts = [macs / model.cost.forward_macs for macs in forward]
         largest_first = np.argsort(-np.array(forward), kind="stable")
-        sizes = [p.groups[place] for place in largest_first[::-1]]
-        self.own = largest_first[ranked_levels(self.dealing_order(), sizes)]
+        sizes = [p.groups[index] for index in largest_first[::-1]]
+        self.type_of = largest_first[ranked_levels(self.dealing_order(), sizes)]
 
     def type_names(self) -> Sequence[str]:
-        """All clients prune the one model, from different parts of it where they have types."""
+        """Names of the types; without types, all clients prune the one model from the whole."""
         return [f"x{ratio:g}" for ratio in self.params.param_ratio] or [KEY]
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
-        """The whole model, as of other systems that prune."""
+        """Bytes of the whole model, as of other systems that prune: float64 [clients]."""
         return np.full(len(up), self.pool[KEY].cost.bytes, dtype=np.float64)
 
     def kept_share(self) -> np.ndarray:
-        """Surviving weights, and what is never pruned."""
+        """Share of surviving weights and of what is never pruned, float64 [clients]."""
         every = self.pool[KEY].cost.parameters
-        kept: np.ndarray = 1 - (self._all - self.left.numpy()) / every
-        return kept
+        shares: np.ndarray = 1 - (self._all - self.left.numpy()) / every
+        return shares
 
     def client_tensors(self) -> list[ClientTensors]:
-        """The mask m_c, in bits."""
+        """Keep each client's mask m_c, in bits."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
-        given = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
-        own = OwnTensorsFrom(*given, self._first_mask) if self.params.param_ratio else OwnTensors(*given)
-        return [*super().client_tensors(), own]
+        arguments = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
+        client_masks = (
+            OwnTensorsFrom(*arguments, self._first_mask) if self.params.param_ratio else OwnTensors(*arguments)
+        )
+        return [*super().client_tensors(), client_masks]
 
     def _first_mask(self, client: int) -> State:
-        return masks.pack(self.starts[self.own[client - 1]])
+        return masks.pack(self.starts[self.type_of[client - 1]])
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains its part of the global model."""
+        """Let each participant train its part of the global model."""
         return [self.item_of(client) for client in participants.tolist()]
 
     def item_of(self, client: int) -> WorkItem:
-        """Its part of the model, as it is now."""
-        p, place = self.params, self.own[client - 1]
-        ticket = {"threshold": p.threshold, "target": p.target * self.shares[place], "step": p.step}
+        """The work item of a client: its part of the model, as it is now."""
+        p, type_index = self.params, self.type_of[client - 1]
+        ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
         objective = {"ticket": ticket, HELD_OUT: p.validation}
-        return WorkItem(client, KEY, objective, effort=self.efforts[place], bytes=self._bytes(client))
+        return WorkItem(client, KEY, objective, effort=self.efforts[type_index], bytes=self._bytes(client))
 
     def _bytes(self, client: int) -> int:
-        """Surviving values, what is never pruned, and the mask."""
+        """Bytes of the surviving values, of what is never pruned, and of the mask."""
         gone, bits = self._all - int(self.left[client - 1]), -(-self._all // 8)
         itemsize = next(iter(self._weights().values())).itemsize
         return self.pool[KEY].cost.bytes - gone * itemsize + bits
 
     def weight(self, item: WorkItem) -> float:
-        """All clients alike, or by their samples."""
+        """1 for every client, or its number of samples."""
         return super().weight(item) if self.params.weighted else 1.0
 
     def collect(self, round: int, update: Update, state: State) -> None:
-        """Add w_c * m_c where m_c covers."""
+        """Add w_c * m_c where m_c covers (Algorithm 1, server)."""
         if self._mean is None:
             self._mean = CountMean(self.pool[KEY].state)
         packed = self.handed[OwnTensors.kind].files.newest(KEY, update.client)
@@ -191,22 +241,22 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         self.left[update.client - 1] = masks.survivors(mask)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Each entry's mean over the masks that cover it; what no mask covers stays as it is."""
+        """Take each entry's mean over the masks that cover it; other entries stay as they are."""
         assert self._mean is not None  # somebody was collected
         self.pool.update(KEY, self._mean.result())
         self._mean = None
         self.record("left", {update.client: int(self.left[update.client - 1]) / self._all for update in updates})
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served its own part of the global model, which is tested beside."""
+        """Serve each client its own part of the global model; test the whole beside."""
         return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {KEY: KEY})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """How much each client has left; the masks have files of their own."""
+        """Return how many weights of each client survive; masks have files of their own."""
         return {"left": self.left}, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.left = tensors["left"]
 
     def _weights(self) -> State:

@@ -1,14 +1,21 @@
-"""Clients that train a part of the model that is their own, told by a mask of its parameters (LotteryFL, Hermes)."""
+"""Clients that each train their own part of the model, which a mask of its parameters describes (LotteryFL, Hermes)."""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.method import ClientSamples, MultiModelClient, State
+from fedscale_ext.method import (
+    ClientSamples,
+    ModelSpec,
+    MultiModelClient,
+    State,
+    models,
+)
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.bn_statistics import in_batches
@@ -17,9 +24,10 @@ from fedscale_ext.training.resident import Cohort
 
 
 class MaskedClient(MultiModelClient):
-    """Trains the entries that its mask keeps; gradients of the others are zero, so momentum cannot move them either.
+    """Client that trains the entries that its mask keeps.
 
-    ``conf.own`` tells what the client keeps (nothing yet: everything). Subclasses give :meth:`mask` and :meth:`enter`.
+    Gradients of the others are zero, so momentum cannot move them either. ``conf.own`` is what the client keeps (empty
+    before its first round: everything). Subclasses define :meth:`mask` and :meth:`enter`.
     """
 
     def __init__(self, conf: Namespace, bench: Workbench) -> None:
@@ -27,32 +35,35 @@ class MaskedClient(MultiModelClient):
         self.bench = bench
 
     def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
-        """bool by name: the mask of those parameters that may be pruned."""
+        """Masks of the parameters that may be pruned, bool by name."""
         raise NotImplementedError
 
     def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
-        """Make the global ``model`` the client's start, in place, ``conf.mask`` what of it trains, and ``conf.keeps``
-        what the client keeps then. Where ``conf.own`` is None (only to measure how such clients train), nothing."""
+        """Make the global ``model`` the client's start, in place.
+
+        It sets ``conf.mask``, the entries that train, and ``conf.keeps``, the tensors that the client keeps afterwards.
+        It does nothing where ``conf.own`` is None (only to measure how such clients train).
+        """
         raise NotImplementedError
 
     def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """Its personal model w * m_c."""
+        """Make ``model`` the client's personal model w * m_c."""
         parameters = trainable(model)
         masks.apply(self.mask(parameters, conf), parameters)
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """From the start that the mask leaves; the result brings what the client keeps."""
+        """Train from the masked start; the result has the tensors that the client keeps."""
         self.enter(client_data, model, conf)
         return _with_own(super().train(client_data, model, conf), conf)
 
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
     ) -> list[dict[str, Any] | Exception]:
-        """The same side by side, each client from its own start."""
-        for row, (own, conf) in enumerate(zip(data, confs, strict=True)):
+        """Train clients side by side, each from its own masked start."""
+        for row, (samples, conf) in enumerate(zip(data, confs, strict=True)):
             if conf.own is not None:
                 model = self.bench.module(conf.model_key)
-                self.enter(own, model, conf)
+                self.enter(samples, model, conf)
                 cohort.set_start(row, model.state_dict())
         results = super().train_cohort(data, cohort, confs)
         return [
@@ -62,8 +73,10 @@ class MaskedClient(MultiModelClient):
 
     @torch.no_grad()
     def accuracy(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> float:
-        """Of the model on the client's validation part; without one, below every threshold. BatchNorm's statistics are
-        those of the other part: the server's are means over other networks."""
+        """Accuracy of the model on the client's validation part; -1 without one.
+
+        BatchNorm's statistics are those of the training part: the server's are means over other networks.
+        """
         training, validation = hold_out(len(data), conf.held_out, conf.seed, conf.client_id)
         if not len(validation):
             return -1.0
@@ -84,3 +97,9 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
 
 def _with_own(result: dict[str, Any], conf: Namespace) -> dict[str, Any]:
     return result if conf.mask is None else {**result, "own": conf.keeps}
+
+
+@lru_cache(maxsize=2)
+def initial_weights(spec: ModelSpec, seed: int) -> State:
+    """theta_0, as the aggregator drew it, so that it need not travel."""
+    return models.initial_state(spec, seed)

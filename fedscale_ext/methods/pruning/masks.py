@@ -15,12 +15,12 @@ def prunable(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def pack(mask: State) -> State:
-    """Eight entries to a byte: uint8 [ceil(entries / 8)] by name, on the CPU."""
+    """Pack masks, eight entries to a byte: uint8 [ceil(entries / 8)] by name, on the CPU."""
     return {name: torch.from_numpy(np.packbits(one.cpu().numpy().reshape(-1))) for name, one in mask.items()}
 
 
 def unpack(packed: State, weights: Mapping[str, Tensor]) -> State:
-    """Masks in the shapes of ``weights`` and on their device; all ones for what ``packed`` lacks."""
+    """Unpack masks in the shapes of ``weights`` and on their device; all ones for what ``packed`` lacks."""
     masks = {}
     for name, weight in weights.items():
         masks[name] = torch.ones(weight.shape, dtype=torch.bool, device=weight.device)
@@ -31,14 +31,21 @@ def unpack(packed: State, weights: Mapping[str, Tensor]) -> State:
 
 
 def survivors(mask: State) -> int:
-    """How many entries are left."""
+    """Number of entries that survive."""
     return sum(int(one.sum()) for one in mask.values())
 
 
 def pruned(mask: State, weights: Mapping[str, Tensor], share: float) -> State:
-    """The mask without the ``share`` of each layer's surviving weights that is smallest in magnitude, rounded down.
+    """Prune the ``share`` of each layer's surviving weights that is smallest in magnitude, rounded down.
 
-    Of equal ones the first go. The mask itself is left as it is.
+    Args:
+        mask: Surviving entries, bool by name; it stays as it is.
+        weights: Weights by name.
+        share: Share of the survivors to prune; of equal ones the first go.
+
+    Returns:
+        The new mask.
+
     """
     result = {}
     for name, one in mask.items():
@@ -51,6 +58,6 @@ def pruned(mask: State, weights: Mapping[str, Tensor], share: float) -> State:
 
 @torch.no_grad()
 def apply(mask: State, parameters: Mapping[str, Tensor]) -> None:
-    """Set what a mask does not keep to zero, in place."""
+    """Set the entries outside of a mask to zero, in place."""
     for name, one in mask.items():
         parameters[name].masked_fill_(~one, 0.0)

@@ -37,7 +37,7 @@ from fedscale_ext.tasks.client_tensors import OwnTensorsFrom
 from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
-KEPT = "kept/"  # begins the names of what tells a client's channels
+CHANNELS = "kept/"  # begins the names of what tells a client's channels
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,23 @@ class PrunedTypesParams:
 
     @property
     def keys(self) -> list[str]:
-        """The types, as they are told apart."""
+        """Keys of the types."""
         if self.match_params:
             return [type_key(name) for name in self.match_params]
         return [f"x{ratio:g}" for ratio in self.param_ratio]
 
 
 def share_list(key: str, shares: tuple[float, ...]) -> None:
-    """UserError unless there are shares, all of them in (0, 1]."""
+    """Raise UserError unless there are shares, all of them in (0, 1]."""
     if not shares or not all(0 < share <= 1 for share in shares):
         raise UserError(f"{key} is {list(shares)}; it must hold a share above 0 and at most 1 for each type")
 
 
 class PrunedTypesAggregator(DeviceTypesAggregator):
-    """Base of such methods; their ``Params`` are :class:`PrunedTypesParams` and more.
+    """Base of methods whose types prune one model; their ``Params`` extend :class:`PrunedTypesParams`.
 
-    ``kept``: which channels each client keeps, bool [clients, C] by channel group. Everybody begins with all, or where
-    ``starts_at_target`` with the leading ones that its type asks for.
+    ``active``: the channels that each client keeps, bool [clients, C] by channel group. A client begins with all of
+    them, or, where ``starts_at_target``, with the leading ones of its type's size.
     """
 
     starts_at_target: bool = False
@@ -92,139 +92,155 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     @property
     def keys(self) -> list[str]:
-        """The types, as they are told apart."""
-        found: list[str] = self.params.keys
-        return found
+        """Keys of the types."""
+        keys: list[str] = self.params.keys
+        return keys
 
     def one_way(self, up: np.ndarray) -> np.ndarray:
-        """The type's network, whatever travels of it."""
-        return np.array([cost.bytes for cost in self.costs], dtype=np.float64)[self.own]
+        """Bytes of the type's network, whatever part of it travels: float64 [clients]."""
+        return np.array([cost.bytes for cost in self.costs], dtype=np.float64)[self.type_of]
 
     def kept_share(self) -> np.ndarray:
-        """That of the channels that it keeps: all until it has pruned, and whose network stays whole (FedSkel)."""
+        """Share of the parameters on each client's active channels, float64 [clients].
+
+        It is 1 until a client has pruned, and where networks stay whole (FedSkel).
+        """
         parts = [self.part_cost(client + 1).parameters for client in range(self.task.num_clients)]
         return np.array(parts, dtype=np.float64) / self.pool[KEY].cost.parameters
 
     def type_rates(self) -> dict[str, float]:
-        """Of each type the rate of channels that leaves it its number of parameters."""
+        """Rate of channels that leaves each type its number of parameters, by key."""
         spec, p = self.initial_spec(), self.params
         every = models.cost(spec).parameters
         if p.match_params:
-            wanted = [models.cost(self._configured(name)).parameters for name in p.match_params]
-            for name, count in zip(p.match_params, wanted, strict=True):
+            counts = [models.cost(self._configured(name)).parameters for name in p.match_params]
+            for name, count in zip(p.match_params, counts, strict=True):
                 if count > every:
                     raise UserError(
                         f"{p.method}.match_params has {name} with {count:,} parameters, but the model that "
                         f"is pruned, {self.args.model}, has {every:,}; name smaller ones"
                     )
         else:
-            wanted = [ratio * every for ratio in p.param_ratio]
-        return {key: rate_of(spec, count) for key, count in zip(self.keys, wanted, strict=True)}
+            counts = [ratio * every for ratio in p.param_ratio]
+        return {key: rate_of(spec, count) for key, count in zip(self.keys, counts, strict=True)}
 
     def type_specs(self) -> dict[str, ModelSpec]:
-        """The model at each type's rate."""
+        """Spec of the model at each type's rate, by key."""
         return {key: narrowed(self.initial_spec(), rate) for key, rate in self.type_rates().items()}
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The model, whole, and who prunes it how far."""
+        """Create the whole model, and choose how far each client prunes it."""
         spec = self.initial_spec()
         self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
         self.deal_types()
         self.layout = models.layout(spec)
         self.targets = [widths_at(spec, rate) for rate in self.type_rates().values()]  # channels that types keep
-        self.kept = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
+        self.active = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
         if self.starts_at_target:
-            for client, own in enumerate(self.own.tolist()):
-                for group, width in self.targets[own].items():
-                    self.kept[group][client, width:] = False
+            for client, index in enumerate(self.type_of.tolist()):
+                for group, width in self.targets[index].items():
+                    self.active[group][client, width:] = False
 
     def target(self, client: int) -> dict[str, int]:
-        """How many channels of each group a client is to keep."""
-        return self.targets[self.own[client - 1]]
+        """Number of channels that a client is to keep, by group."""
+        return self.targets[self.type_of[client - 1]]
 
-    def kept_by(self, client: int) -> channels.Kept:
-        """The channels that a client keeps."""
-        return {group: every[client - 1] for group, every in self.kept.items()}
+    def active_channels(self, client: int) -> channels.Active:
+        """Active channels of a client, bool [C] by group."""
+        return {group: every[client - 1] for group, every in self.active.items()}
 
     def part_cost(self, client: int) -> Cost:
-        """Of the network of these channels."""
-        return models.cost(models.resized(self.pool[KEY].spec, channels.widths(self.kept_by(client))))
+        """Cost of the network of a client's active channels."""
+        return models.cost(models.resized(self.pool[KEY].spec, channels.widths(self.active_channels(client))))
 
     def part_effort(self, client: int) -> float:
-        """Its MACs in parts of the whole model's."""
+        """MACs of that network, relative to the whole model's."""
         return self.part_cost(client).forward_macs / self.pool[KEY].cost.forward_macs
 
     def template(self) -> State:
-        """What a client keeps for itself: which channels, in bits."""
-        return kept_bits(channels.whole(self.pool[KEY].spec))
+        """Tensors that a client keeps for itself: its active channels, in bits."""
+        return pack_channels(channels.whole(self.pool[KEY].spec))
 
     @property
     def bit_bytes(self) -> int:
-        """A bit for each channel."""
-        return sum(-(-every.shape[1] // 8) for every in self.kept.values())
+        """Bytes of a bit for each channel."""
+        return sum(-(-every.shape[1] // 8) for every in self.active.values())
 
     def client_tensors(self) -> list[ClientTensors]:
-        """That."""
-        given = self.log_dir, self.task.num_clients, {KEY: self.template()}
-        own = OwnTensorsFrom(*given, self.first_kept) if self.starts_at_target else OwnTensors(*given)
-        return [*super().client_tensors(), own]
+        """Keep each client's active channels from round to round."""
+        arguments = self.log_dir, self.task.num_clients, {KEY: self.template()}
+        client_channels = (
+            OwnTensorsFrom(*arguments, self.first_channels) if self.starts_at_target else OwnTensors(*arguments)
+        )
+        return [*super().client_tensors(), client_channels]
 
-    def first_kept(self, client: int) -> State:
-        """What a client keeps that has not taken part yet, where it begins with a part of the model."""
-        return kept_bits(self.kept_by(client))
+    def first_channels(self, client: int) -> State:
+        """Tensors of a client before its first round, where it begins with a part of the model."""
+        return pack_channels(self.active_channels(client))
 
     def newest(self, client: int) -> State:
-        """What a client kept last."""
-        found = self.handed[OwnTensors.kind].files.newest(KEY, client)
-        assert found is not None  # it came with the state
-        return found
+        """Tensors that a client kept last."""
+        tensors = self.handed[OwnTensors.kind].files.newest(KEY, client)
+        assert tensors is not None  # it came with the state
+        return tensors
 
     def weight(self, item: WorkItem) -> float:
-        """By samples, or all clients alike."""
+        """Number of the client's samples, or 1 for every client."""
         return super().weight(item) if self.params.weighted else 1.0
 
-    def covered(self, client: int, own: State, state: State) -> Mapping[str, Any]:
-        """Which entries of the model a client hands in, bool by name: those of the channels that it keeps."""
-        return channels.masks(self.layout, self.kept_by(client), state)
+    def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
+        """Entries of the model that a client returns, bool by name: those of its active channels."""
+        return channels.masks(self.layout, self.active_channels(client), state)
 
     def collect(self, round: int, update: Update, state: State) -> None:
-        """Add what a client hands in to the mean of those who hold the same entries."""
+        """Add a client's state to the mean of those who hold the same entries."""
         if self._mean is None:
             self._mean = CountMean(self.pool[KEY].state)
-        own = self.newest(update.client)
-        for group, one in channels_of(own, self.kept_by(update.client)).items():
-            self.kept[group][update.client - 1] = one
-        self._mean.add(state, self.covered(update.client, own, state), self.weight(update.item))
+        client_state = self.newest(update.client)
+        for group, one in unpack_channels(client_state, self.active_channels(update.client)).items():
+            self.active[group][update.client - 1] = one
+        self._mean.add(state, self.covered(update.client, client_state, state), self.weight(update.item))
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Each entry's mean over the clients that hold it; what nobody holds stays as it is."""
+        """Take each entry's mean over the clients that hold it; other entries stay as they are."""
         assert self._mean is not None  # somebody was collected
         self.pool.update(KEY, self._mean.result())
         self._mean = None
         self.record("effort", {update.client: update.item.effort for update in updates})
 
     def expected_shares(self) -> dict[str, float]:
-        """All train the one model."""
+        """All clients train the one model."""
         return {KEY: 1.0}
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served its own version of the model, which is tested beside."""
+        """Serve each client its own version of the model; test the whole model beside."""
         return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {KEY: KEY})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Which channels clients keep; the rest of what they keep has files."""
-        return {f"{KEPT}{group}": every for group, every in self.kept.items()}, {}
+        """Return the clients' active channels. Their other tensors have files of their own."""
+        return {f"{CHANNELS}{group}": every for group, every in self.active.items()}, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
-        self.kept = {group: tensors[f"{KEPT}{group}"].bool() for group in self.kept}
+        """Restore what :meth:`state` returned."""
+        self.active = {group: tensors[f"{CHANNELS}{group}"].bool() for group in self.active}
 
 
-def kept_bits(kept: Mapping[str, torch.Tensor]) -> State:
-    """What tells a client's channels, as it is kept and sent."""
-    return {f"{KEPT}{group}": bits for group, bits in masks.pack(dict(kept)).items()}
+def pack_channels(active: Mapping[str, torch.Tensor]) -> State:
+    """Active channels as bits, to be stored and sent: uint8 by name."""
+    return {f"{CHANNELS}{group}": bits for group, bits in masks.pack(dict(active)).items()}
 
 
-def channels_of(own: State, like: Mapping[str, torch.Tensor]) -> channels.Kept:
-    """The channels that ``own`` tells of, in the shapes of ``like``; all of them where it tells nothing."""
-    return masks.unpack({name.removeprefix(KEPT): own[name] for name in own if name.startswith(KEPT)}, like)
+def unpack_channels(client_state: State, like: Mapping[str, torch.Tensor]) -> channels.Active:
+    """Active channels from a client's tensors; inverse of :func:`pack_channels`.
+
+    Args:
+        client_state: The client's tensors; empty before its first round.
+        like: Tensors of the result's shapes and device, by group.
+
+    Returns:
+        bool [C] by group; all ones where ``client_state`` has no channels.
+
+    """
+    return masks.unpack(
+        {name.removeprefix(CHANNELS): client_state[name] for name in client_state if name.startswith(CHANNELS)}, like
+    )

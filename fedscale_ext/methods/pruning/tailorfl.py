@@ -19,17 +19,43 @@ the way down in a client's first round; MACs are those of the submodel. What bot
 dense.
 """
 
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
-from fedscale_ext.method import Excludes, Feature, NotNegative, OwnTensors, Share, State, Update, WorkItem
-from fedscale_ext.methods.pruning import channels
-from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams, kept_bits
-from fedscale_ext.methods.pruning.tailorfl_client import GATE, TailorExecutor
+from fedscale_ext.method import (
+    ClientSamples,
+    Excludes,
+    Feature,
+    MultiModelClient,
+    MultiModelExecutor,
+    NotNegative,
+    OwnTensors,
+    Share,
+    State,
+    Update,
+    WorkItem,
+    models,
+)
+from fedscale_ext.methods.pruning import channels, masks
+from fedscale_ext.methods.pruning.masked_client import trainable
+from fedscale_ext.methods.pruning.pruned_types import (
+    KEY,
+    PrunedTypesAggregator,
+    PrunedTypesParams,
+    pack_channels,
+    unpack_channels,
+)
+from fedscale_ext.tasks.workbench import Workbench
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
+
+GATE = "gate/"  # begins the names of the gates
 
 
 @dataclass(frozen=True)
@@ -45,9 +71,117 @@ class TailorFLParams(PrunedTypesParams):
     method: ClassVar[str] = "tailorfl"
 
 
+class TailorClient(MultiModelClient):
+    """Client whose channels pass gates, which it learns with the weights and keeps.
+
+    ``conf.own`` has the gates and the active channels (empty before the first round: gates of 1, all channels).
+    ``conf.tailor`` has the ``target`` number of channels of each group and the ``sparsity`` of gates, where the client
+    takes part in a round. Clients train one after another: each has gates of its own.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def __init__(self, conf: Namespace, bench: Workbench) -> None:
+        super().__init__(conf)
+        self._bench = bench
+
+    def _client_state(self, conf: Namespace) -> tuple[channels.Active, dict[str, Tensor]]:
+        whole = channels.whole(self._bench.spec(conf.model_key))
+        client_state: State = conf.own or {}
+        gates = {group: client_state.get(f"{GATE}{group}", torch.ones(len(one))) for group, one in whole.items()}
+        return unpack_channels(client_state, whole), gates
+
+    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model`` the client's: its active channels, behind their gates."""
+        (active, gates), parameters = self._client_state(conf), trainable(model)
+        layout = models.layout(self._bench.spec(conf.model_key))
+        masks.apply(channels.masks(layout, active, parameters), parameters)
+        _write(parameters, channels.gated(layout, _like(gates, parameters), parameters))
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Train weights and gates together; a client that is still whole then prunes to its target."""
+        layout, settings = models.layout(self._bench.spec(conf.model_key)), getattr(conf, "tailor", None)
+        (active, gates), parameters = self._client_state(conf), trainable(model)
+        gates = {group: one.clone().requires_grad_() for group, one in _like(gates, parameters).items()}
+        mask = channels.masks(layout, active, parameters)
+        masks.apply(mask, parameters)
+        model.train()
+        names, sparsity = list(parameters), 0.0 if settings is None else settings["sparsity"]
+        steps = optimizer_of(conf).begin(list(parameters.values()), None, [mask[name] for name in names])
+        bare = Namespace(**{**vars(conf), "client_weight_decay": 0.0})  # gates of other channels stay, too
+        passed = optimizer_of(bare).begin(
+            list(gates.values()), None, [active[group].to(_device(model)) for group in gates]
+        )
+        losses = []
+        for x, y in self.seen(client_data, conf):
+            network = _Gated(model, channels.gated(layout, gates, parameters))
+            loss = self.losses(self.output(network, x, client_data, conf), y)
+            total = loss.mean() + sparsity * torch.stack([one.abs().sum() for one in gates.values()]).sum()
+            trained = [*parameters.values(), *gates.values()]
+            gradients = list(torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True))
+            steps.step(list(parameters.values()), gradients[: len(names)])
+            passed.step(list(gates.values()), gradients[len(names) :])
+            losses.append(loss.detach())
+        figures = result(conf, len(client_data), losses)
+        if settings is not None and not conf.own:
+            active = channels.strongest({group: one.detach().abs() for group, one in gates.items()}, settings["target"])
+            masks.apply(channels.masks(layout, active, parameters), parameters)
+        if settings is None:  # fine-tuned for itself: what is tested is its own network
+            _write(parameters, channels.gated(layout, gates, parameters))
+        if conf.own is not None:
+            learnt = {f"{GATE}{group}": one.detach() for group, one in gates.items()}
+            figures["own"] = {**pack_channels(active), **learnt}
+        return {**figures, "update_weight": model.state_dict()}
+
+
+class _Gated:
+    """A network with other parameters, which keeps its own statistics."""
+
+    def __init__(self, model: nn.Module, tensors: State) -> None:
+        self._model, self._tensors = model, tensors
+
+    def __call__(self, x: Tensor) -> Tensor:
+        output: Tensor = functional_call(self._model, self._tensors, (x,))
+        return output
+
+
+@torch.no_grad()
+def _write(parameters: State, tensors: State) -> None:
+    for name, tensor in tensors.items():
+        parameters[name].copy_(tensor)
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _like(gates: dict[str, Tensor], parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    first = next(iter(parameters.values()))
+    return {group: one.to(first) for group, one in gates.items()}
+
+
+class TailorExecutor(MultiModelExecutor):
+    """Executor whose clients know the spec that they train."""
+
+    def get_client_trainer(self, conf: Namespace) -> TailorClient:
+        """Create a client that trains as TailorFL's."""
+        return TailorClient(conf, self.bench)
+
+
 def tuned(profiles: Tensor, share: float) -> Tensor:
-    """Importances [clients, channels] moved by ``share`` towards those of similar clients: weights are the cosines of
-    what tells the clients apart, such as are positive. Who is like nobody stays as it is."""
+    """Move importances towards those of similar clients.
+
+    Weights are the positive cosines of the clients' differences from their mean. A client that resembles no other stays
+    as it is.
+
+    Args:
+        profiles: Importances [clients, channels].
+        share: How far they move.
+
+    Returns:
+        The tuned importances [clients, channels].
+
+    """
     apart = profiles - profiles.mean(0)
     unit = apart / apart.norm(dim=1, keepdim=True).clamp(min=1e-12)
     alike = (unit @ unit.T).clamp(min=0.0).fill_diagonal_(0.0)
@@ -66,42 +200,42 @@ class TailorFLAggregator(PrunedTypesAggregator):
     )
 
     def template(self) -> State:
-        """Which channels, and the gates."""
-        gates = {f"{GATE}{group}": torch.ones(every.shape[1]) for group, every in self.kept.items()}
+        """Tensors that a client keeps for itself: active channels, and gates."""
+        gates = {f"{GATE}{group}": torch.ones(every.shape[1]) for group, every in self.active.items()}
         return {**super().template(), **gates}
 
     def item_of(self, client: int) -> WorkItem:
-        """Its submodel; in its first round, the whole model."""
+        """The work item of a client: its submodel, or in its first round the whole model."""
         objective = {"tailor": {"target": self.target(client), "sparsity": self.params.sparsity}}
         whole = self.pool[KEY].cost.bytes
-        gates = sum(4 * every.shape[1] for every in self.kept.values())
-        first = all(bool(one.all()) for one in self.kept_by(client).values())
+        gates = sum(4 * every.shape[1] for every in self.active.values())
+        first = all(bool(one.all()) for one in self.active_channels(client).values())
         down = whole if first else self.part_cost(client).bytes + self.bit_bytes
-        up = (self.costs[self.own[client - 1]].bytes if first else self.part_cost(client).bytes) + self.bit_bytes
+        up = (self.costs[self.type_of[client - 1]].bytes if first else self.part_cost(client).bytes) + self.bit_bytes
         return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=down, upload=up + gates)
 
     def weight(self, item: WorkItem) -> float:
-        """Times the share of the parameters that the client keeps."""
+        """The weight of the base times the share of the parameters that the client keeps."""
         return super().weight(item) * self.part_cost(item.client).parameters / self.pool[KEY].cost.parameters
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """The mean where submodels overlap; then their structures."""
+        """Take the mean where submodels overlap; then tune the participants' structures."""
         super().aggregate(round, updates, means)
         if self.params.tuning == 0 or len(updates) < 2:
             return
         files, before = self.handed[OwnTensors.kind].files, [update.client for update in updates]
         owns = {client: self.newest(client) for client in before}
-        lengths = [every.shape[1] for every in self.kept.values()]
+        lengths = [every.shape[1] for every in self.active.values()]
         profiles = torch.stack([
-            torch.cat([owns[client][f"{GATE}{group}"].abs().double() for group in self.kept]) for client in before
+            torch.cat([owns[client][f"{GATE}{group}"].abs().double() for group in self.active]) for client in before
         ])  # fmt: skip
         moved = 0
         for client, importance in zip(before, tuned(profiles, self.params.tuning), strict=True):
-            scores = dict(zip(self.kept, importance.split(lengths), strict=True))
-            kept = channels.strongest(scores, self.target(client))
-            moved += sum(int((one & ~self.kept[group][client - 1]).sum()) for group, one in kept.items())
-            for group, one in kept.items():
-                self.kept[group][client - 1] = one
-            files.write(round, KEY, client, {**owns[client], **kept_bits(kept)})
+            scores = dict(zip(self.active, importance.split(lengths), strict=True))
+            active = channels.strongest(scores, self.target(client))
+            moved += sum(int((one & ~self.active[group][client - 1]).sum()) for group, one in active.items())
+            for group, one in active.items():
+                self.active[group][client - 1] = one
+            files.write(round, KEY, client, {**owns[client], **pack_channels(active)})
         files.settle()
         self.record("channels_moved", moved)

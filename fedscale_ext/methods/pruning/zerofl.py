@@ -1,7 +1,10 @@
 """ZeroFL (Qiu et al., ICLR 2022): clients train with sparse weights and activations and hand in a sparse model.
 
-Training is SWAT's (Raihan and Aamodt, NeurIPS 2020; ``zerofl_client.py``). What a client hands in (section 4.2), of
-each layer's weights a share of 1 - sparsity + mask_ratio:
+Training is SWAT's (Raihan and Aamodt, NeurIPS 2020). The forward pass takes each layer's largest weights. The gradient
+of its input is by these; that of its weights is by its largest inputs, and goes to all weights. So a weight that one
+step leaves out can come back in the next.
+
+A client uploads a share of 1 - sparsity + mask_ratio of each layer's weights (section 4.2):
 
 * ``top_k_weights``: its largest weights, others count as zero in the server's mean;
 * ``diff_on_top_k``: the changes of its largest weights, others count as unchanged;
@@ -15,19 +18,39 @@ dense. What both sides really compute and exchange here is dense. What is tested
 network of SWAT's forward pass: each layer's largest 1 - sparsity of the weights, the others zero.
 """
 
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from fedscale_ext.method import Decay, EvaluationPlan, Excludes, Feature, Population, Share, State, Task, WorkItem
+from fedscale_ext.method import (
+    ClientSamples,
+    Decay,
+    EvaluationPlan,
+    Excludes,
+    Feature,
+    MultiModelClient,
+    MultiModelExecutor,
+    Population,
+    Share,
+    State,
+    Task,
+    WorkItem,
+)
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.methods.pruning.zerofl_client import ZeroFLExecutor, kept, largest, sparse_weights
 from fedscale_ext.models.registry import skeleton
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
 from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
+_Layer = nn.Conv1d | nn.Conv2d | nn.Linear
 
 
 @dataclass(frozen=True)
@@ -47,8 +70,131 @@ class ZeroFLParams:
 
     @property
     def share(self) -> float:
-        """Of a layer's weights that are handed in."""
+        """Share of a layer's weights that a client uploads."""
         return min(1.0, 1 - self.sparsity + self.mask_ratio)
+
+
+def num_largest(entries: int, share: float) -> int:
+    """Number of the largest entries: ``share`` of them, one at least."""
+    return max(1, round(share * entries))
+
+
+def largest(x: Tensor, share: float) -> Tensor:
+    """The largest entries of ``x`` in magnitude, as many as :func:`num_largest` says: bool like ``x``."""
+    chosen = torch.zeros(x.numel(), dtype=torch.bool, device=x.device)
+    chosen[x.detach().abs().flatten().topk(num_largest(x.numel(), share), sorted=False).indices] = True
+    return chosen.view(x.shape)
+
+
+def sparse_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights that SWAT makes sparse, by state name."""
+    return {f"{name}.weight": part.weight for name, part in model.named_modules() if isinstance(part, _Layer)}
+
+
+class _Sparse(torch.autograd.Function):
+    """``product(x, weight)``, a layer without its bias, by SWAT's rule."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, share: float, product: Callable[..., Tensor]) -> Tensor:
+        sparse = torch.where(largest(weight, share), weight, 0.0)
+        ctx.save_for_backward(torch.where(largest(x, share), x, 0.0), sparse)
+        ctx.product = product
+        return product(x, sparse)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        x, weight = (tensor.detach().requires_grad_() for tensor in ctx.saved_tensors)
+        operands = [part for part, needed in zip((x, weight), ctx.needs_input_grad, strict=False) if needed]
+        with torch.enable_grad():  # a product's derivatives: by x from the weight, by the weight from x
+            output = ctx.product(x, weight)
+        gradients_of_operands = iter(torch.autograd.grad(output, operands, gradients[0]))
+        by_x, by_weight = (next(gradients_of_operands) if needed else None for needed in ctx.needs_input_grad[:2])
+        return by_x, by_weight, None, None
+
+
+def _product(layer: _Layer, x: Tensor, weight: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return nn.functional.linear(x, weight)
+    return layer._conv_forward(x, weight, None)
+
+
+def _apply(layer: _Layer, share: float, x: Tensor) -> Tensor:
+    output: Tensor = _Sparse.apply(x, layer.weight, share, partial(_product, layer))
+    if layer.bias is None:
+        return output
+    return output + layer.bias.view(-1, *[1] * (0 if isinstance(layer, nn.Linear) else layer.weight.dim() - 2))
+
+
+@contextmanager
+def swat(model: nn.Module, sparsity: float) -> Iterator[None]:
+    """Leave out ``sparsity`` of the weights and inputs of convolutions and linear layers, in the block."""
+    layers = [part for part in model.modules() if isinstance(part, _Layer)]
+    for layer in layers:
+        layer.forward = partial(_apply, layer, 1 - sparsity)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward  # the class's own again
+
+
+@torch.no_grad()
+def hand_in(before: Mapping[str, Tensor], weights: Mapping[str, Tensor], upload: str, share: float) -> None:
+    """Reduce the trained ``weights`` to the uploaded ones, in place (section 4.2).
+
+    Args:
+        before: Weights at the round's start, by name.
+        weights: Trained weights, by name.
+        upload: Which weights a client uploads.
+        share: Share of each layer's weights.
+
+    """
+    for name, weight in weights.items():
+        if upload == "top_k_weights":
+            weight.masked_fill_(~largest(weight, share), 0.0)
+        else:
+            sent = largest(weight if upload == "diff_on_top_k" else weight - before[name], share)
+            weight.copy_(torch.where(sent, weight, before[name]))
+
+
+class ZeroFLClient(MultiModelClient):
+    """Client that trains by SWAT's passes.
+
+    ``conf.zerofl`` has ``sparsity``, ``upload`` and ``share``. Clients train one after another: each has largest
+    entries of its own.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Train by SWAT's passes; the result has the uploaded weights. See :meth:`MultiModelClient.train`."""
+        model.train()
+        settings = conf.zerofl
+        sparse = sparse_weights(model)
+        before = {name: weight.detach().clone() for name, weight in sparse.items()}
+        parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        steps, step_losses = None, []
+        with swat(model, settings["sparsity"]):
+            for x, y in self.seen(client_data, conf):
+                losses = self.losses(self.output(model, x, client_data, conf), y)
+                gradients = torch.autograd.grad(losses.mean(), parameters, allow_unused=True)
+                if steps is None:  # parameters that the network does not use stay as they are
+                    used = [pair for pair in zip(parameters, gradients, strict=True) if pair[1] is not None]
+                    parameters, gradients = [one for one, _ in used], tuple(gradient for _, gradient in used)
+                    steps = optimizer_of(conf).begin(parameters)
+                steps.step(parameters, list(gradients))
+                step_losses.append(losses.detach())
+        figures = result(conf, len(client_data), step_losses)
+        hand_in(before, sparse, settings["upload"], settings["share"])
+        return {**figures, "update_weight": model.state_dict()}
+
+
+class ZeroFLExecutor(MultiModelExecutor):
+    """Executor whose clients train sparsely in rounds, and fine-tune like FedAvg's."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client that trains by SWAT's passes, or one that fine-tunes."""
+        return ZeroFLClient(conf) if hasattr(conf, "zerofl") else MultiModelClient(conf)
 
 
 class ZeroFLAggregator(FedAvgAggregator):
@@ -61,17 +207,17 @@ class ZeroFLAggregator(FedAvgAggregator):
     )
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0, and how large a sparse one is."""
+        """Create w_0, and compute the size of a sparse upload."""
         super().init_state(population, task)
         cost = self.pool[KEY].cost
         sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[KEY].spec)).values()]
-        values = sum(kept(size, self.params.share) for size in sizes)
+        values = sum(num_largest(size, self.params.share) for size in sizes)
         dense = next(iter(self.pool[KEY].state.values())).itemsize
         self._dense: State = {}  # what trains on, while the pool has the network that is tested
         self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """S_t trains sparsely."""
+        """Let S_t train sparsely, from the dense weights."""
         p = self.params
         if self._dense:
             self.pool.update(KEY, self._dense)
@@ -82,7 +228,7 @@ class ZeroFLAggregator(FedAvgAggregator):
         return [WorkItem(client, KEY, objective, effort=effort, upload=upload) for client in participants.tolist()]
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """The weights that a forward pass takes, for everybody."""
+        """Serve the weights of SWAT's forward pass to every client."""
         if not self._dense:
             model = self.pool[KEY]
             self._dense, share = model.state, 1 - self.params.sparsity
@@ -92,9 +238,9 @@ class ZeroFLAggregator(FedAvgAggregator):
         return super().evaluation_plan()
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """The dense weights after a test."""
+        """Return the dense weights, which a test replaces in the pool."""
         return self._dense, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self._dense = tensors

@@ -17,6 +17,7 @@ Where it departs from the public code, or the paper leaves it open:
   over the rounds of the search, and again over those of the network that it derives.
 """
 
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import cos, pi
@@ -24,15 +25,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.core.local_steps import HELD_OUT, batches, hold_out
 from fedscale_ext.method import (
+    ClientSamples,
     Count,
     Decay,
     EvaluationPlan,
     Excludes,
     Feature,
     ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
     NotNegative,
     Population,
     Positive,
@@ -43,15 +48,19 @@ from fedscale_ext.method import (
     Within,
     WorkItem,
     models,
+    stream,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.methods.search.fednas_client import ALPHAS, FedNASExecutor
 from fedscale_ext.methods.search.mixtures import mixture_of
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet.family import mixed, path_of
+from fedscale_ext.training.adam import Adam
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
 from fedscale_ext.util.ranges import check_ranges
 
 SEARCHED, DERIVED = "supernet", "derived"
+ALPHAS = "alphas."  # begins the names of a mixture's alphas
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,56 @@ class FedNASParams:
             raise UserError("fednas.lambda_train and lambda_val must not both be zero")
 
 
+class FedNASClient(MultiModelClient):
+    """A client of the search: ``conf.search`` has the weights of the losses (``train``, ``val``) and Adam's settings.
+
+    One client after another: a step takes two batches and two optimisers. A client without a validation part (a single
+    sample) moves its alphas by the training loss alone, as far as that counts.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Step the alphas, then the weights, on each batch (Equation 5). The reported loss is that of the weights'
+        steps."""
+        model.train()
+        search = conf.search
+        named = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
+        alphas: list[Tensor] = [tensor for name, tensor in named if name.startswith(ALPHAS)]
+        weights: list[Tensor] = [tensor for name, tensor in named if not name.startswith(ALPHAS)]
+        by_alphas = Adam(**search["adam"], eps=1e-8, mu=0.0, clip_norm=None).begin(alphas)
+        by_weights = optimizer_of(conf).begin(weights)
+        _, validation = hold_out(len(client_data), conf.held_out, conf.seed, conf.client_id)
+        rng = stream(conf.seed, conf.round, conf.client_id, "validation batches")
+        rows = list(batches(len(validation), conf.batch_size, conf.local_steps, rng)) if len(validation) else []
+        step_losses = []
+        for step, (x, y) in enumerate(self.seen(client_data, conf)):
+            terms = []
+            if search["train"]:
+                terms.append(search["train"] * self._loss(model, x, y, client_data, conf).mean())
+            if search["val"] and rows:
+                chosen = torch.from_numpy(validation[rows[step]]).to(client_data.y.device)
+                seen, labels = client_data.x[chosen], client_data.y[chosen]
+                terms.append(search["val"] * self._loss(model, seen, labels, client_data, conf).mean())
+            if terms:
+                by_alphas.step(alphas, list(torch.autograd.grad(sum(terms, torch.zeros(())), alphas)))
+            losses = self._loss(model, x, y, client_data, conf)
+            by_weights.step(weights, list(torch.autograd.grad(losses.mean(), weights)))
+            step_losses.append(losses.detach())
+        return {**result(conf, len(client_data), step_losses), "update_weight": model.state_dict()}
+
+    def _loss(self, model: nn.Module, x: Tensor, y: Tensor, samples: ClientSamples, conf: Namespace) -> Tensor:
+        return self.losses(self.output(model, x, samples, conf), y)
+
+
+class FedNASExecutor(MultiModelExecutor):
+    """Executor whose clients search, and later train the derived network as FedAvg's."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client that searches, or one that trains the derived network."""
+        return FedNASClient(conf) if hasattr(conf, "search") else MultiModelClient(conf)
+
+
 class FedNASAggregator(FedAvgAggregator):
     """Searches a network by gradients, with weights and alphas averaged, then trains it (FedNAS)."""
 
@@ -93,17 +152,17 @@ class FedNASAggregator(FedAvgAggregator):
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "steps its alphas by Adam on other losses"),)
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0 and alpha_0 of the mixture."""
+        """Create w_0 and alpha_0 of the mixture."""
         spec = mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
         self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
 
     @property
     def model(self) -> str:
-        """Key of what clients train and are served now."""
+        """Key of the model that clients train and are served now."""
         return DERIVED if DERIVED in self.pool else SEARCHED
 
     def learning_rate(self, number: int) -> float:
-        """A cosine over the search, and over what follows it."""
+        """A cosine over the search, and another over the rounds that follow it."""
         p, first = self.params, float(self.args.learning_rate)
         searching = number <= p.search_rounds
         step, steps = (number, p.search_rounds) if searching else (
@@ -114,7 +173,7 @@ class FedNASAggregator(FedAvgAggregator):
         return least + (first - least) * (1 + cos(pi * done)) / 2
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """S_t searches, or trains what was found."""
+        """Let S_t search, or train the derived network."""
         if self.model == DERIVED:
             return [WorkItem(client, DERIVED) for client in participants.tolist()]
         p = self.params
@@ -125,14 +184,14 @@ class FedNASAggregator(FedAvgAggregator):
         return [WorkItem(client, SEARCHED, objective, effort=effort) for client in participants.tolist()]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """w and alpha become the clients' means by samples (Algorithm 1, server)."""
+        """Take the clients' means of w and alpha, by samples (Algorithm 1, server)."""
         self.pool.update(self.model, means[self.model])
         if self.model == SEARCHED:
             alphas = [self._alphas(layer).softmax(0).tolist() for layer in range(len(self._spec["ops"]))]
             self.record("alphas", alphas)
 
     def evolve(self, round: int) -> None:
-        """After the search, derive the network."""
+        """Derive the network after the last round of the search."""
         if self.model == SEARCHED and round >= self.params.search_rounds:
             spec = path_of(mixed(self._spec, None), self.genotype())
             state = models.initial_state(spec, self.seed)
@@ -157,19 +216,20 @@ class FedNASAggregator(FedAvgAggregator):
         return self.pool[SEARCHED].state[f"{ALPHAS}{layer}"]
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served the mixture, later the derived network."""
+        """Serve every client the mixture, later the derived network."""
         return EvaluationPlan([self.model] * self.task.num_clients, {"global": self.model})
 
     def lineage(self) -> dict[str, Any]:
-        """The derived network comes from the search."""
-        found: dict[str, Any] = {SEARCHED: {"parent": None, "birth": 0, "steps": ["all operators"]}}
+        """Return the origin of the derived network: the search."""
+        origins: dict[str, Any] = {SEARCHED: {"parent": None, "birth": 0, "steps": ["all operators"]}}
         if DERIVED in self.pool:
             path = " ".join(name for (name,) in self.pool[DERIVED].spec["ops"])
-            found[DERIVED] = {"parent": SEARCHED, "birth": self.params.search_rounds, "steps": [path]}
-        return found
+            origins[DERIVED] = {"parent": SEARCHED, "birth": self.params.search_rounds, "steps": [path]}
+        return origins
 
     def results(self) -> dict[str, Any]:
-        """Memory of a client's step, in the search and after it; Adam's moments of the alphas are left out."""
+        """Report the memory of a client's step, in the search and after it. Adam's moments of the alphas are left
+        out."""
         batch, moments = self.args.batch_size, int(self.config.job.client_momentum > 0)
         return {
             "memory": [

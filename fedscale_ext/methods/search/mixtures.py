@@ -5,7 +5,21 @@ from fedscale_ext.models.supernet.family import mixed
 
 
 def mixture_of(spec: ModelSpec, how: str, method: str, model: str) -> ModelSpec:
-    """The supernet as a mixture; UserError where the configuration's ``model`` is none, or reads texts everywhere."""
+    """The supernet as a mixture of all of its operators.
+
+    Args:
+        spec: Spec of the configuration's model.
+        how: How operators are mixed, "alphas" or "equal".
+        method: Name of the method, for messages.
+        model: Name of the model, for messages.
+
+    Returns:
+        Spec of the mixture.
+
+    Raises:
+        UserError: The model is no supernet, or reads texts at every position.
+
+    """
     if not models.searched(spec):
         raise UserError(
             f"method {method} needs a supernet, and model {model} is none; choose one such as cnn_l, or a spec file of "

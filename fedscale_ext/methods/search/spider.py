@@ -15,21 +15,28 @@ Where it departs from the public code, or the paper leaves it open:
 * Momentum starts anew with each round.
 """
 
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.func import functional_call
 
-from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.core.local_steps import HELD_OUT, hold_out
 from fedscale_ext.method import (
+    ClientSamples,
     ClientTensors,
     Count,
     EvaluationPlan,
     Excludes,
     Feature,
+    ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
     NotNegative,
     OwnTensors,
     Population,
@@ -40,17 +47,22 @@ from fedscale_ext.method import (
     WorkItem,
     models,
     own_version,
+    stream,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.search.mixtures import mixture_of
-from fedscale_ext.methods.search.spider_client import ALIVE, SpiderExecutor
 from fedscale_ext.models.memory import training_memory
-from fedscale_ext.models.supernet.family import tables
+from fedscale_ext.models.supernet.family import Searchable, tables
 from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
+from fedscale_ext.training.sgd import Pull, Sgd, Steps
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
+ALIVE = "alive"  # beside a local state: bool [layers, most operators of a layer]
+Ops = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,157 @@ class SpiderParams:
         check_ranges(self, "spider")
 
 
+def everything(ops: Sequence[Sequence[str]]) -> np.ndarray:
+    """``alive`` of a network that keeps all operators of its layers: bool [layers, operators]."""
+    alive = np.zeros((len(ops), max(map(len, ops))), dtype=bool)
+    for layer, names in enumerate(ops):
+        alive[layer, : len(names)] = True
+    return alive
+
+
+def alive_ops(ops: Sequence[Sequence[str]], alive: np.ndarray) -> Ops:
+    """Names of the operators of each layer that are alive."""
+    return [tuple(name for name, keeps in zip(names, row, strict=False) if keeps)
+            for names, row in zip(ops, alive, strict=True)]  # fmt: skip
+
+
+class Local:
+    """A client's local network: its tensors, run by the resident module of the global one."""
+
+    def __init__(self, module: nn.Module, ops: Sequence[Sequence[str]], state: dict[str, Tensor], alive: np.ndarray):
+        self._module, self._ops, self.state, self.alive = module, ops, state, alive
+
+    def hold(self, alive: np.ndarray) -> dict[str, Tensor]:
+        """Restrict the module to these operators; return their tensors by name."""
+        cast(Searchable, self._module).hold(alive_ops(self._ops, alive))
+        return {name: self.state[name] for name in self._module.state_dict()}
+
+    def release(self) -> None:
+        """Make the module the global one again."""
+        cast(Searchable, self._module).hold(self._ops)
+
+    def run(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+        """Logits [B, classes] of x [B, C, H, W]; buffers among ``tensors`` change."""
+        output: Tensor = functional_call(self._module, tensors, (x,))
+        return output
+
+    @torch.no_grad()
+    def shrink(self, how: str, x: Tensor, y: Tensor, batch: int, rng: np.random.Generator) -> None:
+        """Drop operators of a random layer by the accuracy of the network without each of them.
+
+        Of equal accuracies the loss decides. BatchNorm takes the samples' own statistics, as in the public code.
+
+        Args:
+            how: "layer" keeps one operator, "operator" drops one.
+            x: Validation samples [n, C, H, W].
+            y: Their classes int64 [n].
+            batch: Samples of a pass.
+            rng: Draws the layer.
+
+        """
+        several = np.flatnonzero(self.alive.sum(1) > 1)
+        if not len(several):
+            return
+        layer = int(rng.choice(several))
+        columns = np.flatnonzero(self.alive[layer])
+        without = []
+        for column in columns:
+            alive = self.alive.copy()
+            alive[layer, column] = False
+            tensors = {name: tensor.clone() for name, tensor in self.hold(alive).items()}
+            logits = torch.cat([self.run(tensors, part) for part in x.split(batch)])
+            loss = nn.functional.cross_entropy(logits, y)
+            without.append((int((logits.argmax(-1) == y).sum()), -float(loss)))
+        order = sorted(range(len(columns)), key=lambda index: without[index])  # most is lost without the first
+        gone = [columns[order[-1]]] if how == "operator" else columns[order[1:]]
+        self.alive[layer, gone] = False
+
+
+class SpiderClient(MultiModelClient):
+    """Steps both networks on each batch; one client after another, as each has a network of its own.
+
+    ``conf.own`` is the local state and ``alive``, the operators that it keeps (empty before the first round: the
+    global state, all operators). ``conf.spider`` has ``lambda`` and, in rounds in which local networks shrink, how
+    (``shrink``). A client that fine-tunes its served model has no ``conf.spider``: it trains its local network alone.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def __init__(self, conf: Namespace, spec: ModelSpec | None = None) -> None:
+        super().__init__(conf)
+        self._spec = spec  # of the global network; None where only asked for the class
+
+    def _local(self, model: nn.Module, conf: Namespace) -> Local:
+        assert self._spec is not None
+        client_state = conf.own or {}
+        state = {name: client_state.get(name, tensor).detach().clone() for name, tensor in model.state_dict().items()}
+        alive = client_state[ALIVE].cpu().numpy().copy() if ALIVE in client_state else everything(self._spec["ops"])
+        return Local(model, self._spec["ops"], state, alive)
+
+    @torch.no_grad()
+    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+        """Make ``model`` the client's local network."""
+        local = self._local(model, conf)
+        for name, tensor in model.state_dict().items():
+            tensor.copy_(local.state[name])
+        local.hold(local.alive)
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Train both networks; figures are the global network's, ``own`` is the local one. See
+        :meth:`MultiModelClient.train`."""
+        settings = getattr(conf, "spider", None)
+        if settings is None or self._spec is None:
+            if self._spec is not None and conf.own is not None:
+                self.own_model(model, conf)
+            return super().train(client_data, model, conf)
+        model.train()
+        served = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        local = self._local(model, conf)
+        _, validation = hold_out(len(client_data), conf.held_out, conf.seed, conf.client_id)
+        if settings["shrink"] and len(validation):
+            rows = torch.from_numpy(validation).to(client_data.y.device)
+            rng = stream(conf.seed, conf.round, conf.client_id, "shrink")
+            local.shrink(settings["shrink"], client_data.x[rows], client_data.y[rows], conf.batch_size, rng)
+            local.release()
+        parameters: list[Tensor] = [tensor for tensor in model.parameters() if tensor.requires_grad]
+        steps = optimizer_of(conf).begin(parameters)
+        tensors = local.hold(local.alive)
+        local_parameters = [
+            tensors[name].requires_grad_() for name, tensor in model.named_parameters() if tensor.requires_grad
+        ]
+        names = [name for name, tensor in model.named_parameters() if tensor.requires_grad]
+        pulled = self._pulled(settings["lambda"], local_parameters, [served[name] for name in names], conf)
+        step_losses = []
+        for x, y in self.seen(client_data, conf):
+            local.release()
+            losses = self.losses(self.output(model, x, client_data, conf), y)
+            steps.step(parameters, list(torch.autograd.grad(losses.mean(), parameters)))
+            step_losses.append(losses.detach())
+            local.hold(local.alive)
+            mine = self.losses(self.output(lambda batch: local.run(tensors, batch), x, client_data, conf), y)
+            pulled.step(local_parameters, list(torch.autograd.grad(mine.mean(), local_parameters)))
+        local.release()
+        new = {name: tensor.detach() for name, tensor in local.state.items()}
+        new[ALIVE] = torch.from_numpy(local.alive)
+        return {**result(conf, len(client_data), step_losses), "update_weight": model.state_dict(), "own": new}
+
+    @staticmethod
+    def _pulled(pull: float, parameters: list[Tensor], towards: list[Tensor], conf: Namespace) -> Steps:
+        """SGD of the local network: its prox term is (lambda/2) |w_local - w_global|^2 (Equation 3)."""
+        sgd = Sgd(conf.learning_rate, conf.client_momentum, conf.client_weight_decay, pull, conf.clip_norm)
+        velocity = [torch.zeros_like(tensor) for tensor in parameters] if sgd.momentum else []
+        return Steps(sgd, Pull(pull, conf.clip_norm, towards if pull else []), velocity)
+
+
+class SpiderExecutor(MultiModelExecutor):
+    """Executor that tells its clients the supernet's spec."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client that trains both networks, or one that fine-tunes its local network."""
+        known = hasattr(conf, "model_key") and conf.own is not None
+        return SpiderClient(conf, self.bench.spec(conf.model_key) if known else None)
+
+
 class LocalNetworks(OwnTensors):
     """The clients' local states and the operators that they keep, ``alive`` bool [clients, layers, operators]."""
 
@@ -80,12 +243,12 @@ class LocalNetworks(OwnTensors):
         self.alive = np.repeat(held[None], clients, axis=0)
 
     def checked(self, item: WorkItem, section: Section | None) -> State:
-        """Rejected where a layer is left without operators, or one that was dropped is back."""
-        found = super().checked(item, section)
-        alive = found[ALIVE].numpy()
+        """Check a local network: rejected where a layer has no operator left, or a dropped one is back."""
+        tensors = super().checked(item, section)
+        alive = tensors[ALIVE].numpy()
         if (alive & ~self.alive[item.client - 1]).any() or not alive.any(1).all():
             raise Rejected("its operators cannot be")
-        return found
+        return tensors
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         super().take(round, item, new)
@@ -114,45 +277,50 @@ class SpiderAggregator(FedAvgAggregator):
     unprotected: ClassVar[str] = "the operators of clients' local networks"
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0 of the global network."""
+        """Create w_0 of the global network."""
         spec = mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
         self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
         self.tables = tables(spec)
 
     def client_tensors(self) -> list[ClientTensors]:
-        """The local networks."""
+        """Keep each client's local network from round to round."""
         held = self.tables.held.copy()
         self.local = LocalNetworks(self.log_dir, self.pool[KEY].state, held, self.task.num_clients)
         return [*super().client_tensors(), self.local]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Everybody trains both networks; in some rounds the local ones shrink before."""
+        """Let each participant train both networks; in some rounds the local ones shrink before."""
         p = self.params
         shrinks = round >= p.proj_start and (round - p.proj_start) % p.proj_recovery == 0
-        asked = {"lambda": p.lambda_local, "shrink": p.shrink if shrinks else None}
+        settings = {"lambda": p.lambda_local, "shrink": p.shrink if shrinks else None}
         whole = self.pool[KEY].cost.forward_macs
         return [
-            WorkItem(client, KEY, {"spider": asked, HELD_OUT: p.val_ratio}, effort=1 + self.local_macs(client) / whole)
+            WorkItem(
+                client, KEY, {"spider": settings, HELD_OUT: p.val_ratio}, effort=1 + self.local_macs(client) / whole
+            )
             for client in participants.tolist()
         ]
 
     def local_macs(self, client: int) -> float:
-        """MACs per sample of a client's local network, as it was last handed in."""
+        """MACs per sample of a client's newest local network."""
         alive = self.local.alive[client - 1]
         return self.tables.fixed_macs + float(self.tables.macs[alive].sum())
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """The global network becomes the clients' mean by samples."""
+        """Take the clients' mean of the global network, by samples."""
         super().aggregate(round, updates, means)
         self.record("operators", {u.client: int(self.local.alive[u.client - 1].sum()) for u in updates})
         self.record("local_macs", {update.client: self.local_macs(update.client) for update in updates})
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Every client is served its local network; the global one is tested beside."""
+        """Serve each client its local network; test the global one beside."""
         return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {"global": KEY})
 
     def results(self) -> dict[str, Any]:
-        """Memory of a client's step before its local network shrinks: state and momentum are those of two networks."""
+        """Report the memory of a client's step before its local network shrinks.
+
+        State and momentum are those of two networks.
+        """
         moments = int(self.config.job.client_momentum > 0)
         one = training_memory(self.pool[KEY].spec, self.args.batch_size, moments=moments)
         both = one._replace(state=2 * one.state, optimizer=2 * one.optimizer)

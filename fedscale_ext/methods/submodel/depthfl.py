@@ -1,16 +1,30 @@
-"""DepthFL (Kim et al., ICLR 2023): levels that differ in depth alone, whose exits teach each other."""
+"""DepthFL (Kim et al., ICLR 2023): levels that differ in depth alone, whose exits teach each other.
+
+Each client trains a prefix of one network with several exits. Every exit learns from the labels and from all other
+exits. Each layer becomes the mean over the clients that hold it.
+
+Departures:
+
+* Predictions are the mean of the exits' probabilities. The public code averages logits.
+* FedDyn's h is the mean over all clients, whatever they hold. It corrects what was trained in a round, as in the
+  public code. Parameters are corrected; BatchNorm's statistics are averaged.
+"""
 
 import math
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from fedscale_ext.method import (
     ClientTensors,
     JobConfig,
     ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
     NotNegative,
     Population,
     Positive,
@@ -20,8 +34,7 @@ from fedscale_ext.method import (
     UserError,
     WorkItem,
 )
-from fedscale_ext.methods.submodel.depthfl_client import DepthFLExecutor
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams, MultiExitClient
 from fedscale_ext.methods.submodel.levels import Level
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 from fedscale_ext.server.dynamic_gradients import DynamicGradients
@@ -49,25 +62,53 @@ class DepthFLParams(ExitLevelsParams):
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """Defaults that follow from what is given."""
+        """Set alpha to 0 where ``inclusive`` is on."""
         inclusive = config.method_params().get("inclusive") is True
         return {**super().job_defaults(config), **({"alpha": 0.0} if inclusive else {})}
 
 
-class DepthFLAggregator(ExitLevelsAggregator):
-    """Clients train prefixes of one network; each layer becomes the mean over those who hold it (DepthFL).
+class DepthFLClient(MultiExitClient):
+    """Client whose exits teach each other.
 
-    Predictions are the mean of the exits' probabilities (the public code averages logits). FedDyn's h is the mean over
-    all clients, whatever they hold, and corrects what somebody trained in a round, as in the public code. Its
-    parameters are corrected, BatchNorm's statistics are averaged.
+    The loss of n exits is sum_i CE_i + w(t) / (n - 1) sum_{i != j} KL(p_j || p_i), each teacher p_j fixed.
     """
+
+    def __init__(self, conf: Namespace) -> None:
+        super().__init__(conf)
+        self._consistency: float = getattr(conf, "consistency", 0.0)
+        # w(t) is another one in each round: recordings would pile up
+        self.loss_key = None if self._consistency else ()
+
+    def combined(self, output: Tensor, each: Tensor) -> Tensor:
+        """Loss of each sample [...], from logits [..., exits, classes] and cross-entropies [..., exits]."""
+        others = each.shape[-1] - 1
+        if not (self._consistency and others):
+            return each.sum(-1)
+        log_p = output.log_softmax(-1)
+        fixed = log_p.detach()
+        # all pairs at once: with itself, an exit's divergence is zero, and so are its gradients
+        negative_entropy = (fixed.exp() * fixed).sum((-2, -1)) * each.shape[-1]
+        crossed = (fixed.exp().sum(-2) * log_p.sum(-2)).sum(-1)
+        return each.sum(-1) + self._consistency / others * (negative_entropy - crossed)
+
+
+class DepthFLExecutor(MultiModelExecutor):
+    """Executor whose clients train as DepthFL's."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client whose exits teach each other."""
+        return DepthFLClient(conf)
+
+
+class DepthFLAggregator(ExitLevelsAggregator):
+    """Clients train prefixes of one network; each layer becomes the mean over those who hold it (DepthFL)."""
 
     Params: ClassVar[type] = DepthFLParams
     Executor: ClassVar[type] = DepthFLExecutor
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
     def full_spec(self) -> ModelSpec:
-        """The network, which predicts by all its exits together."""
+        """Spec of the network, which predicts by all its exits together."""
         return super().full_spec().replace(predict="last" if self.params.inclusive else "mean")
 
     def levels_of(self, spec: ModelSpec) -> list[Level]:
@@ -79,7 +120,12 @@ class DepthFLAggregator(ExitLevelsAggregator):
         ]
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The network and its prefixes; UserError where FedDyn cannot be had beside what else is asked for."""
+        """Create the network and its prefixes.
+
+        Raises:
+            UserError: Another option of the job excludes FedDyn.
+
+        """
         job = self.config.job
         if self.params.alpha and job.control_variates:
             raise UserError("control_variates and depthfl.alpha both correct clients' gradients; set one of them to 0")
@@ -91,13 +137,13 @@ class DepthFLAggregator(ExitLevelsAggregator):
         super().init_state(population, task)
 
     def client_tensors(self) -> list[ClientTensors]:
-        """FedDyn's gradients, where it is on; never beside control variates."""
+        """Keep FedDyn's gradients of each client, where alpha is above 0; never beside control variates."""
         if not self.params.alpha:
             return super().client_tensors()
         return [DynamicGradients(self.log_dir, self.pool, self.weight, self.eligible)]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its prefix."""
+        """Let each participant train its prefix, with the round's weight w(t) of the exits' divergences."""
         phase = 1.0 - min((round - 1) / self.params.ramp_up, 1.0)
         self._consistency = math.exp(-5.0 * phase * phase)
         return super().assign(round, participants)
@@ -110,16 +156,16 @@ class DepthFLAggregator(ExitLevelsAggregator):
         return {**({"consistency": self._consistency} if learns else {}), **dynamic}
 
     def weight(self, item: WorkItem) -> float:
-        """All clients alike, as the code has it, or by their samples."""
+        """1 for every client, as in the public code, or its number of samples."""
         return super().weight(item) if self.params.weighted else 1.0
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """The mean of each layer, less h / alpha where somebody trained it."""
+        """Take the mean of each layer, less h / alpha where a client trained it (FedDyn)."""
         new = dict(means[self.whole])
-        kept = self.handed.get(DynamicGradients.kind)
-        if isinstance(kept, DynamicGradients):
+        gradients = self.handed.get(DynamicGradients.kind)
+        if isinstance(gradients, DynamicGradients):
             trained = {name for update in updates for name in self.pool[update.item.model].state}
-            for name, h in kept.mean(self.whole).items():
+            for name, h in gradients.mean(self.whole).items():
                 if name in trained:
                     new[name] = new[name] - h / self.params.alpha
         self.pool.update(self.whole, new)

@@ -1,12 +1,19 @@
-"""What methods share whose levels are parts of a network with several exits: who trains which."""
+"""What methods share whose levels are parts of a network with several exits: the clients' joint loss, the levels.
 
+A client's model holds the exits that its device affords. Its loss is the sum of their cross-entropies (HypeMeFed,
+SenSys 2024, section 4.2), unless a method combines them otherwise.
+"""
+
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from torch import Tensor
+from torch.nn import functional
 
-from fedscale_ext.method import JobConfig, ModelSpec, Population, Task, UserError
+from fedscale_ext.method import JobConfig, ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
 from fedscale_ext.methods.submodel.levels import LevelsAggregator, check_drawn, check_ranks, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 from fedscale_ext.util.ranges import check_ranges
@@ -27,7 +34,7 @@ class ExitLevelsParams:
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """Sizes of groups that are given are meant."""
+        """Set ``levels`` to groups where the configuration gives ``groups``."""
         return {"levels": "groups"} if "groups" in config.method_params() else {}
 
     def __post_init__(self) -> None:
@@ -36,16 +43,52 @@ class ExitLevelsParams:
         if self.levels == "groups" and not self.groups:
             raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")
         if self.groups and self.levels != "groups":
-            given = f"{key} is given and {self.method}.levels is {self.levels}"
-            raise UserError(f"{given}; give one of them (--set '{key}=[]' takes groups away)")
+            clash = f"{key} is given and {self.method}.levels is {self.levels}"
+            raise UserError(f"{clash}; give one of them (--set '{key}=[]' takes groups away)")
         check_drawn(self.method, self.levels, self.shares)
 
 
+class MultiExitClient(MultiModelClient):
+    """Client that minimises the joint loss of all exits, alone and in cohorts alike (HypeMeFed, section 4.2)."""
+
+    def losses(self, output: Tensor, labels: Tensor) -> Tensor:
+        """Joint loss of each sample, [...].
+
+        Args:
+            output: Logits [..., exits, classes]; in evaluation [..., classes].
+            labels: Classes int64 [...].
+
+        Returns:
+            Losses [...].
+
+        """
+        if output.dim() == labels.dim() + 1:
+            return super().losses(output, labels)
+        targets = labels[..., None].expand(output.shape[:-1])
+        each = functional.cross_entropy(output.flatten(0, -2), targets.flatten(), reduction="none")
+        return self.combined(output, each.view(targets.shape))
+
+    def combined(self, output: Tensor, each: Tensor) -> Tensor:
+        """Loss of each sample [...], from logits [..., exits, classes] and the exits' cross-entropies [..., exits]."""
+        return each.sum(-1)
+
+
+class MultiExitExecutor(MultiModelExecutor):
+    """Executor whose clients train networks with several exits."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client that trains all exits together."""
+        return MultiExitClient(conf)
+
+
 class ExitLevelsAggregator(LevelsAggregator):
-    """Base of these methods; their ``Params`` are :class:`ExitLevelsParams` and more."""
+    """Base of methods whose levels are parts of a network with several exits.
+
+    Their ``Params`` extend :class:`ExitLevelsParams`.
+    """
 
     def full_spec(self) -> ModelSpec:
-        """The network with all its exits, whose state holds that of every level."""
+        """Spec of the network with all its exits; its state holds that of every level."""
         spec = self.initial_spec()
         if spec.family != "multi_exit":
             raise UserError(
@@ -55,7 +98,7 @@ class ExitLevelsAggregator(LevelsAggregator):
         return prefix(spec, num_exits(spec)).replace(heads="all")
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The network and its levels; who is on which, and a notice for levels that nobody trains."""
+        """Create the network and its levels, choose the level of each client, and report levels without clients."""
         p, number = self.params, len(self.levels_of(self.full_spec()))
         if p.levels == "groups":
             check_ranks(f"{p.method}.groups", p.groups, number, task.num_clients)
@@ -66,14 +109,16 @@ class ExitLevelsAggregator(LevelsAggregator):
             check_shares(f"{p.method}.shares", p.shares, number, "levels, smallest level first")
             self.shares = tuple(reversed(p.shares))
         super().init_state(population, task)
-        self._check_clients(np.bincount(self.own, minlength=number).tolist())
+        self._check_clients(np.bincount(self.level_of, minlength=number).tolist())
 
     def _check_clients(self, counts: Sequence[int]) -> None:
-        """UserError where nobody affords the whole network, unless sizes or shares ask for that; a notice for other
-        levels without clients."""
+        """Raise UserError where no client affords the whole network, unless sizes or shares say so.
+
+        A notice names other levels without clients.
+        """
         p = self.params
-        asked = p.levels == "groups" or (p.shares is not None and not p.shares[-1])
-        if not (self.affordable[:, 0].any() or asked):
+        intended = p.levels == "groups" or (p.shares is not None and not p.shares[-1])
+        if not (self.affordable[:, 0].any() or intended):
             needs = self.pool[self.whole].cost.forward_macs
             raise UserError(
                 f"no client is on level {self.keys[0]}, so that the whole network would not be trained: it takes "

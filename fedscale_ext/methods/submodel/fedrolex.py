@@ -30,12 +30,15 @@ class FedRolexAggregator(HeteroFLAggregator):
     moves = True
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Rolling windows: they start at channel j mod C of each group and wrap; j = 0 in the first round."""
+        """Roll the windows: they start at channel j mod C of each group and wrap; j = 0 in the first round."""
         self._roll(round - 1)
         return super().assign(round, participants)
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Each client on what it affords: no window is trained more than another, the leading one stands still."""
+        """Serve each client the leading window of its level, or the whole model (``serve``).
+
+        No window is trained more than another, and the leading one stands still.
+        """
         self._roll(0)
         plan = super().evaluation_plan()
         if self.params.serve == "server":

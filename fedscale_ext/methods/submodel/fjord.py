@@ -1,15 +1,47 @@
-"""FjORD (Horvath et al., NeurIPS 2021): ordered dropout at the clients."""
+"""FjORD (Horvath et al., NeurIPS 2021): ordered dropout at the clients.
 
+In each step a client draws a share p of the channels, up to the p_max that its device affords. It trains the leading
+channels of that share, by slices of one network's parameters. Each entry becomes the mean over the clients whose p_max
+covers it.
+
+Departure from the public code: running BatchNorm statistics are those of the steps at p_max alone. The public code
+keeps some for each p.
+"""
+
+from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
 
-from fedscale_ext.method import EvaluationPlan, Population, Task, UserError, WorkItem
-from fedscale_ext.methods.submodel.fjord_client import FjordExecutor, drawn_widths
+from fedscale_ext.method import (
+    ClientSamples,
+    EvaluationPlan,
+    ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
+    Population,
+    Task,
+    UserError,
+    WorkItem,
+    models,
+    stream,
+)
 from fedscale_ext.methods.submodel.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
-from fedscale_ext.submodels import widths_at
+from fedscale_ext.models.registry import skeleton
+from fedscale_ext.submodels import leading, widths_at
+from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.outcome import result
+from fedscale_ext.training.scaffold import stacked_offsets
 from fedscale_ext.util.ranges import check_ranges
+
+Widths = tuple[tuple[str, int], ...]  # channels by group
 
 
 @dataclass(frozen=True)
@@ -37,6 +69,99 @@ class FjordParams:
         check_drawn("fjord", self.levels, self.shares)
 
 
+def drawn_widths(seed: int, round: int, client: int, choices: int, steps: int) -> list[int]:
+    """The width that each step trains, p ~ U{p <= p_max} (Ordered Dropout).
+
+    Args:
+        seed: The job's seed.
+        round: The round.
+        client: Number of the client.
+        choices: Number of widths up to p_max.
+        steps: Number of steps.
+
+    Returns:
+        An index for each step; 0 is the widest.
+
+    """
+    return stream(seed, round, client, "widths").integers(choices, size=steps).tolist()
+
+
+class FjordClient(MultiModelClient):
+    """Client that trains by ordered dropout: slices of the parameters of p_max.
+
+    BatchNorm takes each batch's statistics, whatever its width. Running ones are those of the steps at p_max alone (the
+    public code keeps some per p). Clients train one by one: each draws its own widths, which no shared pass can have.
+    """
+
+    in_cohorts: ClassVar[bool] = False
+
+    def __init__(self, conf: Namespace, spec: ModelSpec | None = None) -> None:
+        super().__init__(conf)
+        self._spec = spec  # of p_max; None where only to measure how such clients train
+
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+        """Train by ordered dropout; see :meth:`MultiModelClient.train`. The reported loss is the minimised one."""
+        widths = [tuple(sorted(each.items())) for each in getattr(conf, "widths", ())]
+        if len(widths) < 2 or self._spec is None:
+            return super().train(client_data, model, conf)
+        model.train()
+        drawn = drawn_widths(conf.seed, conf.round, conf.client_id, len(widths), conf.local_steps)
+        named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        parameters: list[Tensor] = [parameter for _, parameter in named]
+        steps, losses = None, []
+        for (x, y), choice in zip(self.seen(client_data, conf), drawn, strict=True):
+            network = Narrow(model, self._spec, widths[choice]) if choice else model
+            output = self.output(network, x, client_data, conf)
+            if choice and conf.distil:
+                teacher = self.output(model, x, client_data, conf)
+                probabilities = teacher.detach().softmax(-1).flatten(0, -2)
+                taught = functional.cross_entropy(output.flatten(0, -2), probabilities, reduction="none")
+                loss = self.losses(teacher, y) + taught
+            else:
+                loss = self.losses(output, y)
+            gradients = torch.autograd.grad(loss.mean(), parameters, allow_unused=True)
+            if steps is None:  # parameters that the network does not use stay as they are
+                used = [pair for pair, gradient in zip(named, gradients, strict=True) if gradient is not None]
+                parameters = [parameter for _, parameter in used]
+                offset = [tensor[0] for tensor in stacked_offsets([conf], [name for name, _ in used])]
+                steps = optimizer_of(conf).begin(parameters, offset)
+            steps.step(parameters, [gradient for gradient in gradients if gradient is not None])
+            losses.append(loss.detach())
+        return {**result(conf, len(client_data), losses), "update_weight": model.state_dict()}
+
+
+@lru_cache(maxsize=256)
+def _skeleton(spec: ModelSpec, widths: Widths) -> tuple[nn.Module, Mapping[str, tuple[slice, ...]]]:
+    return skeleton(models.resized(spec, dict(widths))), leading(models.layout(spec), dict(widths))
+
+
+class Narrow:
+    """The network of the leading channels of ``model``: a function of a batch, differentiable in its parameters."""
+
+    def __init__(self, model: nn.Module, spec: ModelSpec, widths: Widths) -> None:
+        self._module, slices = _skeleton(spec, widths)
+        self._tensors = {name: tensor[slices[name]] for name, tensor in model.named_parameters()}
+        # copies, which training mode may change: a width's statistics are not the whole model's
+        self._tensors |= {name: tensor[slices[name]].clone() for name, tensor in model.named_buffers()}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Logits: [B, C, H, W] -> [B, classes]."""
+        output: Tensor = functional_call(self._module, self._tensors, (x,))
+        return output
+
+
+class FjordExecutor(MultiModelExecutor):
+    """Executor that tells its clients which spec they train."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client that only measures how FjORD's clients train."""
+        return FjordClient(conf)
+
+    def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
+        """Train one client on the resident module of its p_max."""
+        return self.worker.train_client(model, FjordClient(conf, self.bench.spec(model)), conf)
+
+
 class FjordAggregator(RatesAggregator):
     """Every batch trains another share of the leading channels, up to what the device affords (FjORD).
 
@@ -54,7 +179,7 @@ class FjordAggregator(RatesAggregator):
         return sorted(self.params.p, reverse=True)
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0; each client's p_max."""
+        """Create w_0, and choose each client's p_max."""
         self.levels_by, self.shares = self.params.levels, self.params.shares
         if self.params.groups:
             check_ranks("fjord.groups", self.params.groups, len(self.params.p), task.num_clients)
@@ -67,13 +192,13 @@ class FjordAggregator(RatesAggregator):
         return {"widths": [widths_at(spec, rate) for rate in self.rates[level:]], "distil": self.params.distil}
 
     def item_of(self, client: int) -> WorkItem:
-        """With the MACs of all widths alike, which its steps draw on average."""
-        level = int(self.own[client - 1])
+        """The work item of a client, with the mean MACs of the widths that its steps draw."""
+        level = int(self.level_of[client - 1])
         macs = self._macs_of_steps(level)
         return WorkItem(client, self.keys[level], self.objective(level), effort=float(np.mean(macs)) / macs[0])
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """As the base's; with ``each_width`` every p beside, titled by it."""
+        """Serve each client its p_max; with ``each_width``, test the model of every p, too."""
         plan = super().evaluation_plan()
         if not self.params.each_width:
             return plan
@@ -81,7 +206,7 @@ class FjordAggregator(RatesAggregator):
         return EvaluationPlan(plan.serve, {**plan.named, **widths})
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains widths up to its p_max; its MACs are those of the steps that it will draw."""
+        """Let each participant train widths up to its p_max; its MACs are those of the steps that it will draw."""
         return [
             WorkItem(item.client, item.model, item.objective, self._effort(round, item))
             for item in super().assign(round, participants)
@@ -94,6 +219,9 @@ class FjordAggregator(RatesAggregator):
         return float(np.average([macs[choice] for choice in drawn], weights=sizes)) / macs[0]
 
     def _macs_of_steps(self, level: int) -> list[float]:
-        """Of a step at each width up to the level's; its own, where it teaches, beside each narrower one."""
+        """MACs of a step at each width up to a level's, widest first.
+
+        Where the widest teaches, it counts beside each narrower one.
+        """
         macs = [float(self.pool[key].cost.forward_macs) for key in self.keys[level:]]
-        return [macs[0], *(own + macs[0] * self.params.distil for own in macs[1:])]
+        return [macs[0], *(narrower + macs[0] * self.params.distil for narrower in macs[1:])]

@@ -48,7 +48,7 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.submodel import invariant_dropout
-from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
+from fedscale_ext.methods.submodel.levels import ShrinkingAggregator
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.server.model_choices import ModelChoice
 from fedscale_ext.submodels import widths_at
@@ -81,7 +81,7 @@ class FluidParams:
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:
-        """By time, capacities count for nothing: everybody is served the global model."""
+        """Serve the global model by default where rates go by time: capacities then count for nothing."""
         return {"inference": "global"} if config.method_params().get("rates") == "time" else {}
 
 
@@ -104,12 +104,12 @@ class FluidAggregator(ShrinkingAggregator):
 
     @property
     def narrowest(self) -> float:
-        """The smallest submodel's rate."""
+        """Rate of the smallest submodel."""
         p: tuple[float, ...] = self.params.p
         return min(p)
 
     def init_state(self, population: Population, task: Task) -> None:
-        """w_0, and a part for each rate that a client may get."""
+        """Create w_0, and a part for each rate that a client may get."""
         spec, p = self.full_spec(), self.params
         full = self.pool.add(_FULL, spec, self.initial_state(spec))
         self.widths = {rate: widths_at(spec, rate) for rate in p.p}
@@ -129,22 +129,22 @@ class FluidAggregator(ShrinkingAggregator):
         self.now: dict[str, np.ndarray] = {}
         self.observed = 0
         for rate in sorted(set(p.p) if p.rates == "time" else set(self.rate.tolist()) - {1.0}):
-            self.pool.add_part(_part(rate), _FULL, specs[rate], self._kept(rate, 0))
+            self.pool.add_part(_part(rate), _FULL, specs[rate], self._remaining(rate, 0))
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """The full model for most, this round's submodel of its rate for a straggler."""
+        """Give most clients the full model, and each straggler this round's submodel of its rate."""
         rows = participants - 1
         if self.params.rates == "time" and round > 1:
             p, before = self.params, self.rate[rows] < 1
             self.rate[rows] = invariant_dropout.timed_rates(self._seconds(rows), before, p.p, p.share, p.hysteresis)
         for rate in self._used():
-            self.pool.set_channels(_part(rate), _FULL, self._kept(rate, round))
+            self.pool.set_channels(_part(rate), _FULL, self._remaining(rate, round))
         self._mean = CountMean(self.pool[_FULL].state)
         self._changes: dict[str, list[np.ndarray]] = {}
         return [WorkItem(client, self._trained(client)) for client in participants.tolist()]
 
     def collect(self, round: int, update: Update, state: State) -> None:
-        """Add a client's state to the mean; note how far each neuron moved for it, if it had all of them."""
+        """Add a client's state to the mean; note how far each neuron moved, if the client had all of them."""
         full, model = self.pool[_FULL], self.pool[update.item.model]
         self._mean.add(state, model.part.covered if model.part else None, self.weight(update.item))
         if model.part is None and round > 1:
@@ -152,33 +152,35 @@ class FluidAggregator(ShrinkingAggregator):
                 self._changes.setdefault(group, []).append(change)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Each entry's mean over the clients that trained it; then what is invariant now."""
+        """Take each entry's mean over the clients that trained it; then find the invariant neurons."""
         self.pool.update(_FULL, self._mean.result())
         if self._changes:
             self._observe()
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """A straggler is served what it trains where ``inference`` says so, everybody else the global model."""
+        """Serve a straggler its submodel where ``inference`` says so, and all others the global model."""
         whole, clients = self.params.inference == "global", range(1, self.task.num_clients + 1)
         return EvaluationPlan([_FULL if whole else self._trained(client) for client in clients], {_FULL: _FULL})
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Rates and invariant neurons as tensors, thresholds as JSON."""
+        """Return rates and invariant neurons as tensors, thresholds as JSON."""
         tensors = {"rate": torch.from_numpy(self.rate)}
         for kind in ("before", "now"):
             tensors.update({f"{kind}/{group}": torch.from_numpy(one) for group, one in getattr(self, kind).items()})
         return tensors, {"thresholds": self.thresholds, "observed": self.observed}
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
+        """Restore what :meth:`state` returned."""
         self.thresholds, self.observed = data["thresholds"], data["observed"]
         self.rate = tensors["rate"].numpy().copy()
         for kind in ("before", "now"):
-            found = {name.partition("/")[2]: tensors[name].numpy() for name in tensors if name.startswith(f"{kind}/")}
-            setattr(self, kind, found)
+            by_group = {
+                name.partition("/")[2]: tensors[name].numpy() for name in tensors if name.startswith(f"{kind}/")
+            }
+            setattr(self, kind, by_group)
 
     def _observe(self) -> None:
-        """Thresholds, and the neurons within them."""
+        """Update the thresholds, and find the neurons whose changes are below them."""
         p, self.observed = self.params, self.observed + 1
         full = models.group_widths(self.pool[_FULL].spec)
         smallest = self.widths.get(min(self._used(), default=1.0), full)
@@ -198,13 +200,13 @@ class FluidAggregator(ShrinkingAggregator):
         self.record("thresholds", dict(self.thresholds))
         self.record("invariant", {group: np.flatnonzero(now).tolist() for group, now in self.now.items()})
 
-    def _kept(self, rate: float, round: int) -> dict[str, torch.Tensor]:
+    def _remaining(self, rate: float, round: int) -> dict[str, torch.Tensor]:
         channels = models.group_widths(self.pool[_FULL].spec)
         generator = stream(self.seed, round, _part(rate), "dropout")
-        return invariant_dropout.kept(self.widths[rate], channels, self.before, self.now, generator)
+        return invariant_dropout.remaining_channels(self.widths[rate], channels, self.before, self.now, generator)
 
     def _used(self) -> list[float]:
-        """Rates of submodels that some client has."""
+        """Rates of the submodels that some client has."""
         return sorted(set(self.rate.tolist()) - {1.0})
 
     def _trained(self, client: int) -> str:
@@ -212,7 +214,7 @@ class FluidAggregator(ShrinkingAggregator):
         return _FULL if rate == 1.0 else _part(rate)
 
     def _seconds(self, rows: np.ndarray) -> np.ndarray:
-        """Virtual seconds of the clients in these rows on the full model."""
+        """Virtual seconds that the clients in these rows take for the full model."""
         cost, task = self.pool[_FULL].cost, self.task
         return np.add(
             *completion_times(

@@ -64,8 +64,7 @@ class HeteroFLParams:
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """The job's own clipping norm goes before the paper's, and its mask in tests is this method's unless that is
-        given; sizes of groups that are given are meant."""
+        """Prefer the job's own clipping norm and mask of tests; ``groups`` set ``levels`` to groups."""
         clip = {} if config.job.clip_norm is None else {"clip_norm": config.job.clip_norm}
         mask = {"mask_test": config.job.mask_test}
         return {**mask, **clip, **({"levels": "groups"} if "groups" in config.method_params() else {})}
@@ -83,12 +82,12 @@ class HeteroFLAggregator(RatesAggregator):
         return rates
 
     def level_spec(self, spec: ModelSpec, rate: float) -> ModelSpec:
-        """A level with its scaler (the paper's Scaler)."""
+        """Spec of a level with its scaler (the paper's Scaler)."""
         level = super().level_spec(spec, rate)
         return (models.scaled(level, rate) or level) if self.params.scaler else level
 
     def init_state(self, population: Population, task: Task) -> None:
-        """W_g and its levels W_l^p (the paper's notation)."""
+        """Create W_g and its levels W_l^p (the paper's notation)."""
         p = self.params
         self.levels_by, self.shares = p.levels, p.shares
         if p.levels == "groups":
@@ -100,8 +99,8 @@ class HeteroFLAggregator(RatesAggregator):
             self.notice(f"the family {whole.spec.family!r} has no scaler; its levels train without")
 
     def selection_groups(self) -> np.ndarray | None:
-        """Groups: participants come from all of them."""
-        return self.own if self.params.levels == "groups" else None
+        """The level of each client where ``levels`` is groups: participants come from all of them."""
+        return self.level_of if self.params.levels == "groups" else None
 
     def objective(self, level: int) -> dict[str, Any]:
         """Masked cross-entropy (the paper's Masking Trick) and clipped gradients (as its code)."""
@@ -111,9 +110,9 @@ class HeteroFLAggregator(RatesAggregator):
 
     @property
     def masks_tests(self) -> bool:
-        """As ``mask_test`` says."""
+        """Whether tests mask the logits of classes that a client lacks (``mask_test``)."""
         return bool(self.params.mask_test)
 
     def weight(self, item: WorkItem) -> float:
-        """All clients alike, as the code has it, or by their samples."""
+        """1 for every client, as in the public code, or its number of samples."""
         return super().weight(item) if self.params.weighted else 1.0

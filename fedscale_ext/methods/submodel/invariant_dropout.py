@@ -24,12 +24,12 @@ def relative_change(before: Tensor, after: Tensor) -> Tensor:
 
 
 def neuron_changes(spec: ModelSpec, before: State, after: State) -> dict[str, np.ndarray]:
-    """Per group, float64 [channels]: the largest relative change among each neuron's weights.
+    """Largest relative change among each neuron's weights, float64 [channels] by group.
 
     The paper's test "all of a neuron's weights changed by at most th |w|" is ``changes <= th``.
     """
     layout = models.layout(spec)
-    found = {
+    changes = {
         group: torch.zeros(width, dtype=torch.float64)
         for group, width in models.group_widths(spec).items()
         if group not in FIXED
@@ -37,30 +37,61 @@ def neuron_changes(spec: ModelSpec, before: State, after: State) -> dict[str, np
     for name in models.parameter_names(spec):
         change = relative_change(before[name], after[name])
         for dim, axis in enumerate(layout[name]):
-            if axis is not None and axis.group in found:
-                own, others = found[axis.group], [other for other in range(change.dim()) if other != dim]
+            if axis is not None and axis.group in changes:
+                group_changes, others = changes[axis.group], [other for other in range(change.dim()) if other != dim]
                 largest = change.amax(others) if others else change
-                torch.maximum(own, largest.view(len(own), -1).amax(1).double(), out=own)
-    return {group: change.numpy() for group, change in found.items()}
+                torch.maximum(group_changes, largest.view(len(group_changes), -1).amax(1).double(), out=group_changes)
+    return {group: change.numpy() for group, change in changes.items()}
 
 
 def least_change(changes: np.ndarray) -> float | None:
-    """The smallest neuron's change of all ``changes`` [clients, channels], a neuron's being its largest over clients;
-    None where every neuron has a weight that left zero."""
+    """Smallest change of a neuron, each neuron's being its largest over clients.
+
+    Args:
+        changes: Changes of a group, float64 [clients, channels].
+
+    Returns:
+        The change; None where every neuron has a weight that left zero.
+
+    """
     largest = changes.max(axis=0)
     largest = largest[np.isfinite(largest)]
     return float(largest.min()) if len(largest) else None
 
 
 def invariant(changes: np.ndarray, threshold: float, vote: float) -> np.ndarray:
-    """bool [channels]: neurons whose ``changes`` [clients, channels] are at most ``threshold`` for a share ``vote`` of
-    clients at least."""
+    """Invariant neurons, bool [channels]: those whose change is small for enough clients.
+
+    Args:
+        changes: Changes of a group, float64 [clients, channels].
+        threshold: Largest change that counts as small.
+        vote: Share of clients for whom it must be small.
+
+    Returns:
+        bool [channels].
+
+    """
     return (changes <= threshold).sum(axis=0) >= vote * len(changes) - _ROUNDING
 
 
 def next_threshold(threshold: float, observed: int, least: float | None, few: bool, step: float, every: int) -> float:
-    """th_l after the ``observed``-th round that was looked at: the least change at first, then its mean with the next
-    one, later ``step`` more every ``every`` rounds while there are too ``few`` invariant neurons."""
+    """th_l after another observed round.
+
+    It is the least change at first, then its mean with the next one. Later it grows while too few neurons are
+    invariant.
+
+    Args:
+        threshold: th_l before.
+        observed: Number of this observed round, from 1.
+        least: Least change of the round, if there is any.
+        few: Whether there are too few invariant neurons.
+        step: By how much th_l grows.
+        every: Number of observed rounds between two steps.
+
+    Returns:
+        th_l.
+
+    """
     if observed <= 2:
         if least is None:
             return threshold
@@ -68,17 +99,28 @@ def next_threshold(threshold: float, observed: int, least: float | None, few: bo
     return threshold + step if few and observed % every == 0 else threshold
 
 
-def kept(
+def remaining_channels(
     widths: Mapping[str, int],
     channels: Mapping[str, int],
     before: Mapping[str, np.ndarray],
     now: Mapping[str, np.ndarray],
     generator: np.random.Generator,
 ) -> dict[str, Tensor]:
-    """Per group, the numbers of the ``widths`` channels of ``channels`` that stay, ascending.
+    """The channels that stay, ascending.
 
-    Dropped are first the neurons that were invariant both ``before`` and ``now``, then those that are now, then
-    others; at random among their likes. Groups without figures so far are dropped at random.
+    Dropped are first the neurons that were invariant both ``before`` and ``now``, then those that are now, then others,
+    at random among their likes. Groups without figures so far are dropped at random.
+
+    Args:
+        widths: Number of channels that stay, by group.
+        channels: Number of channels of the full model, by group.
+        before: Invariant neurons one observed round earlier, bool [channels] by group.
+        now: Those of the newest observed round.
+        generator: Draws the order of channels that are alike.
+
+    Returns:
+        int64 [width] by group.
+
     """
     result = {}
     for group, width in widths.items():
@@ -91,32 +133,51 @@ def kept(
 
 
 def affordable_rates(capacity: np.ndarray, full: float, macs: Mapping[float, float]) -> np.ndarray:
-    """float64 [clients]: 1 for those who afford the ``full`` model, else the largest rate whose submodel (``macs`` by
-    rate) fits; the smallest where none does."""
-    found = np.full(len(capacity), min(macs))
+    """The rate that each client affords, float64 [clients].
+
+    Args:
+        capacity: MACs per sample that clients afford, [clients].
+        full: MACs of the full model.
+        macs: MACs of each submodel, by rate.
+
+    Returns:
+        1 for those who afford the full model, else the largest rate that fits; the smallest where none does.
+
+    """
+    rates = np.full(len(capacity), min(macs))
     for rate, needed in sorted(macs.items()):
-        found[capacity >= needed] = rate
-    found[capacity >= full] = 1.0
-    return found
+        rates[capacity >= needed] = rate
+    rates[capacity >= full] = 1.0
+    return rates
 
 
 def timed_rates(
     seconds: np.ndarray, slow_before: np.ndarray, rates: Sequence[float], share: float, hysteresis: float
 ) -> np.ndarray:
-    """float64 [participants]: the rate nearest to T_next / T of each straggler, 1 for the others.
+    """The rate nearest to T_next / T of each straggler, 1 for the others.
 
     Stragglers are those of the slowest ``share`` (at least one participant, never all) that take longer than the
-    slowest of the others, T_next: any longer if they were stragglers before, else ``hysteresis`` times as long.
-    ``seconds`` [participants]: time of each on the full model.
+    slowest of the others, T_next.
+
+    Args:
+        seconds: Time of each participant on the full model, [participants].
+        slow_before: Whether each was a straggler before, bool [participants].
+        rates: Rates of submodels.
+        share: Share of the participants that may be stragglers.
+        hysteresis: How many times T_next a participant must take to become a straggler.
+
+    Returns:
+        float64 [participants].
+
     """
-    found = np.ones(len(seconds))
+    chosen = np.ones(len(seconds))
     if len(seconds) < 2:
-        return found
+        return chosen
     order = np.argsort(seconds, kind="stable")
     slow = order[len(order) - min(max(1, int(share * len(order) + _ROUNDING)), len(order) - 1) :]
     target = seconds[order[len(order) - len(slow) - 1]]
     choices = np.array(sorted(rates, reverse=True))
-    for place in slow:
-        if seconds[place] > target * (1.0 if slow_before[place] else hysteresis):
-            found[place] = choices[np.abs(choices - target / seconds[place]).argmin()]
-    return found
+    for index in slow:
+        if seconds[index] > target * (1.0 if slow_before[index] else hysteresis):
+            chosen[index] = choices[np.abs(choices - target / seconds[index]).argmin()]
+    return chosen

@@ -1,4 +1,4 @@
-"""What methods share whose clients train smaller versions of one model: levels, notices, pool.
+"""What methods share whose clients train smaller versions of one model: capacity, levels, notices, pool.
 
 Level 0 is the largest. Every level smaller than the whole model is a part of it in
 the pool: its state is cut out of the whole's, and ``means`` is the count-mean over the clients of all levels.
@@ -7,7 +7,7 @@ the pool: its state is cut out of the whole's, and ``means`` is the count-mean o
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,23 +15,24 @@ from fedscale_ext.method import (
     EvaluationPlan,
     IndexMap,
     ModelSpec,
+    MultiModelAggregator,
     Population,
     State,
     Task,
     Update,
     UserError,
     WorkItem,
+    models,
     narrowed,
     stream,
     window,
 )
 from fedscale_ext.methods.by_type import ByTypeAggregator
-from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
 from fedscale_ext.server.model_choices import ModelChoice
 
 
 def check_rates(key: str, rates: Sequence[float]) -> None:
-    """UserError unless ``rates`` are different ones in (0, 1], as many as there are letters at most."""
+    """Raise UserError unless ``rates`` are 1 to 26 different numbers in (0, 1]."""
     if not (0 < len(rates) <= len(string.ascii_lowercase) and len(set(rates)) == len(rates)):
         raise UserError(f"{key} is {list(rates)}; it must hold 1 to 26 different rates")
     if not all(0 < rate <= 1 for rate in rates):
@@ -39,7 +40,7 @@ def check_rates(key: str, rates: Sequence[float]) -> None:
 
 
 def check_shares(key: str, shares: Sequence[float] | None, levels: int, what: str = "rates") -> None:
-    """UserError unless ``shares`` are as many as the levels, not negative, and add up to 1."""
+    """Raise UserError unless there is a share for each level, none is negative, and they add up to 1."""
     if shares is None:
         return
     if not (len(shares) == levels and min(shares) >= 0):
@@ -49,7 +50,7 @@ def check_shares(key: str, shares: Sequence[float] | None, levels: int, what: st
 
 
 def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> None:
-    """UserError where ``shares`` are given and ``levels`` draws nothing from them."""
+    """Raise UserError where ``shares`` are set and ``levels`` draws nothing from them."""
     if shares is not None and levels not in ("fix", "dynamic"):
         raise UserError(
             f"{method}.shares is given and {method}.levels is {levels}, which draws nothing; set {method}.levels to "
@@ -58,29 +59,46 @@ def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> Non
 
 
 def check_ranks(key: str, ranks: Sequence[int], levels: int, clients: int) -> None:
-    """UserError unless ``ranks`` name so many levels and add up to the clients."""
-    given = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
+    """Raise UserError unless ``ranks`` has a number for each level, and these add up to the clients."""
+    rule = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
     if len(ranks) != levels:
-        raise UserError(f"{given}, and it holds {len(ranks)} numbers")
+        raise UserError(f"{rule}, and it holds {len(ranks)} numbers")
     if min(ranks, default=0) < 0:
-        raise UserError(f"{given}, none of them negative")
+        raise UserError(f"{rule}, none of them negative")
     if sum(ranks) != clients:
         added = f"the {clients} clients with training data (they add up to {sum(ranks)})"
-        raise UserError(f"{given}, that add up to {added}")
+        raise UserError(f"{rule}, that add up to {added}")
 
 
 def ranked_levels(order: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
-    """int64 [clients]: levels (0 the largest) of ``ranks`` clients each, smallest level first, by rising ``order``
-    [clients] (capacities), of equal ones the first."""
+    """Deal levels to clients by rank, the smallest level to those that come first.
+
+    Args:
+        order: float64 [clients], such as capacities; of equal ones the first client comes first.
+        ranks: Clients on each level, smallest level first.
+
+    Returns:
+        The level of each client, int64 [clients]; 0 is the largest.
+
+    """
     levels = np.repeat(np.arange(len(ranks))[::-1], ranks)
-    own = np.empty(len(order), dtype=np.int64)
-    own[np.argsort(order, kind="stable")] = levels
-    return own
+    level_of = np.empty(len(order), dtype=np.int64)
+    level_of[np.argsort(order, kind="stable")] = levels
+    return level_of
 
 
 def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray) -> np.ndarray:
-    """int64 [clients]: levels drawn by ``u`` in [0, 1) from ``shares`` [levels] among ``affordable`` bool
-    [clients, levels]; the widest affordable one where those have no share. Each client affords one at least."""
+    """Draw levels from shares among the affordable ones.
+
+    Args:
+        affordable: bool [clients, levels]; each client affords one at least.
+        shares: Share of each level, [levels].
+        u: A number in [0, 1) for each client, [clients].
+
+    Returns:
+        The level of each client, int64 [clients]; the widest affordable one where those have no share.
+
+    """
     weights = affordable * np.asarray(shares, dtype=np.float64)
     widest = np.eye(len(shares))[affordable.argmax(axis=1)]
     weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, widest)
@@ -90,13 +108,46 @@ def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray)
 
 @dataclass(frozen=True)
 class Level:
-    """What a level trains: ``spec`` and, by channel group, the ``channels`` of the whole that it holds (groups that
-    are missing are whole); ``says`` tells people what it is."""
+    """A level: the ``spec`` that its clients train, and its part of the whole model.
+
+    ``channels``: by channel group, the channels of the whole that it holds; missing groups are whole. ``says``
+    describes the level to people.
+    """
 
     key: str
     spec: ModelSpec
     channels: IndexMap
     says: str
+
+
+class ShrinkingAggregator(MultiModelAggregator):
+    """Base of methods that give weak clients narrower versions of one model.
+
+    Devices are those that afford the narrowest version. Clients that afford less are named, not dropped.
+    """
+
+    measures_statistics: ClassVar[bool] = True  # versions share weights, not BatchNorm's statistics
+
+    @property
+    def narrowest(self) -> float:
+        """Rate of channels of the narrowest version."""
+        raise NotImplementedError
+
+    def full_spec(self) -> ModelSpec:
+        """Spec of the model at rate 1: the configuration's.
+
+        Its convolutions are dense where the method's ``dense`` is on (as FedTrans's appendix A has it for its
+        baselines).
+        """
+        spec = self.initial_spec()
+        dense = getattr(models.family(spec), "dense", None) if getattr(self.params, "dense", False) else None
+        return spec if dense is None else dense(spec)
+
+    def smallest_spec(self) -> ModelSpec:
+        """Spec of the narrowest version, unless ``capacity_model`` names another model."""
+        if self.config.job.capacity_model is not None:
+            return super().smallest_spec()
+        return narrowed(self.full_spec(), self.narrowest)
 
 
 class LevelsAggregator(ShrinkingAggregator):
@@ -118,19 +169,19 @@ class LevelsAggregator(ShrinkingAggregator):
     ranks: Sequence[int] = ()  # clients on each level, smallest level first
 
     def objective(self, level: int) -> dict[str, Any]:
-        """What the clients of a level minimise."""
+        """Objective of a level's clients, beside the job's keys."""
         return {}
 
     # ---- the hooks of the base ----
 
     def smallest_spec(self) -> ModelSpec:
-        """The smallest level, unless ``capacity_model`` names another model."""
+        """Spec of the smallest level, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
             return super().smallest_spec()
         return self.levels_of(self.full_spec())[-1].spec
 
     def init_state(self, population: Population, task: Task) -> None:
-        """The whole model and its levels; which of them each client affords."""
+        """Create the whole model and its levels, and choose the level of each client."""
         spec = self.full_spec()
         self.parts = self.levels_of(spec)
         self.keys = [level.key for level in self.parts]
@@ -144,44 +195,44 @@ class LevelsAggregator(ShrinkingAggregator):
         self.report_weak(macs[-1], f"they train level {self.keys[-1]} all the same")
         self.affordable[:, -1] = True
         self.widest = self.affordable.argmax(axis=1)
-        self.own = self._own()
+        self.level_of = self._client_levels()
         choices = [ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.says) for level in self.parts]
-        self.report_assignment(choices, self.own, "serves" if self.levels_by == "dynamic" else "gives")
+        self.report_assignment(choices, self.level_of, "serves" if self.levels_by == "dynamic" else "gives")
         self.report_unaffordable(f"level {self.keys[0]}", macs[0])
 
-    def _own(self) -> np.ndarray:
+    def _client_levels(self) -> np.ndarray:
         if self.levels_by == "fix":
             u = stream(self.seed, "levels").random(self.task.num_clients)
-            own = self._drawn(u)
+            drawn = self._drawn(u)
             if self.shares is not None:
-                self._report_lower(own, drawn_levels(np.ones_like(self.affordable), self.shares, u))
-            return own
+                self._report_lower(drawn, drawn_levels(np.ones_like(self.affordable), self.shares, u))
+            return drawn
         if self.levels_by != "ranks":
             return self.widest
-        own = ranked_levels(self.dealing_order(), self.ranks)
-        beyond = int((own < self.widest).sum())
+        drawn = ranked_levels(self.dealing_order(), self.ranks)
+        beyond = int((drawn < self.widest).sum())
         if beyond:
             self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")
-        return own
+        return drawn
 
     def _drawn(self, u: np.ndarray) -> np.ndarray:
         return drawn_levels(self.affordable, self.shares or [1.0] * len(self.keys), u)
 
-    def _report_lower(self, own: np.ndarray, asked: np.ndarray) -> None:
-        lower = int((own > asked).sum())
+    def _report_lower(self, drawn: np.ndarray, intended: np.ndarray) -> None:
+        lower = int((drawn > intended).sum())
         if lower:
             self.notice(
                 f"{lower} clients are on a smaller level than shares alone give them: they do not afford every level"
             )
 
     def levels(self, round: int) -> np.ndarray:
-        """int64 [clients]: the level that each client trains in a round."""
+        """The level that each client trains in a round, int64 [clients]."""
         if self.levels_by != "dynamic":
-            return self.own
+            return self.level_of
         return self._drawn(stream(self.seed, round, "levels").random(self.task.num_clients))
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its level."""
+        """Let each participant train its level."""
         levels = self.levels(round)[participants - 1].tolist()
         objectives = {level: self.objective(level) for level in set(levels)}
         return [
@@ -190,15 +241,15 @@ class LevelsAggregator(ShrinkingAggregator):
         ]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Each entry becomes the mean over the clients whose level holds it; others keep their value."""
+        """Take the mean of each entry over the clients whose level holds it; others keep their value."""
         self.pool.update(self.whole, means[self.whole])
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Each client on its own level (FedTrans's protocol), the whole model beside it."""
-        return EvaluationPlan([self.keys[level] for level in self.own.tolist()], {"global": self.whole})
+        """Serve each client its own level (FedTrans's protocol); test the whole model beside."""
+        return EvaluationPlan([self.keys[level] for level in self.level_of.tolist()], {"global": self.whole})
 
     def lineage(self) -> dict[str, Any]:
-        """Whole and size of each level."""
+        """Return the whole and the size of each level."""
         return {
             level.key: {"parent": None if level.key == self.whole else self.whole, "birth": 0, "steps": [level.says]}
             for level in self.parts
@@ -211,9 +262,9 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
     moves: bool = False  # whether a level holds other channels in each round
 
     def init_state(self, population: Population, task: Task) -> None:
-        """Tell where nobody trains the widest channels: they stay in what is called the whole model."""
+        """Create the levels, and report channels of the whole model that no client trains."""
         super().init_state(population, task)
-        trained = self.widest if self.levels_by == "dynamic" else self.own
+        trained = self.widest if self.levels_by == "dynamic" else self.level_of
         empty = self.keys[: int(trained.min())]
         if empty and not self.moves:
             self.notice(
@@ -221,23 +272,28 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
                 "values; a smaller model would be trained whole"
             )
 
+    @property
+    def type_of(self) -> np.ndarray:  # type: ignore[override]
+        """Index of each client's level, int64 [clients]."""
+        return self.level_of
+
     def type_names(self) -> Sequence[str]:
-        """The levels."""
+        """Keys of the levels, largest first."""
         return self.keys
 
     def item_of(self, client: int) -> WorkItem:
-        """A round on the client's own level."""
-        level = int(self.own[client - 1])
+        """The work item of a client: a round on its own level."""
+        level = int(self.level_of[client - 1])
         return WorkItem(client, self.keys[level], self.objective(level))
 
     def results(self) -> dict[str, Any]:
-        """By level, where clients stay on theirs."""
+        """Report figures by level, where clients stay on theirs."""
         return {} if self.levels_by == "dynamic" else super().results()
 
     def kept_share(self) -> np.ndarray:
-        """The level's."""
+        """Share of the whole model's parameters that each client's level holds, float64 [clients]."""
         sizes = np.array([self.pool[key].cost.parameters for key in self.keys], dtype=np.float64)
-        shares: np.ndarray = sizes[self.own] / self.pool[self.whole].cost.parameters
+        shares: np.ndarray = sizes[self.level_of] / self.pool[self.whole].cost.parameters
         return shares
 
     @property

@@ -1,14 +1,35 @@
-"""ScaleFL (Ilhan et al., CVPR 2023): levels that differ in width and in depth, and exits that learn from the last."""
+"""ScaleFL (Ilhan et al., CVPR 2023): levels that differ in width and in depth, and exits that learn from the last.
 
+Each client trains leading channels of the first blocks, up to an exit. Deeper exits weigh more in its loss, and the
+others also learn from the deepest one. Each entry becomes the mean over the clients whose level holds it.
+
+Departures from the public code:
+
+* BatchNorm's statistics are measured anew before models are tested. The public code tests with each batch's own.
+* The divergence is summed over classes, as it is defined. There it is their mean, as if gamma were divided by them.
+"""
+
+from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from fedscale_ext.method import ModelSpec, Positive, Share, UserError, WorkItem, narrowed, window
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams
+from fedscale_ext.method import (
+    ModelSpec,
+    MultiModelClient,
+    MultiModelExecutor,
+    Positive,
+    Share,
+    UserError,
+    WorkItem,
+    narrowed,
+    window,
+)
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams, MultiExitClient
 from fedscale_ext.methods.submodel.levels import Level
-from fedscale_ext.methods.submodel.scalefl_client import ScaleFLExecutor
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 
@@ -49,13 +70,41 @@ class ScaleFLParams(ExitLevelsParams):
             raise UserError(f"scalefl.widths is {list(self.widths)}; rates must be above 0, never fall, and end with 1")
 
 
-class ScaleFLAggregator(ExitLevelsAggregator):
-    """Clients train leading channels of the first blocks, up to an exit (ScaleFL).
+class ScaleFLClient(MultiExitClient):
+    """Client whose deeper exits weigh more, and whose exits learn from the deepest one.
 
-    Each entry becomes the mean over the clients whose level holds it. BatchNorm's statistics are measured anew before
-    models are tested (the public code tests with each batch's own). Where this departs from the public code: the
-    divergence is summed over classes, as it is defined (there it is their mean, as if gamma were divided by them).
+    The loss of n exits is sum_j j (CE_j + gamma T^2 KL(p_n || p_j)) / (n (n + 1) / 2), with p at temperature T.
     """
+
+    def __init__(self, conf: Namespace) -> None:
+        super().__init__(conf)
+        self._gamma: float = getattr(conf, "kd_gamma", 0.0)
+        self._temperature: float = getattr(conf, "kd_temperature", 1.0)
+        self._detach: bool = getattr(conf, "kd_detach", False)
+        self.loss_key = self._gamma, self._temperature, self._detach
+
+    def combined(self, output: Tensor, each: Tensor) -> Tensor:
+        """Loss of each sample [...], from logits [..., exits, classes] and cross-entropies [..., exits]."""
+        if self._gamma:
+            log_p = (output / self._temperature).log_softmax(-1)
+            teacher = log_p[..., -1:, :].detach() if self._detach else log_p[..., -1:, :]
+            # of the last exit from itself it is zero, and so are its gradients
+            divergence = (teacher.exp() * (teacher - log_p)).sum(-1)
+            each = each + self._gamma * self._temperature**2 * divergence
+        weight = torch.arange(1, each.shape[-1] + 1, dtype=each.dtype, device=each.device)
+        return (each * (weight / weight.sum())).sum(-1)
+
+
+class ScaleFLExecutor(MultiModelExecutor):
+    """Executor whose clients train as ScaleFL's."""
+
+    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+        """Create a client whose exits learn from the deepest one."""
+        return ScaleFLClient(conf)
+
+
+class ScaleFLAggregator(ExitLevelsAggregator):
+    """Clients train leading channels of the first blocks, up to an exit (ScaleFL)."""
 
     Params: ClassVar[type] = ScaleFLParams
     Executor: ClassVar[type] = ScaleFLExecutor
@@ -79,7 +128,7 @@ class ScaleFLAggregator(ExitLevelsAggregator):
         ]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant trains its level."""
+        """Let each participant train its level; exits learn from the deepest one after ``kd_after`` of the rounds."""
         self._distils = self.params.self_kd and round > self.params.kd_after * self.args.rounds
         return super().assign(round, participants)
 
@@ -91,5 +140,5 @@ class ScaleFLAggregator(ExitLevelsAggregator):
         return {"kd_gamma": p.gamma, "kd_temperature": p.temperature, "kd_detach": p.detach}
 
     def weight(self, item: WorkItem) -> float:
-        """All clients alike, as the code has it, or by their samples."""
+        """1 for every client, as in the public code, or its number of samples."""
         return super().weight(item) if self.params.weighted else 1.0

@@ -40,7 +40,7 @@ from fedscale_ext.method import (
     narrowed,
     stream,
 )
-from fedscale_ext.methods.submodel.shrinking import ShrinkingAggregator
+from fedscale_ext.methods.submodel.levels import ShrinkingAggregator
 from fedscale_ext.server.model_choices import ModelChoice
 
 _MOST_BASES = 128  # each is a model of its own
@@ -64,12 +64,22 @@ class SplitMixParams:
 
     @property
     def bases(self) -> int:
-        """B."""
+        """B, the number of base nets."""
         return round(1 / self.r)
 
 
 def rescaled(state: State, base: ModelSpec, full: ModelSpec) -> State:
-    """A base net's fresh state with the scale that the full model's fan-in gives (``rescale_init``)."""
+    """Scale a base net's fresh state as the full model's fan-in asks (``rescale_init``).
+
+    Args:
+        state: The base net's fresh state.
+        base: Its spec.
+        full: Spec of the full model.
+
+    Returns:
+        The scaled state.
+
+    """
     narrow, wide = models.group_widths(base), models.group_widths(full)
     result = dict(state)
     for name, axes in models.layout(base).items():
@@ -84,24 +94,24 @@ def rescaled(state: State, base: ModelSpec, full: ModelSpec) -> State:
 
 
 def affordable(capacity: np.ndarray, macs: float, bases: int) -> np.ndarray:
-    """int64 [clients]: as many bases of ``macs`` as fit into each capacity, one at least."""
+    """Number of base nets of ``macs`` that fit into each capacity, one at least: int64 [clients]."""
     return np.clip(capacity // macs, 1, bases).astype(np.int64)
 
 
 def base_nets(cost: Cost, number: int) -> ModelChoice:
-    """So many base nets of a ``cost`` each, as what a client serves."""
+    """Describe a number of base nets of a ``cost`` each, as the model that a client serves."""
     every = Cost(*(number * getattr(cost, field.name) for field in fields(Cost)))
     return ModelChoice(f"{number} base net{'s' if number > 1 else ''}", every)
 
 
 def shared_sampler(drawn: int, bases: int, seed: int) -> int:
     """Draw number ``drawn`` (from 0) of the sampler that all clients share: shuffled rounds of all bases."""
-    turn, place = divmod(drawn, bases)
-    return int(stream(seed, turn, "first bases").permutation(bases)[place])
+    turn, index = divmod(drawn, bases)
+    return int(stream(seed, turn, "first bases").permutation(bases)[index])
 
 
 def other_bases(first: int, count: int, bases: int, *key: int | str) -> list[int]:
-    """``count`` bases but ``first``, without replacement."""
+    """Draw ``count`` bases other than ``first``, without replacement."""
     others = [base for base in range(bases) if base != first]
     return stream(*key, "other bases").choice(others, count, replace=False).tolist() if count else []
 
@@ -121,7 +131,7 @@ class SplitMixAggregator(ShrinkingAggregator):
         return r
 
     def init_state(self, population: Population, task: Task) -> None:
-        """B base nets with weights of their own."""
+        """Create B base nets with weights of their own."""
         full, p = self.full_spec(), self.params
         spec = narrowed(full, p.r)
         seeds = [self.seed, *stream(self.seed, "bases").integers(2**62, size=p.bases - 1).tolist()]
@@ -137,7 +147,7 @@ class SplitMixAggregator(ShrinkingAggregator):
         self.report_unaffordable(choices[-1].name, choices[-1].cost.forward_macs)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Each participant's bases; one work item each."""
+        """Give each participant its bases, one work item each."""
         items = []
         for client in participants.tolist():
             first = shared_sampler(self.drawn, self.params.bases, self.seed)
@@ -148,20 +158,20 @@ class SplitMixAggregator(ShrinkingAggregator):
         return items
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Each base's mean over the clients that trained it, by samples."""
+        """Take each base's mean over the clients that trained it, by samples."""
         for key, mean in means.items():
             self.pool.update(key, mean)
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Each client is served the first bases that it affords; "global" is all of them."""
+        """Serve each client the first bases that it affords; "global" is all of them."""
         keys = [model.key for model in self.pool]
         mixed = ["+".join(keys[: number + 1]) for number in range(len(keys))]
         return EvaluationPlan([mixed[count - 1] for count in self.budget.tolist()], {"global": mixed[-1]})
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """The place of the shared sampler."""
+        """Return how often the shared sampler was drawn from."""
         return {}, {"drawn": self.drawn}
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore what :meth:`state` returned."""
         self.drawn = data["drawn"]

@@ -46,10 +46,12 @@ def play(found: Any, round: int, participants: Sequence[int] = range(1, 7)) -> l
     """One round of the hooks, as the runtime calls them; every participant says ``logits_for``."""
     found._internals = {}
     items: list[WorkItem] = found.assign(round, np.array(participants))
-    found.said.begin(items)
+    found.client_logits.begin(items)
     updates = updates_for(found, round, items)
     for update in updates:
-        found.said.take(round, update.item, {"logits": logits_for(update.client, found.said.asked, round)})
+        found.client_logits.take(
+            round, update.item, {"logits": logits_for(update.client, found.client_logits.num_rows, round)}
+        )
     found.aggregate(round, updates, means_of(found, round, updates))
     found.evolve(round)
     return items

@@ -10,7 +10,7 @@ from client_settings import client_settings
 
 from fedscale_ext import models
 from fedscale_ext.methods.distillation.client import LogitsClient
-from fedscale_ext.methods.personal.personal_models import enter, kept
+from fedscale_ext.methods.personal.personal_models import enter, floating_tensors
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort
@@ -59,7 +59,10 @@ ADAM = {"client_optimizer": "adam", "learning_rate": 1e-3, "adam_eps": 1e-2}
 
 @pytest.mark.parametrize("changes", [{}, ADAM, {"local_epochs": 2}, {"own": None}])
 def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
-    counts, owns = [20, 9, 7], [kept(network(3).state_dict()), {}, kept(network(4).state_dict())]
+    counts, owns = (
+        [20, 9, 7],
+        [floating_tensors(network(3).state_dict()), {}, floating_tensors(network(4).state_dict())],
+    )
     data = [samples(count, place) for place, count in enumerate(counts)]
 
     def settings(place: int) -> Namespace:
@@ -79,7 +82,7 @@ def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
         assert isinstance(other, dict) and other["trained_size"] == alone["trained_size"]
         assert abs(other["moving_loss"] - alone["moving_loss"]) < 1e-9
         torch.testing.assert_close(other["returned"]["logits"], alone["returned"]["logits"], atol=1e-6, rtol=1e-6)
-        for name, tensor in kept(alone["update_weight"]).items():
+        for name, tensor in floating_tensors(alone["update_weight"]).items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
             assert "own" not in alone or torch.equal(alone["own"][name], tensor)
             assert "own" not in other or torch.equal(other["own"][name], states[name][place])
@@ -122,7 +125,7 @@ def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
 
 
 def test_without_public_samples_it_trains_as_any_client_from_what_it_keeps() -> None:
-    own = kept(network(3).state_dict())
+    own = floating_tensors(network(3).state_dict())
     settings = conf(3, own=own, shared=None, round="personalise")
     found = client(settings).train(samples(20), network(), settings)
     plain = client_settings(3, round="personalise")

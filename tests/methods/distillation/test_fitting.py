@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext import models
-from fedscale_ext.methods.distillation.batching import batches
-from fedscale_ext.methods.distillation.fitting import Fit, fit, logits_of
+from fedscale_ext.methods.distillation.fitting import Fit, batches, fit, logits_of
 from fedscale_ext.methods.distillation.losses import divergence
 
 SHAPE, CLASSES, COUNT = (1, 8, 8), 4, 13
@@ -130,3 +129,9 @@ def test_a_network_with_one_exit_learns_too() -> None:
     state = models.initial_state(spec, 1)
     found = fit(spec, state, X.float(), loss, replace(HOW, epochs=1), generator())
     assert found.steps == 3 and logits_of(spec, found.state, X.float()).shape == (COUNT, CLASSES)
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(9, [4, 5]), (10, [4, 4, 2]), (8, [4, 4]), (3, [3]), (1, [1])])
+def test_a_last_sample_joins_the_batch_before(count: int, sizes: list[int]) -> None:
+    drawn = batches(count, 4, torch.Generator().manual_seed(1))
+    assert [len(each) for each in drawn] == sizes and sorted(torch.cat(drawn).tolist()) == list(range(count))

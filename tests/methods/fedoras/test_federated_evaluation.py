@@ -11,6 +11,7 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.federated_evaluation import (
     agreement_by_rounds,
     call,
+    kendall_tau,
     mean_scores,
     minimal_supernet,
     supernet_bytes,
@@ -78,3 +79,19 @@ def test_more_rounds_agree_better_with_the_central_ranking() -> None:
     assert found[-1] == pytest.approx(1)
     assert found[0] < found[3] < 1
     assert len(agreement_by_rounds(sums, examples, quality, 25)) == 3  # a last round of ten clients
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=2, max_size=15))
+def test_tau_counts_pairs(points: list[tuple[int, int]]) -> None:
+    a, b = np.array(points, dtype=float).T
+    signs = [np.sign(np.subtract.outer(x, x))[np.triu_indices(len(x), 1)] for x in (a, b)]
+    untied = np.sqrt(np.prod([np.abs(own).sum() for own in signs]))
+    expected = (signs[0] * signs[1]).sum() / untied if untied else np.nan
+    assert kendall_tau(a, b) == pytest.approx(expected, nan_ok=True)
+
+
+def test_tau_of_rankings() -> None:
+    assert kendall_tau([1, 2, 3, 4], [10, 20, 30, 99]) == pytest.approx(1)
+    assert kendall_tau([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert kendall_tau([1, np.nan, 3, 4], [1, 2, 5, np.inf]) == pytest.approx(1)
+    assert np.isnan(kendall_tau([1, 2], [3, np.nan]))

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.search import Found, Path, PathSearch, SearchSettings, run
+from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch, SearchSettings, pareto, run
 from fedscale_ext.methods.fedoras.tiers import Bracket, upper_only
 from fedscale_ext.models.supernet.family import Tables
 
@@ -28,7 +30,7 @@ def all_macs(tables: Tables, paths: Sequence[Path]) -> np.ndarray:
     return path_macs(tables, np.array([tables.indices(path) for path in paths]))
 
 
-def tried(search: PathSearch, scores: Any) -> tuple[Found, list[list[Path]]]:
+def tried(search: PathSearch, scores: Any) -> tuple[JudgedPath, list[list[Path]]]:
     """The best and what was asked for."""
     asked: list[list[Path]] = []
     best = run(search, lambda paths: asked.append(paths) or scores(paths))
@@ -282,3 +284,22 @@ for how in ("random", "nsga2"):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "random []"
     assert done.stdout.splitlines()[1].startswith("nsga2 ['pymoo'")
+
+
+POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=25)
+
+
+@given(POINTS)
+def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
+    macs, scores = np.array(points, dtype=float).T
+    front = pareto(macs, scores)
+
+    def beaten(macs_of: float, score: float) -> bool:
+        return bool(((macs <= macs_of) & (scores >= score) & ((macs < macs_of) | (scores > score))).any())
+
+    assert {points[place] for place in front} == {point for point in points if not beaten(*point)}
+    assert macs[front].tolist() == sorted(set(macs[front].tolist()))
+
+
+def test_scores_that_are_not_numbers_are_on_no_front() -> None:
+    assert pareto(np.array([1.0, 2.0, 3.0]), np.array([np.nan, 1.0, np.nan])) == [1]

@@ -42,7 +42,7 @@ def fedoras(tmp_path: Path) -> Any:
     def make(**keys: Any) -> Any:
         own = {"model": str(space), "allocation": "shares", "brackets": [0.12, 0.25], **ROUNDS, **keys}
         made = server(FedorASAggregator, "fedoras", shape=(1, 28, 28), capacity=[1, 2, 3, 4, 5, 6], **own)
-        made.searches.found = [{"path": list(path)} for path in PATHS]
+        made.searches.results = [{"path": list(path)} for path in PATHS]
         made.round = 2
         assert made.assign(2, np.zeros(0, dtype=np.int64)) == [] and not made.candidates(2)[0].any()
         return made

@@ -354,7 +354,7 @@ def test_nobody_for_the_whole_network_is_refused_unless_asked_for() -> None:
 
 def test_shares_that_clients_do_not_afford_are_told() -> None:
     made = hypemefed(levels="fix", shares=[0.0, 0.0, 1.0])
-    assert made.own.tolist() == [2, 2, 1, 1, 0, 0]
+    assert made.level_of.tolist() == [2, 2, 1, 1, 0, 0]
     told = [event["message"] for event in made.events]
     assert "4 clients are on a smaller level than shares alone give them: they do not afford every level" in told
 

@@ -4,7 +4,7 @@ import torch
 
 from fedscale_ext.methods.hypemefed.factorisation import to_matrix
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
-from fedscale_ext.methods.hypemefed.options import Options
+from fedscale_ext.methods.hypemefed.params import Options
 from tests.methods.hypemefed.reference import shapes, state
 
 CONVS = [f"block{block}.conv{j}.weight" for block in (2, 3) for j in (1, 2)]

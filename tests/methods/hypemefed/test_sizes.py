@@ -7,7 +7,7 @@ import torch
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
-from fedscale_ext.methods.hypemefed.options import Options
+from fedscale_ext.methods.hypemefed.params import Options
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes
 from tests.methods.hypemefed.reference import shapes
 

@@ -133,7 +133,7 @@ def test_a_type_without_participants_keeps_its_model() -> None:
     assert set(told["fidelity"]) == {CNN, LENET}
     assert equal(before[MLP], made.pool[MLP].state) and not equal(before[LENET], made.pool[LENET].state)
     before = pool_states(made)
-    told = play(made, 3, participants=[c for c in clients if made.keys[made.own[c - 1]] == CNN])
+    told = play(made, 3, participants=[c for c in clients if made.keys[made.type_of[c - 1]] == CNN])
     assert told["fidelity"] == {CNN: 1.0} and not told["transfers"]  # a type alone has nobody to learn from
     assert equal(before[LENET], made.pool[LENET].state) and not equal(before[CNN], made.pool[CNN].state)
 
@@ -191,7 +191,7 @@ def test_fedavg_weighs_types_by_their_participants_samples() -> None:
     made = moss(aggregation="fedavg")
     updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)))
     made.aggregate(1, updates, means_of(made, 1, updates))
-    own = [made.keys[place] for place in made.own]
+    own = [made.keys[place] for place in made.type_of]
     assert made._samples == {key: sum(10 * (c + 1) for c in range(6) if own[c] == key) for key in TYPES}
     assert all(torch.isfinite(each).all() for each in made.pool[CNN].state.values())
 

@@ -33,7 +33,7 @@ def test_bilevel_gradients_are_those_of_finite_differences(teacher, student, lay
     made, data = wire(teacher, student, options), public(5)
     found = seen(made, teacher, data)
     problem = losses.Student(SPECS[student], made.student_taps, start(student), torch.float64, generator())
-    wanted = matching.Wanted.of(found.maps, made._shapes[1])
+    wanted = matching.MapTargets.of(found.maps, made._shapes[1])
     batch = losses.Batch(data.x, data.labels, wanted, tuple(m.mean((2, 3)) for m in found.maps))
     theta = {**problem.parameters, **made.projections}
     velocity = {name: 0.1 * each for name, each in directions(theta).items()}
@@ -137,7 +137,7 @@ def test_projections_begin_as_the_least_squares_solution_once():
     begun = run(made, "resnet", "cnn")[1].matching
     assert begun < 0.5 * at_random
     problem = losses.Student(SPECS["cnn"], made.student_taps, start("cnn"), torch.float64, generator())
-    wanted = matching.Wanted.of(seen_maps.maps, made._shapes[1])
+    wanted = matching.MapTargets.of(seen_maps.maps, made._shapes[1])
     for n, maps in enumerate(problem.maps(data.x, 10)):  # numpy's solution of each, positions as rows
         height, width = maps.shape[2:]
         resized = [torch.nn.functional.interpolate(m, (height, width), mode="bilinear") for m in seen_maps.maps]

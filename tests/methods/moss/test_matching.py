@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from fedscale_ext.methods.moss import matching
-from fedscale_ext.methods.moss.matching import Wanted
+from fedscale_ext.methods.moss.matching import MapTargets
 from tests.methods.moss.toy import generator
 
 shapes = st.lists(st.tuples(st.integers(1, 7), st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=3)
@@ -54,8 +54,8 @@ def test_errors_of_all_pairs_are_those_of_each(teacher, student, seed):
     sources = [draw((3, *shape), seed + m) for m, shape in enumerate(teacher)]
     found = [draw((3, *shape), seed + 50 + n) for n, shape in enumerate(student)]
     project = {k: v.double() for k, v in matching.projections(teacher, student, generator(seed)).items()}
-    wanted = Wanted.of([source.repeat(2, 1, 1, 1) for source in sources], student)
-    all_pairs = matching.errors(project, found, wanted[torch.arange(3, 6)])
+    targets = MapTargets.of([source.repeat(2, 1, 1, 1) for source in sources], student)
+    all_pairs = matching.errors(project, found, targets[torch.arange(3, 6)])
     for n, target in enumerate(found):
         begin = 0
         for source in sources:

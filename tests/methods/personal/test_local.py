@@ -14,7 +14,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.personal.local import KEY, LocalAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelClient, enter, kept
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient, enter, floating_tensors
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.training.local_training import MultiModelClient
@@ -63,20 +63,20 @@ def test_clients_that_may_never_train_are_told() -> None:
 
 
 def test_a_client_goes_on_from_its_own_model() -> None:
-    own = kept(network(9).state_dict())
+    own = floating_tensors(network(9).state_dict())
     conf, data = client_settings(own=own, model_key=KEY), samples(12)
     found = client(conf).train(data, network(), conf)
     alone, plain = network(9), client_settings()
-    expected = kept(MultiModelClient(plain).train(data, alone, plain)["update_weight"])
+    expected = floating_tensors(MultiModelClient(plain).train(data, alone, plain)["update_weight"])
     assert equal(found["own"], expected) and found["own"].keys() == own.keys()
     first = client_settings(own={}, model_key=KEY)  # it keeps nothing yet: the initial weights
-    again = kept(MultiModelClient(plain).train(data, network(), plain)["update_weight"])
+    again = floating_tensors(MultiModelClient(plain).train(data, network(), plain)["update_weight"])
     assert equal(client(first).train(data, network(), first)["own"], again)
 
 
 def test_side_by_side_is_one_after_another() -> None:
     data = [samples(12), samples(9)]
-    owns = [kept(network(9).state_dict()), {}]
+    owns = [floating_tensors(network(9).state_dict()), {}]
     confs = [client_settings(number, own=own, model_key=KEY) for number, own in enumerate(owns, 1)]
     alone = [client(conf).train(each, network(), conf) for each, conf in zip(data, confs, strict=True)]
     module, stack = network(), stacked(network(), SHAPE)
@@ -92,11 +92,13 @@ def test_side_by_side_is_one_after_another() -> None:
 
 
 def test_what_it_keeps_is_what_it_is_served() -> None:
-    own, module = kept(network(9).state_dict()), network()
+    own, module = floating_tensors(network(9).state_dict()), network()
     client(client_settings()).own_model(module, client_settings(own=own))
     expected = network()
     enter(expected, own)
-    assert equal(kept(module.state_dict()), own) and equal(dict(module.state_dict()), dict(expected.state_dict()))
+    assert equal(floating_tensors(module.state_dict()), own) and equal(
+        dict(module.state_dict()), dict(expected.state_dict())
+    )
 
 
 def job(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:

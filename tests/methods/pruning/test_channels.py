@@ -20,7 +20,7 @@ def spec_of(name: str) -> models.ModelSpec:
     return models.named_spec(name, SHAPE, CLASSES)
 
 
-def drawn(spec: models.ModelSpec, seed: int, clients: int = 1) -> channels.Kept:
+def drawn(spec: models.ModelSpec, seed: int, clients: int = 1) -> channels.Active:
     """[clients, C] by group, at least one channel of each."""
     generator = torch.Generator().manual_seed(seed)
     kept = {g: torch.rand(clients, len(one), generator=generator) < 0.6 for g, one in channels.whole(spec).items()}
@@ -29,11 +29,11 @@ def drawn(spec: models.ModelSpec, seed: int, clients: int = 1) -> channels.Kept:
     return kept
 
 
-def of(kept: channels.Kept, client: int) -> channels.Kept:
+def of(kept: channels.Active, client: int) -> channels.Active:
     return {group: one[client] for group, one in kept.items()}
 
 
-def index(kept: channels.Kept) -> IndexMap:
+def index(kept: channels.Active) -> IndexMap:
     return {group: one.nonzero().flatten() for group, one in kept.items()}
 
 

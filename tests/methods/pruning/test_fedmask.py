@@ -10,9 +10,8 @@ from client_settings import client_settings
 
 from fedscale_ext import models
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.fedmask import FedMaskAggregator, mask_bytes
-from fedscale_ext.methods.pruning.fedmask_client import MaskClient
-from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
+from fedscale_ext.methods.pruning.fedmask import FedMaskAggregator, MaskClient, mask_bytes
+from fedscale_ext.methods.pruning.pruned_types import pack_channels, unpack_channels
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.samples import ClientSamples
@@ -48,7 +47,7 @@ def conf(**changes: Any) -> Any:
 
 def test_a_client_learns_which_of_the_drawn_weights_count_within_a_structure() -> None:
     found = trained(conf())
-    kept = channels_of(found["own"], channels.whole(SPEC))
+    kept = unpack_channels(found["own"], channels.whole(SPEC))
     assert channels.widths(kept) == TARGET
     inside = channels.masks(models.layout(SPEC), kept, WEIGHTS)
     bits = masks.unpack(found["own"], WEIGHTS)
@@ -57,7 +56,7 @@ def test_a_client_learns_which_of_the_drawn_weights_count_within_a_structure() -
         assert not bits[name][~inside[name]].any()
     assert any(bool((~bits[name] & inside[name]).any()) for name in WEIGHTS)
     still = trained(conf(local_steps=1, own=found["own"]))  # the structure stays
-    assert all(torch.equal(one, kept[g]) for g, one in channels_of(still["own"], channels.whole(SPEC)).items())
+    assert all(torch.equal(one, kept[g]) for g, one in unpack_channels(still["own"], channels.whole(SPEC)).items())
 
 
 def test_scores_move_by_the_straight_through_gradient() -> None:
@@ -65,7 +64,7 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
     kept = channels.whole(SPEC)
     statistics = {name: DRAWN[name] for name in DRAWN if name not in NAMES}
     ones = masks.pack({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in WEIGHTS.items()})
-    settings = conf(own={**kept_bits(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
+    settings = conf(own={**pack_channels(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
     found = trained(settings, off=0.0)
     generator = torch.Generator().manual_seed(2)
     for weight in WEIGHTS.values():
@@ -109,7 +108,7 @@ def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: 
         bits.append(
             {name: (torch.rand(w.shape, generator=generator) < 0.5) & inside[-1][name] for name, w in drawn.items()}
         )
-        files.write(1, "global", update.client, {**kept_bits(own), **masks.pack(bits[-1])})
+        files.write(1, "global", update.client, {**pack_channels(own), **masks.pack(bits[-1])})
         state = {**made.pool["global"].state, **{n: torch.where(bits[-1][n], w, 0.0) for n, w in drawn.items()}}
         made.collect(1, update, state)
     made.aggregate(1, updates, {})
@@ -127,7 +126,7 @@ def test_a_bit_for_each_weight_of_the_structure_travels() -> None:
     first = made.assign(1, np.array([1]))[0]
     small = mask_bytes(next(iter(made.type_specs().values())))
     assert first.bytes == every and first.upload == small + made.bit_bytes and first.effort == 1.0
-    for group, one in made.kept.items():
+    for group, one in made.active.items():
         one[0] = torch.arange(one.shape[1]) < made.target(1)[group]
     later = made.assign(2, np.array([1]))[0]
     assert later.bytes == later.upload == small and later.effort < 1.0

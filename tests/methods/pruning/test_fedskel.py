@@ -12,8 +12,14 @@ from client_settings import client_settings
 from fedscale_ext import models
 from fedscale_ext.core.types import State
 from fedscale_ext.methods.pruning import masks
-from fedscale_ext.methods.pruning.fedskel import FedSkelAggregator
-from fedscale_ext.methods.pruning.fedskel_client import SKELETON, SkeletonClient, filters, skeleton_of, skeleton_size
+from fedscale_ext.methods.pruning.fedskel import (
+    SKELETON,
+    FedSkelAggregator,
+    SkeletonClient,
+    filters,
+    skeleton_of,
+    skeleton_size,
+)
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.samples import ClientSamples
 from methods.harness import SHAPE, server, trained, updates_for

@@ -16,9 +16,8 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.types import State
 from fedscale_ext.methods.pruning import channels
-from fedscale_ext.methods.pruning.hermes import HermesAggregator
-from fedscale_ext.methods.pruning.hermes_client import HermesClient, next_widths
-from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
+from fedscale_ext.methods.pruning.hermes import HermesAggregator, HermesClient, next_widths
+from fedscale_ext.methods.pruning.pruned_types import pack_channels, unpack_channels
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.training.resident import Cohort
@@ -47,9 +46,10 @@ def known(data: ClientSamples, client: int = 3) -> ClientSamples:
     return judged_right(network(), data, conf(client))
 
 
-def conf(client: int = 3, kept: channels.Kept | None = None, **changes: Any) -> Any:
+def conf(client: int = 3, kept: channels.Active | None = None, **changes: Any) -> Any:
     asked = {"threshold": 0.9, "step": 0.25, "target": TARGET}
-    values = {"own": {} if kept is None else kept_bits(kept), "test_bsz": 4, "model_key": "global", "held_out": 0.25}
+    own = {} if kept is None else pack_channels(kept)
+    values = {"own": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25}
     return client_settings(client, **{**values, "hermes": asked, "group_lasso": 0.01, **changes})
 
 
@@ -57,10 +57,10 @@ def client(settings: Any) -> HermesClient:
     return HermesClient(settings, SimpleNamespace(spec=lambda key: SPEC, module=lambda key: network()))  # type: ignore[arg-type]
 
 
-def after(data: ClientSamples, settings: Any) -> channels.Kept:
+def after(data: ClientSamples, settings: Any) -> channels.Active:
     module = network()
     client(settings).enter(data, module, settings)
-    kept = channels_of(settings.keeps, channels.whole(SPEC))
+    kept = unpack_channels(settings.keeps, channels.whole(SPEC))
     mask = channels.masks(models.layout(SPEC), kept, dict(module.named_parameters()))
     for name, parameter in module.named_parameters():
         assert torch.equal(settings.mask[name], mask[name]) and not parameter[~mask[name]].any()
@@ -131,21 +131,21 @@ def test_side_by_side_is_one_after_another() -> None:
         assert all(torch.equal(one, alone["own"][name]) for name, one in other["own"].items())
         for name, tensor in alone["update_weight"].items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
-    assert not all(bool(one.all()) for one in channels_of(together[1]["own"], channels.whole(SPEC)).values())  # type: ignore[index]
+    assert not all(bool(one.all()) for one in unpack_channels(together[1]["own"], channels.whole(SPEC)).values())  # type: ignore[index]
 
 
 def test_only_what_overlaps_travels() -> None:
     made = server(HermesAggregator, "hermes", model="lenet_6k", clients=3, ranges=["1-1", "2-2", "3-3"])
     state: State = made.pool["global"].state
     whole = sum(tensor.nbytes for tensor in state.values())
-    bits = sum(-(-every.shape[1] // 8) for every in made.kept.values())
+    bits = sum(-(-every.shape[1] // 8) for every in made.active.values())
     first = made.assign(1, torch.arange(1, 4).numpy())
     assert [item.bytes for item in first] == [whole + bits] * 3 and [item.effort for item in first] == [1.0] * 3
-    for group, every in made.kept.items():
+    for group, every in made.active.items():
         every[0, 0] = every[1, 0] = False  # client 3 has the first channels for itself
         assert every[2].all(), group
     items = made.assign(2, torch.arange(1, 4).numpy())
-    masks = channels.masks(made.layout, made.kept_by(1), state)
+    masks = channels.masks(made.layout, made.active_channels(1), state)
     shared = sum(int(mask.sum()) * state[name].itemsize for name, mask in masks.items())
     assert [item.bytes for item in items] == [shared + bits] * 3
     assert items[0].effort == items[1].effort < items[2].effort == 1.0
@@ -172,7 +172,7 @@ def test_a_client_that_begins_at_its_types_size_trains_and_tests_the_leading_cha
     made = server(HermesAggregator, "hermes", groups=[2, 2, 2], start="type", model="nasbench201_base")
     for client in range(1, 7):
         target = made.target(client)
-        kept = made.kept_by(client)
+        kept = made.active_channels(client)
         assert channels.widths(kept) == target
         assert all(bool(one[: target[group]].all()) for group, one in kept.items())
     made.assign(1, np.arange(1, 7))

@@ -22,8 +22,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.pruning import masks
-from fedscale_ext.methods.pruning.lotteryfl import LotteryFLAggregator
-from fedscale_ext.methods.pruning.lotteryfl_client import LotteryClient
+from fedscale_ext.methods.pruning.lotteryfl import LotteryClient, LotteryFLAggregator
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.stacked.network import stacked
@@ -336,13 +335,13 @@ def test_clients_may_begin_at_their_types_size(job_file: Path) -> None:
 
 def test_a_types_target_is_a_part_of_what_it_begins_with() -> None:
     made = server(LotteryFLAggregator, "lotteryfl", param_ratio=[1.0, 0.1], groups=[3, 3], target=0.5)
-    small = [made.item_of(client) for client in range(1, 7) if made.own[client - 1] == 1]
+    small = [made.item_of(client) for client in range(1, 7) if made.type_of[client - 1] == 1]
     assert len(small) == 3
     for item in small:
         left = int(made.left[item.client - 1]) / made._all
         assert left < 0.2 and item.objective["ticket"]["target"] == pytest.approx(left / 2) and item.effort < 0.3
         assert made.traffic(item) < 0.5 * made.pool["global"].cost.bytes
-    whole = next(made.item_of(client) for client in range(1, 7) if made.own[client - 1] == 0)
+    whole = next(made.item_of(client) for client in range(1, 7) if made.type_of[client - 1] == 0)
     assert whole.objective["ticket"]["target"] == 0.5 and whole.effort == 1.0
 
 

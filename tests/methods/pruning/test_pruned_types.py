@@ -14,7 +14,7 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.methods.pruning.hermes_client import HermesClient
+from fedscale_ext.methods.pruning.hermes import HermesClient
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
@@ -96,7 +96,7 @@ def test_types_are_a_ratio_or_a_models_size(method: str) -> None:
     made = server(method_class(method), method, model="lenet_80k", shape=(3, 16, 16), ranges=["1-2", "3-4", "5-6"])
     every = made.pool["global"].cost.parameters
     shares = [cost.parameters / every for cost in made.costs]
-    assert shares == pytest.approx([1.0, 0.4, 0.05], abs=0.02) and made.own.tolist() == [0, 0, 1, 1, 2, 2]
+    assert shares == pytest.approx([1.0, 0.4, 0.05], abs=0.02) and made.type_of.tolist() == [0, 0, 1, 1, 2, 2]
     matched = server(
         method_class(method), method, model="lenet_80k", shape=(3, 16, 16),
         match_params=["lenet_80k", "lenet_6k"], ranges=["1-2", "3-6"],
@@ -111,7 +111,7 @@ def test_capacity_puts_devices_on_the_largest_type_that_they_afford() -> None:
     macs = [cost.forward_macs for cost in server(cls, "hermes", ranges=["1-2", "3-4", "5-6"], **keys).costs]
     assert sorted(macs, reverse=True) == macs
     made = server(cls, "hermes", capacity=[macs[0], macs[0] - 1, macs[1], macs[1] - 1, macs[2], 1.0], **keys)
-    assert made.own.tolist() == [0, 1, 1, 2, 2, 2]
+    assert made.type_of.tolist() == [0, 1, 1, 2, 2, 2]
     assert made.smallest_spec() == list(made.type_specs().values())[-1]
 
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from fedscale_ext import models
 from fedscale_ext.methods.pruning import channels
-from fedscale_ext.methods.pruning.pruned_types import channels_of, kept_bits
-from fedscale_ext.methods.pruning.tailorfl import TailorFLAggregator, tuned
-from fedscale_ext.methods.pruning.tailorfl_client import GATE, TailorClient
+from fedscale_ext.methods.pruning.pruned_types import pack_channels, unpack_channels
+from fedscale_ext.methods.pruning.tailorfl import GATE, TailorClient, TailorFLAggregator, tuned
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.samples import ClientSamples
@@ -48,7 +47,7 @@ def samples(count: int = 12) -> ClientSamples:
 def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() -> None:
     settings = conf()
     found = client(settings).train(samples(), network(), settings)
-    kept = channels_of(found["own"], channels.whole(SPEC))
+    kept = unpack_channels(found["own"], channels.whole(SPEC))
     assert channels.widths(kept) == TARGET
     for group, one in kept.items():
         gate = found["own"][f"{GATE}{group}"].abs()
@@ -61,9 +60,9 @@ def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() 
 def test_later_rounds_train_the_submodel_and_its_gates_alone() -> None:
     kept = {group: torch.arange(len(one)) < TARGET[group] for group, one in channels.whole(SPEC).items()}
     gates = {f"{GATE}{group}": torch.full((len(one),), 0.5) for group, one in kept.items()}
-    settings = conf(own={**kept_bits(kept), **gates})
+    settings = conf(own={**pack_channels(kept), **gates})
     found = client(settings).train(samples(), network(), settings)
-    again = channels_of(found["own"], channels.whole(SPEC))
+    again = unpack_channels(found["own"], channels.whole(SPEC))
     for group, one in kept.items():
         assert torch.equal(again[group], one)  # the structure is the server's from now on
         gate = found["own"][f"{GATE}{group}"]
@@ -110,17 +109,17 @@ def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
     for update in updates:
         falling = update.client != 3
         gates = {f"{GATE}{g}": torch.arange(every.shape[1]).float() * (-1 if falling else 1) + 100 * update.client
-                 for g, every in made.kept.items()}  # fmt: skip
-        kept = channels.strongest({g: gates[f"{GATE}{g}"] for g in made.kept}, made.target(update.client))
-        files.write(1, "global", update.client, {**kept_bits(kept), **gates})
+                 for g, every in made.active.items()}  # fmt: skip
+        kept = channels.strongest({g: gates[f"{GATE}{g}"] for g in made.active}, made.target(update.client))
+        files.write(1, "global", update.client, {**pack_channels(kept), **gates})
         made.collect(1, update, trained(made.pool["global"].state, update.client))
     files.settle()
     weights = [made.weight(update.item) for update in updates]
     assert weights[1] == 2 * weights[0] < 10.0 * 2  # by samples and by what is kept
     made.aggregate(1, updates, {})
     for number in (1, 2, 3):
-        kept = channels_of(files.read("global", number) or {}, channels.whole(made.pool["global"].spec))
+        kept = unpack_channels(files.read("global", number) or {}, channels.whole(made.pool["global"].spec))
         assert channels.widths(kept) == made.target(number)
-        assert all(torch.equal(one, made.kept[group][number - 1]) for group, one in kept.items())
+        assert all(torch.equal(one, made.active[group][number - 1]) for group, one in kept.items())
     later = made.assign(2, np.array([1]))[0]
     assert later.bytes < cost and later.effort < 1.0

@@ -20,8 +20,7 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.pruning.zerofl import ZeroFLAggregator
-from fedscale_ext.methods.pruning.zerofl_client import ZeroFLClient, hand_in, largest, sparse_weights, swat
+from fedscale_ext.methods.pruning.zerofl import ZeroFLAggregator, ZeroFLClient, hand_in, largest, sparse_weights, swat
 from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples

@@ -16,8 +16,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.methods.search.fednas import DERIVED, SEARCHED, FedNASAggregator
-from fedscale_ext.methods.search.fednas_client import ALPHAS, FedNASClient
+from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNASAggregator, FedNASClient
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples

@@ -16,8 +16,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.methods.search.spider import KEY, SpiderAggregator
-from fedscale_ext.methods.search.spider_client import ALIVE, Local, SpiderClient, everything, kept_ops
+from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient, alive_ops, everything
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.training.samples import ClientSamples
@@ -77,7 +76,7 @@ def test_both_networks_step_and_the_local_one_is_pulled(tmp_path: Path, clip_nor
     for net, pull in ((twin, 0.0), (local, 0.3)):
         net.train()
         if pull:
-            net.hold(kept_ops(spec["ops"], alive))
+            net.hold(alive_ops(spec["ops"], alive))
         parameters = dict(net.named_parameters())
         sgd = torch.optim.SGD(parameters.values(), lr=0.05, momentum=0.9, weight_decay=5e-4)
         for _ in range(2):
@@ -107,7 +106,7 @@ def test_what_least_is_lost_without_goes(tmp_path: Path, how: str) -> None:
     for column in range(4):
         without = local.alive.copy()
         without[0, column] = False
-        module.train().hold(kept_ops(spec["ops"], without))  # type: ignore[operator]
+        module.train().hold(alive_ops(spec["ops"], without))  # type: ignore[operator]
         with torch.no_grad():
             module.load_state_dict({name: local.state[name] for name in module.state_dict()})
             logits = module(data.x)
@@ -158,7 +157,7 @@ def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
     alive[:, 1:] = False
     conf = settings({**state_of(other), ALIVE: torch.from_numpy(alive)})
     SpiderClient(conf, spec).own_model(module, conf)
-    other.hold(kept_ops(spec["ops"], alive))  # type: ignore[operator]
+    other.hold(alive_ops(spec["ops"], alive))  # type: ignore[operator]
     torch.testing.assert_close(module.eval()(samples(3).x), other.eval()(samples(3).x))
     fresh = network(tmp_path)[1]
     SpiderClient(settings(), spec).own_model(fresh, settings())

@@ -20,8 +20,7 @@ from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.methods.submodel.depthfl import DepthFLAggregator
-from fedscale_ext.methods.submodel.depthfl_client import DepthFLClient
+from fedscale_ext.methods.submodel.depthfl import DepthFLAggregator, DepthFLClient
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.server.dynamic_gradients import DynamicGradients

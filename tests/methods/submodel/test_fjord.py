@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.submodel.fjord import FjordAggregator
-from fedscale_ext.methods.submodel.fjord_client import FjordClient, Narrow, drawn_widths
+from fedscale_ext.methods.submodel.fjord import FjordAggregator, FjordClient, Narrow, drawn_widths
 from fedscale_ext.submodels import count_mean, coverage, extract, insert, narrowed, widths_at, window
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
@@ -173,7 +172,7 @@ def test_values_of_p_may_stand_in_any_order_and_weights_are_samples() -> None:
 def test_groups_give_the_weakest_the_smallest_p() -> None:
     made = server(FjordAggregator, "fjord", capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], p=[0.25, 0.5, 1.0],
                   groups=[3, 1, 2])  # fmt: skip
-    assert made.own.tolist() == [1, 0, 2, 2, 0, 2]
+    assert made.level_of.tolist() == [1, 0, 2, 2, 0, 2]
     with pytest.raises(UserError, match=r"fjord.groups is \[3, 3\]"):
         server(FjordAggregator, "fjord", p=[0.25, 1.0], groups=[3, 3], shares=None, clients=5)
     with pytest.raises(UserError, match="remove one of them"):

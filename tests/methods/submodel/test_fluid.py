@@ -95,7 +95,8 @@ def test_dropped_are_neurons_invariant_twice_then_once_then_any() -> None:
     before, now = (np.isin(np.arange(10), places) for places in ([1, 2, 3], [2, 3, 4, 5]))
 
     def dropped(count: int, draw: int = 0) -> set[int]:
-        kept = invariant_dropout.kept({"g": 10 - count}, {"g": 10}, {"g": before}, {"g": now}, stream(draw))["g"]
+        widths, channels = {"g": 10 - count}, {"g": 10}
+        kept = invariant_dropout.remaining_channels(widths, channels, {"g": before}, {"g": now}, stream(draw))["g"]
         assert kept.tolist() == sorted(set(kept.tolist())) and len(kept) == 10 - count
         return set(range(10)) - set(kept.tolist())
 

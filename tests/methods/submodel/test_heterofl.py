@@ -131,8 +131,8 @@ def test_a_round_is_the_mean_over_the_clients_that_hold_an_entry(job_file: Path,
 def test_groups_put_the_weakest_on_the_narrowest_level(cls: type, method: str) -> None:
     keys = {"rates": [1.0, 0.5, 0.25], "groups": [3, 1, 2]}
     made = server(cls, method, capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], **keys)
-    assert made.own.tolist() == [1, 0, 2, 2, 0, 2]
-    assert made.selection_groups() is made.own
+    assert made.level_of.tolist() == [1, 0, 2, 2, 0, 2]
+    assert made.selection_groups() is made.level_of
     assert server(cls, method).selection_groups() is None
     with pytest.raises(UserError, match=rf"{method}.groups is \[3, 3\]; it must hold .* for each of 3 levels"):
         server(cls, method, rates=[1.0, 0.5, 0.25], groups=[3, 3])

@@ -15,9 +15,8 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.methods.submodel.depthfl_client import DepthFLClient
-from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator
-from fedscale_ext.methods.submodel.scalefl_client import ScaleFLClient
+from fedscale_ext.methods.submodel.depthfl import DepthFLClient
+from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator, ScaleFLClient
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels import count_mean, narrowed
@@ -131,7 +130,7 @@ def test_levels_are_narrower_and_less_deep() -> None:
 
 def test_groups_and_shares() -> None:
     made = scalefl(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
-    assert (made.own == [1, 0, 2, 2, 0, 2]).all()
+    assert (made.level_of == [1, 0, 2, 2, 0, 2]).all()
     assert (scalefl(levels="fix", shares=[1.0, 0.0, 0.0]).own == 2).all()
     drawn = scalefl(levels="fix", capacity=[1e15] * 6).own
     assert len(set(drawn.tolist())) > 1
