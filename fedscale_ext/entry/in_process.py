@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import torch
 
+from fedscale_ext import compat
 from fedscale_ext.config.job_config import JobConfig, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import Emit, ignore_event
@@ -110,7 +111,8 @@ def _end(worker: threading.Thread) -> None:
 
 def _log_to_file_only() -> None:
     """Let FedScale set up its logging now, and keep it off the terminal, which is the caller's."""
-    import fedscale.cloud.logger.aggregator_logging as aggregator_logging  # once fedscale_ext.server has prepared it
+    compat.prepare()
+    import fedscale.cloud.logger.aggregator_logging as aggregator_logging
 
     before = list(logging.root.handlers)
     aggregator_logging.initiate_aggregator_setting()
