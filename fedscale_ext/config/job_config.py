@@ -26,13 +26,13 @@ from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
 _MAX_EXECUTORS = 1024
 _SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
-# keys that say where and how long a job runs, not what it computes
+# keys that say where a job runs, and for how many rounds, not what it computes
 _NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
                   "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
                   "max_message_mb", "checkpoint_interval", "checkpoint_keep", "resume_from",
                   "lease_s", "replacement_s", "reconnect_s", "unit_tries",
-                  "min_updates", "token_file", "message_window_s", "tls_ca", "stop_gain", "stop_patience", "stop_unit",
-                  "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
+                  "token_file", "message_window_s", "tls_ca", "tls_aggregator_cert", "tls_aggregator_key",
+                  "tls_executor_cert", "tls_executor_key"}  # fmt: skip
 
 
 class AuthKeys(BaseModel):

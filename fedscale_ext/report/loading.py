@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.job_config import decisive
+from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation, RoundRecord, is_own
 from fedscale_ext.data.named_files import FileDigests
@@ -81,7 +83,9 @@ class LoadedJob:
     def settings(self) -> dict[str, Any]:
         """What decides its result, but for the seed; a method's hyperparameters by their dotted names."""
         params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
-        found = decisive(self.header["config"]) | {"rounds": self.rounds_asked} | params
+        # the digest of the data tells the samples of a release in which seed decided them
+        config = completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
+        found = decisive(config) | {"rounds": self.rounds_asked} | params
         return {key: value for key, value in found.items() if key != "seed"}
 
     @cached_property

@@ -101,6 +101,25 @@ def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
     ]
 
 
+STOP_KEYS = [("stop_gain", 0.01), ("stop_patience", 3), ("stop_unit", "evaluations"), ("min_updates", 2)]
+
+
+@pytest.mark.parametrize(("key", "value"), STOP_KEYS)
+def test_jobs_that_may_end_elsewhere_are_two_arms_and_that_is_said(tmp_path: Path, key: str, value: object):
+    base = {"stop_gain": 0.5, "stop_patience": 10, "stop_unit": "rounds", "min_updates": None}
+    one = load_job(write_job(tmp_path / "a", seed=0, settings=base))
+    other = load_job(write_job(tmp_path / "b", seed=1, settings={**base, key: value}))
+    assert [arm.seeds for arm in arms_of([one, other])] == [[0], [1]]
+    table = settings_table(arms_of([one, other]))
+    assert list(table) == [key] and table[key][1] == str(value)
+
+
+def test_an_earlier_releases_job_has_the_default_of_a_key_that_it_lacks(tmp_path: Path):
+    old = load_job(write_job(tmp_path / "a", seed=0))
+    new = load_job(write_job(tmp_path / "b", seed=1, settings={"stop_gain": None, "stop_patience": 10, "data_seed": 1}))
+    assert [arm.seeds for arm in arms_of([old, new])] == [[0, 1]]
+
+
 def test_the_best_is_marked_in_the_figures_direction_among_jobs_on_the_same_data(arms, tmp_path: Path):
     assert best(arms, BY_KEY["accuracy"]) == {0}
     assert best(arms, BY_KEY["macs"]) == set()  # all alike: nobody is best
