@@ -131,16 +131,32 @@ def set_aside(echo: Mapping[str, Any]) -> int:
     return 0 if echo.get("public_dir") else int(echo.get("public_samples") or 0)
 
 
-def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Read a YAML (a path, or the name of a shipped configuration) and apply ``key=value`` overrides.
+@dataclass(frozen=True)
+class ConfFile:
+    """A YAML as it was when it was read: its ``path``, which messages name, and its ``content``."""
+
+    path: Path
+    content: bytes
+
+
+def read_conf(conf: str | Path) -> ConfFile:
+    """Read a YAML, given by its path or by the name of a shipped configuration; UserError for one that is missing."""
+    path = _find(conf)
+    try:
+        return ConfFile(path, read_plain(path, MAX_BYTES))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def load_config(conf: str | Path | ConfFile, overrides: Sequence[str] = ()) -> JobConfig:
+    """Read a YAML (a path, the name of a shipped configuration, or what was read) and apply ``key=value`` overrides.
 
     Raises UserError for a missing file, broken YAML, unknown keys and values of a wrong type.
     """
-    path = _find(conf)
+    file = conf if isinstance(conf, ConfFile) else read_conf(conf)
+    path = file.path
     try:
-        data = load_yaml(read_plain(path, MAX_BYTES).decode("utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        data = load_yaml(file.content.decode("utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):

@@ -9,13 +9,15 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
 
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, read_conf
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.named_files import FileDigests, differing_files, digest_of, file_digests
 from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
 from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes
@@ -25,7 +27,7 @@ from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms
 from fedscale_ext.driver.sweeps import Point, Sweep
 
 ENDING = "-sweep"
-#: set for the drivers that a sweep starts: they stop their jobs when it is gone
+#: path of the user's configuration, for the drivers that a sweep starts: they stop their jobs when it is gone
 VARIABLE = "FEDSCALE_EXT_SWEEP"
 _LOOK_S = 0.5  # between two looks at how far the jobs are
 _STOP_S = 10.0  # a driver stops its job within 5 s
@@ -40,9 +42,10 @@ def start(
     With ``resume`` those that finished are left as they are and others go on from their checkpoints. UserError for
     bad input, before the first job starts.
     """
-    points = sweep_plan.read_points(conf, overrides, seeds, grid)
-    configs = sweep_plan.checked(conf, overrides, points)
-    name = load_config(conf, overrides).fedscale.job_name + ENDING
+    file = read_conf(conf)  # once: what is checked is what the jobs get, whatever becomes of it
+    points = sweep_plan.read_points(file, overrides, seeds, grid)
+    configs = sweep_plan.checked(file, overrides, points)
+    name = load_config(file, overrides).fedscale.job_name + ENDING
     with sweeps.claim(name):
         sweep_plan.refuse_running(points)
         states = {point.name: State(rounds=config.fedscale.rounds)
@@ -55,6 +58,7 @@ def start(
             state.status, state.accuracy, state.notices = "finished", record.accuracy, record.notices
         verdicts = check_jobs(configs, out, err, resumed)
         refuse_faults(verdicts, resume)
+        sweeps.write_conf(name, file.content)
         values = sweep_plan.read_grid(grid)
         sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()), dict(earlier))
         sweeps.write(sweep)
@@ -67,7 +71,7 @@ def start(
         checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
         print_notices(err, checked)
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
-            run = _Run(sweep, configs, states, display, Processes(log), supervise)
+            run = _Run(sweep, file.path, configs, states, display, Processes(log), supervise)
             stopped = run.run(waiting, slots)
         print_arms(out, sweep, states)
         print_notices(err, {job: [notice for notice in state.notices if notice not in checked.get(job, ())]
@@ -82,14 +86,17 @@ def start(
 class _Run:
     """The jobs of a sweep that are under way; everything that happens arrives in ``processes.next``."""
 
-    def __init__(self, sweep: Sweep, configs: Sequence[JobConfig], states: dict[str, State], display: SweepDisplay,
-                 processes: Processes, supervise: bool):  # fmt: skip
+    def __init__(self, sweep: Sweep, source: Path, configs: Sequence[JobConfig], states: dict[str, State],
+                 display: SweepDisplay, processes: Processes, supervise: bool):  # fmt: skip
         self.sweep = sweep
+        self.source = str(source.absolute())  # of the configuration, where the user has it
         self.configs = {config.fedscale.job_name: config for config in configs}
         self.states = states
         self.display = display
         self.processes = processes
         self.supervise = supervise
+        known = cache(digest_of)  # jobs share files
+        self.files = {config.fedscale.job_name: file_digests(config, known) for config in configs}
         self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
 
     def run(self, waiting: Sequence[Point], slots: int) -> bool:
@@ -116,6 +123,9 @@ class _Run:
         return stopped
 
     def _start(self, point: Point) -> None:
+        if fault := self._changed_files(point.name, file_digests(self.configs[point.name], _digest_of_file)):
+            self._fail(point.name, fault)
+            return
         last, before = jobs.read(point.name), self.sweep.runs.get(point.name)
         again = before is not None and has_checkpoint(Path(before))
         if not again:
@@ -124,13 +134,14 @@ class _Run:
         own = sweep_plan.overrides_of(point, self.sweep.overrides)
         words = [f"--set={override}" for override in (*own, *_run_settings(Path(self.sweep.runs[point.name])))]
         options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
-        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", self.sweep.conf, *words, *options]
+        conf = str(sweeps.conf_path(self.sweep.name))
+        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", conf, *words, *options]
         environment = preparation.environment()
         for name in (preparation.PIPE_VARIABLE, preparation.EVENTS_VARIABLE):
             del environment[name]
         state = self.states[point.name]
         state.status, state.began = "running", time.monotonic()
-        self.processes.start(point.name, command, {**environment, VARIABLE: "1"})
+        self.processes.start(point.name, command, {**environment, VARIABLE: self.source})
         self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
 
     def _begin_run(self, name: str) -> None:
@@ -160,12 +171,35 @@ class _Run:
         state = self.states[gone.name]
         reason = self._read(gone.name)
         if gone.code == 0:
+            used = runs.file_digests_of(Path(self.sweep.runs[gone.name]))
+            if fault := self._changed_files(gone.name, used):
+                return self._fail(gone.name, fault)
             state.status, state.took = "finished", time.monotonic() - state.began
         else:
             told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
             state.status = "stopped" if gone.code == 130 else "failed"
             state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
         self.display.ended(gone.name)
+
+    def _changed_files(self, name: str, digests: FileDigests) -> str | None:
+        """A sentence where files of a job are others than when the sweep began, None where they are the same."""
+        changed = differing_files(self.files[name], digests)
+        if not changed:
+            return None
+        has, them = ("has", "it") if len(changed) == 1 else ("have", "them")
+        return (f"{', '.join(changed)} {has} other contents than when the sweep began; restore {them}, and "
+                "continue the sweep with --resume")  # fmt: skip
+
+    def _fail(self, name: str, reason: str) -> None:
+        self.states[name].status, self.states[name].reason = "failed", reason
+        self.display.ended(name)
+
+
+def _digest_of_file(path: Path) -> str:
+    """The digest of a file. Folders are compared when the job has ended: reading them takes long."""
+    if path.is_dir():
+        raise IsADirectoryError(str(path))
+    return digest_of(path)
 
 
 def _beginning(before: str | None) -> str:
@@ -178,15 +212,16 @@ def _run_settings(run: Path) -> tuple[str, str]:
     return f"log_path={json.dumps(str(run.parents[2]))}", f"time_stamp={json.dumps(run.name)}"
 
 
-def stop_with_sweep() -> bool:
+def stop_with_sweep(conf: str) -> ConfFile | None:
     """In a driver that a sweep started: stop its job as soon as standard input ends, for then the sweep is gone.
 
-    Returns whether a sweep started it.
+    Returns the configuration ``conf`` under the name that the user's file has; None where no sweep started it.
     """
-    in_sweep = bool(os.environ.pop(VARIABLE, None))
-    if in_sweep:
-        threading.Thread(target=_wait_for_end, name="sweep-pipe", daemon=True).start()
-    return in_sweep
+    source = os.environ.pop(VARIABLE, None)
+    if not source:
+        return None
+    threading.Thread(target=_wait_for_end, name="sweep-pipe", daemon=True).start()
+    return ConfFile(Path(source), read_conf(conf).content)
 
 
 def _wait_for_end() -> None:

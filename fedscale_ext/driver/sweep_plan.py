@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from fedscale_ext.config.job_config import JobConfig, executor_slots, load_config
+from fedscale_ext.config.job_config import ConfFile, JobConfig, executor_slots, load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.jobs import Job
@@ -59,7 +59,7 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     return grid
 
 
-def read_points(conf: str, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:
+def read_points(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:
     """The jobs of a sweep over --seeds and --grid; UserError for what these cannot be."""
     values, numbers = read_grid(grid), read_seeds(seeds) if seeds is not None else []
     _refuse_set_twice(overrides, seeds, grid)
@@ -102,7 +102,7 @@ def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
     return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
 
 
-def checked(conf: str, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
+def checked(conf: str | ConfFile, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
     """The configuration of each job, as far as it can be checked without torch; UserError names job and setting."""
     configs = []
     for point in made:
@@ -113,7 +113,7 @@ def checked(conf: str, overrides: Sequence[str], made: Sequence[Point]) -> list[
     return configs
 
 
-def member(conf: str, overrides: Sequence[str], point: Point) -> JobConfig:
+def member(conf: str | ConfFile, overrides: Sequence[str], point: Point) -> JobConfig:
     """The configuration of one job; UserError for a setting with which it cannot start, as ``check_start`` has it."""
     config = preparation.hide_key(load_config(conf, overrides_of(point, overrides)))
     preparation.check_start(config)
