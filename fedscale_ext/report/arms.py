@@ -14,7 +14,8 @@ from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.report.fine_tuned import fine_tuned
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.tables import quantity, seconds
+from fedscale_ext.report.tables import seconds
+from fedscale_ext.util.quantities import quantity
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 _NAME = 44  # letters of a name in a plot
