@@ -25,6 +25,8 @@ from fedscale_ext.report.shape import Header, Summary
 from fedscale_ext.util.reading import MEGA, read_json
 from fedscale_ext.util.validation import first_fault
 
+DEVICE_FILES = ("device_conf_file", "device_avail_file")
+
 
 @dataclass(frozen=True)
 class LoadedJob:
@@ -61,6 +63,18 @@ class LoadedJob:
     def rounds_asked(self) -> int:
         """How many rounds its configuration wants."""
         return int(self.header["config"]["rounds"])
+
+    @property
+    def rounds_done(self) -> int:
+        """How many rounds it has done; fewer than asked for where it stopped early."""
+        return self.records[-1].round
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """What tells its devices from those of another job: of each file that it takes them from the digest, or the
+        path where an earlier version ran it."""
+        files = {key: self.header["config"].get(key) for key in DEVICE_FILES}
+        return {key: self.named_files.get(key, {}).get(str(path), str(path)) for key, path in files.items() if path}
 
     @property
     def progress(self) -> str:
