@@ -118,8 +118,12 @@ class _Run:
             finally:
                 under_way = self.processes.running()
                 self.processes.stop(_STOP_S)
-        for name in under_way:
-            self.states[name].status = "stopped"
+        for name in under_way:  # some may have ended before they were told to stop
+            self._read(name)
+            if self._has_finished(name):
+                self._finish(name)
+            else:
+                self.states[name].status = "stopped"
         return stopped
 
     def _start(self, point: Point) -> None:
@@ -171,15 +175,26 @@ class _Run:
         state = self.states[gone.name]
         reason = self._read(gone.name)
         if gone.code == 0:
-            used = runs.file_digests_of(Path(self.sweep.runs[gone.name]))
-            if fault := self._changed_files(gone.name, used):
-                return self._fail(gone.name, fault)
-            state.status, state.took = "finished", time.monotonic() - state.began
-        else:
-            told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
-            state.status = "stopped" if gone.code == 130 else "failed"
-            state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
+            return self._finish(gone.name)
+        told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
+        state.status = "stopped" if gone.code == 130 else "failed"
+        state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
         self.display.ended(gone.name)
+
+    def _finish(self, name: str) -> None:
+        """Count a job whose driver is done, unless it read other files than the sweep began with."""
+        if fault := self._changed_files(name, runs.file_digests_of(Path(self.sweep.runs[name]))):
+            return self._fail(name, fault)
+        state = self.states[name]
+        state.status, state.took = "finished", time.monotonic() - state.began
+        self.display.ended(name)
+
+    def _has_finished(self, name: str) -> bool:
+        """Whether a job's record says that it finished, in this sweep."""
+        with suppress(UserError):
+            job = jobs.read(name)
+            return job is not None and job.started > self.recorded[name] and job.status == "finished"
+        return False
 
     def _changed_files(self, name: str, digests: FileDigests) -> str | None:
         """A sentence where files of a job are others than when the sweep began, None where they are the same."""

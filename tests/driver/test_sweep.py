@@ -97,6 +97,18 @@ def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
     assert sweeps.read("fake-sweep").runs == {name: str(job(name).log_dir) for name in ("fake-s0", "fake-s1")}
 
 
+def test_a_job_that_finished_while_the_sweep_was_stopped_counts(fedscale, state, write_conf, tmp_path):
+    words = [write_conf(), "--seeds", "0-1", "--at-once", "1"]
+    process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="plotting", FAKE_MARKER=str(tmp_path / "marker"))
+    wait_until(lambda: (tmp_path / "marker.trained").exists() and (found := job("fake-s0")) and found.round)
+    job("fake-s0").log_dir.mkdir(parents=True, exist_ok=True)
+    (job("fake-s0").log_dir / "summary.json").write_text("{}")  # only pictures are missing
+    process.send_signal(signal.SIGINT)
+    code, out, err = done(process)
+    assert code == 130 and job("fake-s0").status == "finished"
+    assert "fake  1 of 2" in out and "fake-s0: finished" in out and "was stopped" in err
+
+
 def test_resume_continues_runs_of_the_sweep_alone(fedscale, state, write_conf, tmp_path):
     conf = write_conf({"rounds": 12})
     older = tmp_path / "out" / "logs" / "fake-s1" / "older"
