@@ -1,6 +1,7 @@
 """The jobs of a sweep: seeds and a grid of settings, checked before the first one starts."""
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -110,7 +111,22 @@ def checked(conf: str | ConfFile, overrides: Sequence[str], made: Sequence[Point
             configs.append(member(conf, overrides, point))
         except UserError as error:
             raise UserError(f"job {point.name} of the sweep: {error}") from None
+    refuse_equal(made, configs)
     return configs
+
+
+def refuse_equal(made: Sequence[Point], configs: Sequence[JobConfig]) -> None:
+    """UserError where two jobs are one job under two names, as ``learning_rate=0.05,0.050`` makes them."""
+    seen: dict[str, Point] = {}
+    for point, config in zip(made, configs, strict=True):
+        settings = {**config.echo(), **config.cluster.model_dump(), "job_name": None}
+        other = seen.setdefault(json.dumps(settings, sort_keys=True, default=str), point)
+        if other is not point:
+            one, two = (
+                ", ".join(setting for setting in mine.settings if setting not in theirs.settings)
+                for mine, theirs in ((other, point), (point, other))
+            )
+            raise UserError(f"--grid: {one} and {two} mean the same; remove one of them")
 
 
 def member(conf: str | ConfFile, overrides: Sequence[str], point: Point) -> JobConfig:
