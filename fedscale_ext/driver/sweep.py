@@ -16,11 +16,12 @@ from rich.console import Console
 
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, read_conf
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.data.named_files import FileDigests, differing_files, digest_of, file_digests
 from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
 from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes
+from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweep_notices import print_notices
 from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms
@@ -29,6 +30,7 @@ from fedscale_ext.driver.sweeps import Point, Sweep
 ENDING = "-sweep"
 #: path of the user's configuration, for the drivers that a sweep starts: they stop their jobs when it is gone
 VARIABLE = "FEDSCALE_EXT_SWEEP"
+_NAMED = 4  # jobs that a sentence names
 _LOOK_S = 0.5  # between two looks at how far the jobs are
 _STOP_S = 10.0  # a driver stops its job within 5 s
 
@@ -59,14 +61,20 @@ def start(
         verdicts = check_jobs(configs, out, err, resumed)
         refuse_faults(verdicts, resume)
         sweeps.write_conf(name, file.content)
-        values = sweep_plan.read_grid(grid)
-        sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()), dict(earlier))
+        left_out = [] if before is None else [point for point in before.points if point.name not in states]
+        values = _tried(sweep_plan.read_grid(grid), before)
+        sweep = Sweep(name, conf, tuple(overrides), values, (*points, *left_out), Proc.of("sweep", os.getpid()),
+                      dict(earlier))  # fmt: skip
         sweeps.write(sweep)
         slots = at_once or sweep_plan.at_once(configs[0])
         display = SweepDisplay(out, err, states, slots)
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
         display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
+        if left_out:
+            names = listed([point.name for point in left_out], _NAMED)
+            display.line(f"{counted(len(left_out), 'job')} of the sweep that these options do not name "
+                         f"{'is' if len(left_out) == 1 else 'are'} left as before: {names}")  # fmt: skip
         idle = idle_keys(*configs)
         checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
         print_notices(err, checked)
@@ -81,6 +89,12 @@ def start(
                       highlight=False, soft_wrap=True)  # fmt: skip
             return 130
     return 0 if all(state.status == "finished" for state in states.values()) else 1
+
+
+def _tried(grid: dict[str, list[str]], before: Sweep | None) -> dict[str, list[str]]:
+    """The grid of a sweep with the values that it had tried before it was resumed."""
+    earlier = before.grid if before is not None else {}
+    return {key: list(dict.fromkeys([*earlier.get(key, ()), *grid.get(key, ())])) for key in {**earlier, **grid}}
 
 
 class _Run:

@@ -109,6 +109,23 @@ def test_a_job_that_finished_while_the_sweep_was_stopped_counts(fedscale, state,
     assert "fake  1 of 2" in out and "fake-s0: finished" in out and "was stopped" in err
 
 
+def test_jobs_that_a_resumed_sweep_leaves_out_are_told_and_stay_in_its_record(fedscale, state, write_conf):
+    conf = write_conf({"rounds": 12}, worker_ips=["localhost:[1]"])
+    assert run(fedscale, conf, "--grid", "batch_size=5,6")[0] == 0
+    before = sweeps.read("fake-sweep")
+    code, out, err = run(fedscale, conf, "--grid", "batch_size=6,7", "--resume")
+    assert code == 0, err
+    assert "1 job of the sweep that these options do not name is left as before: fake-batch_size_5" in out
+    assert [line.split()[0] for line in out.splitlines() if "of 1 " in line] == [
+        "fake-batch_size_6",
+        "fake-batch_size_7",
+    ]
+    after = sweeps.read("fake-sweep")
+    assert set(after.runs) == {f"fake-batch_size_{size}" for size in (5, 6, 7)} == {p.name for p in after.points}
+    assert after.runs["fake-batch_size_5"] == before.runs["fake-batch_size_5"]
+    assert after.grid == {"batch_size": ["5", "6", "7"]}
+
+
 def test_resume_continues_runs_of_the_sweep_alone(fedscale, state, write_conf, tmp_path):
     conf = write_conf({"rounds": 12})
     older = tmp_path / "out" / "logs" / "fake-s1" / "older"
