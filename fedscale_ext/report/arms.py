@@ -86,7 +86,8 @@ FIGURES = (
     Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
     Figure("network", "network MB", False, _of("cost", "network_total_mb"), _mega, "both directions, whole job"),
     Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), _mega, "both directions"),
-    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega, "all models of the job"),
+    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega,
+           "all models of the job, also those that clients keep of their own"),
     Figure("served", "served MB", False, _of("cost", "mean_model_mb"), _mega, "what a client is served, on average"),
     Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
 )  # fmt: skip

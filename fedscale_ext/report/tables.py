@@ -192,11 +192,17 @@ def _cost_rows(summary: Mapping[str, Any]) -> Rows:
         ("computation", f"{quantity(cost['training_macs'])}MACs forward and backward "
                         f"({quantity(cost['forward_macs'])}MACs forward)"),
         ("network", f"{cost['network_total_mb']:,.1f} MB, {cost['network_per_round_mb']:,.2f} MB a round"),
-        ("models", f"{len(summary['models'])} in {cost['storage_suite_mb']:.3f} MB, a client is served {mean}"),
+        ("models", f"{_model_count(summary)} in {cost['storage_suite_mb']:.3f} MB, a client is served {mean}"),
         *_beside_models(cost.get("server_bytes", 0)),
         ("virtual time", f"{seconds(time['virtual_s'])}; a client's round takes {completion}"),
         ("wall time", seconds(time["wall_s"])),
     ]  # fmt: skip
+
+
+def _model_count(summary: Mapping[str, Any]) -> str:
+    """How many models there are; those that clients keep are none where an earlier version ran the job."""
+    own = summary["cost"].get("client_models", 0)
+    return f"{len(summary['models'])} and {own:,} that clients keep" if own else str(len(summary["models"]))
 
 
 def _beside_models(server_bytes: int) -> Rows:
