@@ -107,9 +107,9 @@ def start(
         raise typer.Exit(code)
     if at_once is not None:
         raise UserError("--at-once is for sweeps: give --seeds or --grid too")
-    in_sweep = sweep.stop_with_sweep()
-    code = driver.start(conf, set_ or [], Display(out, err), resume=resume, resume_from=resume_from,
-                        supervise=supervise, compare_data=not in_sweep)  # fmt: skip
+    of_sweep = sweep.stop_with_sweep(conf)
+    code = driver.start(of_sweep or conf, set_ or [], Display(out, err), resume=resume, resume_from=resume_from,
+                        supervise=supervise, compare_data=of_sweep is None)  # fmt: skip
     raise typer.Exit(code)
 
 

@@ -123,4 +123,4 @@ def _of_sweep(loaded: "Sequence[LoadedJob]") -> "list[Tuned] | None":
     if len(points) != len(loaded) or len({point.arm for point in points}) != 1:
         return None
     chosen = dict(setting.split("=", 1) for setting in points[0].settings)
-    return [Tuned(key, values, chosen[key]) for key, values in sweep.grid.items()]
+    return [Tuned(key, values, chosen[key]) for key, values in sweep.grid.items() if key in chosen]

@@ -25,7 +25,8 @@ _SAMPLE_MODES: dict[str, dict[str, Any]] = {
                   "cut_off_util": 0.7},
 }  # fmt: skip
 # closed ranges of FedScale's numbers
-_RANGES = {"exploration_factor": (0, 1), "exploration_decay": (0, 1), "exploration_min": (0, 1), "clip_bound": (0, 1),
+_RANGES = {"decay_factor": (0, 1),
+           "exploration_factor": (0, 1), "exploration_decay": (0, 1), "exploration_min": (0, 1), "clip_bound": (0, 1),
            "cut_off_util": (0, 1), "blacklist_max_len": (0, 1), "round_threshold": (0, 100), "pacer_delta": (0, 100),
            "round_penalty": (0, 100), "sample_window": (1, 10**9), "pacer_step": (1, math.inf),
            "blacklist_rounds": (-1, math.inf), "overcommitment": (1, math.inf)}  # fmt: skip
@@ -90,7 +91,8 @@ def allowed(key: str, action: argparse.Action) -> str:
     if _is_boolean(key, action):
         return values(bool)
     least, most = _RANGES.get(key, (None, None))
-    limits = Range(least, None if most == math.inf else most, above=0 if key in _POSITIVE else None)
+    positive = key in _POSITIVE
+    limits = Range(None if positive else least, None if most == math.inf else most, above=0 if positive else None)
     return values(action.type if action.type in (int, float) else str, [limits])
 
 

@@ -6,6 +6,7 @@ checkpoint.
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from fedscale_ext.config.job_config import decisive, make_config
@@ -31,7 +32,12 @@ def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
     behaved: the default, but ``seed`` decided whose samples are whose, and devices in a file went by order."""
     files = {settings.get(key) for key in ("device_conf_file", "device_avail_file")} - {None, RESAMPLED}
     before = {"data_seed": settings.get("seed"), **({"device_match": "order"} if files else {})}
-    return {**make_config({}, {}).decisive(), **before, **settings}
+    return {**_defaults(), **before, **settings}
+
+
+@cache
+def _defaults() -> Mapping[str, Any]:
+    return make_config({}, {}).decisive()
 
 
 def _in_words(settings: Mapping[str, Any], key: str) -> str:

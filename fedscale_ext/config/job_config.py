@@ -26,13 +26,13 @@ from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
 _MAX_EXECUTORS = 1024
 _SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
-# keys that say where and how long a job runs, not what it computes
+# keys that say where a job runs, and for how many rounds, not what it computes
 _NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
                   "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
                   "max_message_mb", "checkpoint_interval", "checkpoint_keep", "resume_from",
                   "lease_s", "replacement_s", "reconnect_s", "unit_tries",
-                  "min_updates", "token_file", "message_window_s", "tls_ca", "stop_gain", "stop_patience", "stop_unit",
-                  "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
+                  "token_file", "message_window_s", "tls_ca", "tls_aggregator_cert", "tls_aggregator_key",
+                  "tls_executor_cert", "tls_executor_key"}  # fmt: skip
 
 
 class AuthKeys(BaseModel):
@@ -133,16 +133,32 @@ def set_aside(echo: Mapping[str, Any]) -> int:
     return 0 if echo.get("public_dir") else int(echo.get("public_samples") or 0)
 
 
-def load_config(conf: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Read a YAML (a path, or the name of a shipped configuration) and apply ``key=value`` overrides.
+@dataclass(frozen=True)
+class ConfFile:
+    """A YAML as it was when it was read: its ``path``, which messages name, and its ``content``."""
+
+    path: Path
+    content: bytes
+
+
+def read_conf(conf: str | Path) -> ConfFile:
+    """Read a YAML, given by its path or by the name of a shipped configuration; UserError for one that is missing."""
+    path = _find(conf)
+    try:
+        return ConfFile(path, read_plain(path, MAX_BYTES))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def load_config(conf: str | Path | ConfFile, overrides: Sequence[str] = ()) -> JobConfig:
+    """Read a YAML (a path, the name of a shipped configuration, or what was read) and apply ``key=value`` overrides.
 
     Raises UserError for a missing file, broken YAML, unknown keys and values of a wrong type.
     """
-    path = _find(conf)
+    file = conf if isinstance(conf, ConfFile) else read_conf(conf)
+    path = file.path
     try:
-        data = load_yaml(read_plain(path, MAX_BYTES).decode("utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        data = load_yaml(file.content.decode("utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):

@@ -5,7 +5,7 @@ samples have a digest of their own (data/store.py).
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from fedscale_ext.config.job_config import JobConfig
@@ -19,15 +19,20 @@ FileDigests = Mapping[str, Mapping[str, str]]
 _SPEC = ".json"  # of a file that describes a model
 
 
-def file_digests(config: JobConfig) -> dict[str, dict[str, str]]:
+def digest_of(path: Path) -> str:
+    """Digest a file, or a folder of data; OSError where it cannot be read."""
+    return _folder_digest(path) if path.is_dir() else _sha256(path)
+
+
+def file_digests(config: JobConfig, digest: Callable[[Path], str] = digest_of) -> dict[str, dict[str, str]]:
     """Digest the files on this machine that the settings of a job name, and the folder of public data.
 
-    What cannot be read is left out: the code that needs it says what is wrong.
+    What cannot be read is left out: the code that needs it says what is wrong. ``digest`` may keep what it has read.
     """
     digests: dict[str, dict[str, str]] = {}
     for key, path in _named_files(config):
         try:
-            digests.setdefault(key, {})[path] = _digest(Path(path).expanduser())
+            digests.setdefault(key, {})[path] = digest(Path(path).expanduser())
         except OSError:
             continue
     return digests
@@ -44,10 +49,6 @@ def differing_files(*jobs: FileDigests) -> list[str]:
             for path, digest in files.items():
                 contents.setdefault(f"{key} {path}", set()).add(digest)
     return [name for name, different in contents.items() if len(different) > 1]
-
-
-def _digest(path: Path) -> str:
-    return _folder_digest(path) if path.is_dir() else _sha256(path)
 
 
 def _folder_digest(folder: Path) -> str:

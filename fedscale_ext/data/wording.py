@@ -1,5 +1,6 @@
 """Parts of sentences about data: lists that are cut short, numbers of things."""
 
+import unicodedata
 from collections.abc import Sequence
 
 _LONGEST_NAME = 60
@@ -19,3 +20,8 @@ def listed(items: Sequence[object], shown: int = 5) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun: "1 picture", "1,200 pictures"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def composed(name: str) -> str:
+    """A name with each accented letter as one character: Unicode can write it as two, which look the same."""
+    return unicodedata.normalize("NFC", name)

@@ -213,11 +213,14 @@ def check(
         preparation.check_start(config)
         configs.append(preparation.hide_key(config))
     else:
+        startable = []
         for point in sweep_plan.read_points(conf, overrides, seeds, grid):
             try:
                 configs.append(sweep_plan.member(conf, overrides, point))
+                startable.append(point)
             except UserError as error:
                 verdicts[point.name] = Verdict(str(error))
+        sweep_plan.refuse_equal(startable, configs)
     verdicts |= check_jobs(configs, out, err)
     for name, verdict in verdicts.items():
         _print(name, verdict, out)

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.job_checks import refuse_changed_data
 from fedscale_ext.driver.preparation import AGGREGATOR
@@ -36,8 +36,8 @@ class Outcome:
 
 
 def start(
-    conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool,
-    compare_data: bool = True,
+    conf: str | ConfFile, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None,
+    supervise: bool, compare_data: bool = True,
 ) -> int:  # fmt: skip
     """Run the job of a configuration to its end and return the exit code; UserError for bad input.
 
@@ -68,7 +68,7 @@ def start(
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
         ranks = preparation.commands(config, **keys)
-        source = str(config.source.absolute()) if config.source else conf
+        source = str(config.source.absolute() if config.source else conf)
         job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
         try:
             preparation.make_log_dir(job)

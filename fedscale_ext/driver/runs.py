@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from fedscale_ext.config.changed_settings import changed_settings, completed
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.named_files import differing_files, file_digests
+from fedscale_ext.data.named_files import FileDigests, differing_files, file_digests
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.metrics.names import HEADER
@@ -133,6 +133,12 @@ def data_digest(run: Path) -> str | None:
     """The digest of the data that a run had; None where its header.json states none, as that of an earlier release."""
     before = _header(run)
     return before.data.digest if before is not None else None
+
+
+def file_digests_of(run: Path) -> FileDigests:
+    """The digests of the files that a run's settings name; none where its header.json states none."""
+    before = _header(run)
+    return before.named_files if before is not None else {}
 
 
 def has_settings(run: Path) -> bool:

@@ -9,24 +9,28 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
 
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, load_config
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, read_conf
+from fedscale_ext.core.errors import UserError, listed
+from fedscale_ext.data.named_files import FileDigests, differing_files, digest_of, file_digests
 from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
 from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes
+from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweep_notices import print_notices
 from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms
 from fedscale_ext.driver.sweeps import Point, Sweep
 
 ENDING = "-sweep"
-#: set for the drivers that a sweep starts: they stop their jobs when it is gone
+#: path of the user's configuration, for the drivers that a sweep starts: they stop their jobs when it is gone
 VARIABLE = "FEDSCALE_EXT_SWEEP"
+_NAMED = 4  # jobs that a sentence names
 _LOOK_S = 0.5  # between two looks at how far the jobs are
 _STOP_S = 10.0  # a driver stops its job within 5 s
 
@@ -40,9 +44,10 @@ def start(
     With ``resume`` those that finished are left as they are and others go on from their checkpoints. UserError for
     bad input, before the first job starts.
     """
-    points = sweep_plan.read_points(conf, overrides, seeds, grid)
-    configs = sweep_plan.checked(conf, overrides, points)
-    name = load_config(conf, overrides).fedscale.job_name + ENDING
+    file = read_conf(conf)  # once: what is checked is what the jobs get, whatever becomes of it
+    points = sweep_plan.read_points(file, overrides, seeds, grid)
+    configs = sweep_plan.checked(file, overrides, points)
+    name = load_config(file, overrides).fedscale.job_name + ENDING
     with sweeps.claim(name):
         sweep_plan.refuse_running(points)
         states = {point.name: State(rounds=config.fedscale.rounds)
@@ -55,19 +60,26 @@ def start(
             state.status, state.accuracy, state.notices = "finished", record.accuracy, record.notices
         verdicts = check_jobs(configs, out, err, resumed)
         refuse_faults(verdicts, resume)
-        values = sweep_plan.read_grid(grid)
-        sweep = Sweep(name, conf, tuple(overrides), values, tuple(points), Proc.of("sweep", os.getpid()), dict(earlier))
+        sweeps.write_conf(name, file.content)
+        left_out = [] if before is None else [point for point in before.points if point.name not in states]
+        values = _tried(sweep_plan.read_grid(grid), before)
+        sweep = Sweep(name, conf, tuple(overrides), values, (*points, *left_out), Proc.of("sweep", os.getpid()),
+                      dict(earlier))  # fmt: skip
         sweeps.write(sweep)
         slots = at_once or sweep_plan.at_once(configs[0])
         display = SweepDisplay(out, err, states, slots)
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
         display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
+        if left_out:
+            names = listed([point.name for point in left_out], _NAMED)
+            display.line(f"{counted(len(left_out), 'job')} of the sweep that these options do not name "
+                         f"{'is' if len(left_out) == 1 else 'are'} left as before: {names}")  # fmt: skip
         idle = idle_keys(*configs)
         checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
         print_notices(err, checked)
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
-            run = _Run(sweep, configs, states, display, Processes(log), supervise)
+            run = _Run(sweep, file.path, configs, states, display, Processes(log), supervise)
             stopped = run.run(waiting, slots)
         print_arms(out, sweep, states)
         print_notices(err, {job: [notice for notice in state.notices if notice not in checked.get(job, ())]
@@ -79,17 +91,26 @@ def start(
     return 0 if all(state.status == "finished" for state in states.values()) else 1
 
 
+def _tried(grid: dict[str, list[str]], before: Sweep | None) -> dict[str, list[str]]:
+    """The grid of a sweep with the values that it had tried before it was resumed."""
+    earlier = before.grid if before is not None else {}
+    return {key: list(dict.fromkeys([*earlier.get(key, ()), *grid.get(key, ())])) for key in {**earlier, **grid}}
+
+
 class _Run:
     """The jobs of a sweep that are under way; everything that happens arrives in ``processes.next``."""
 
-    def __init__(self, sweep: Sweep, configs: Sequence[JobConfig], states: dict[str, State], display: SweepDisplay,
-                 processes: Processes, supervise: bool):  # fmt: skip
+    def __init__(self, sweep: Sweep, source: Path, configs: Sequence[JobConfig], states: dict[str, State],
+                 display: SweepDisplay, processes: Processes, supervise: bool):  # fmt: skip
         self.sweep = sweep
+        self.source = str(source.absolute())  # of the configuration, where the user has it
         self.configs = {config.fedscale.job_name: config for config in configs}
         self.states = states
         self.display = display
         self.processes = processes
         self.supervise = supervise
+        known = cache(digest_of)  # jobs share files
+        self.files = {config.fedscale.job_name: file_digests(config, known) for config in configs}
         self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
 
     def run(self, waiting: Sequence[Point], slots: int) -> bool:
@@ -111,11 +132,18 @@ class _Run:
             finally:
                 under_way = self.processes.running()
                 self.processes.stop(_STOP_S)
-        for name in under_way:
-            self.states[name].status = "stopped"
+        for name in under_way:  # some may have ended before they were told to stop
+            self._read(name)
+            if self._has_finished(name):
+                self._finish(name)
+            else:
+                self.states[name].status = "stopped"
         return stopped
 
     def _start(self, point: Point) -> None:
+        if fault := self._changed_files(point.name, file_digests(self.configs[point.name], _digest_of_file)):
+            self._fail(point.name, fault)
+            return
         last, before = jobs.read(point.name), self.sweep.runs.get(point.name)
         again = before is not None and has_checkpoint(Path(before))
         if not again:
@@ -124,13 +152,14 @@ class _Run:
         own = sweep_plan.overrides_of(point, self.sweep.overrides)
         words = [f"--set={override}" for override in (*own, *_run_settings(Path(self.sweep.runs[point.name])))]
         options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
-        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", self.sweep.conf, *words, *options]
+        conf = str(sweeps.conf_path(self.sweep.name))
+        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", conf, *words, *options]
         environment = preparation.environment()
         for name in (preparation.PIPE_VARIABLE, preparation.EVENTS_VARIABLE):
             del environment[name]
         state = self.states[point.name]
         state.status, state.began = "running", time.monotonic()
-        self.processes.start(point.name, command, {**environment, VARIABLE: "1"})
+        self.processes.start(point.name, command, {**environment, VARIABLE: self.source})
         self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
 
     def _begin_run(self, name: str) -> None:
@@ -160,12 +189,46 @@ class _Run:
         state = self.states[gone.name]
         reason = self._read(gone.name)
         if gone.code == 0:
-            state.status, state.took = "finished", time.monotonic() - state.began
-        else:
-            told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
-            state.status = "stopped" if gone.code == 130 else "failed"
-            state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
+            return self._finish(gone.name)
+        told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
+        state.status = "stopped" if gone.code == 130 else "failed"
+        state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
         self.display.ended(gone.name)
+
+    def _finish(self, name: str) -> None:
+        """Count a job whose driver is done, unless it read other files than the sweep began with."""
+        if fault := self._changed_files(name, runs.file_digests_of(Path(self.sweep.runs[name]))):
+            return self._fail(name, fault)
+        state = self.states[name]
+        state.status, state.took = "finished", time.monotonic() - state.began
+        self.display.ended(name)
+
+    def _has_finished(self, name: str) -> bool:
+        """Whether a job's record says that it finished, in this sweep."""
+        with suppress(UserError):
+            job = jobs.read(name)
+            return job is not None and job.started > self.recorded[name] and job.status == "finished"
+        return False
+
+    def _changed_files(self, name: str, digests: FileDigests) -> str | None:
+        """A sentence where files of a job are others than when the sweep began, None where they are the same."""
+        changed = differing_files(self.files[name], digests)
+        if not changed:
+            return None
+        has, them = ("has", "it") if len(changed) == 1 else ("have", "them")
+        return (f"{', '.join(changed)} {has} other contents than when the sweep began; restore {them}, and "
+                "continue the sweep with --resume")  # fmt: skip
+
+    def _fail(self, name: str, reason: str) -> None:
+        self.states[name].status, self.states[name].reason = "failed", reason
+        self.display.ended(name)
+
+
+def _digest_of_file(path: Path) -> str:
+    """The digest of a file. Folders are compared when the job has ended: reading them takes long."""
+    if path.is_dir():
+        raise IsADirectoryError(str(path))
+    return digest_of(path)
 
 
 def _beginning(before: str | None) -> str:
@@ -178,15 +241,16 @@ def _run_settings(run: Path) -> tuple[str, str]:
     return f"log_path={json.dumps(str(run.parents[2]))}", f"time_stamp={json.dumps(run.name)}"
 
 
-def stop_with_sweep() -> bool:
+def stop_with_sweep(conf: str) -> ConfFile | None:
     """In a driver that a sweep started: stop its job as soon as standard input ends, for then the sweep is gone.
 
-    Returns whether a sweep started it.
+    Returns the configuration ``conf`` under the name that the user's file has; None where no sweep started it.
     """
-    in_sweep = bool(os.environ.pop(VARIABLE, None))
-    if in_sweep:
-        threading.Thread(target=_wait_for_end, name="sweep-pipe", daemon=True).start()
-    return in_sweep
+    source = os.environ.pop(VARIABLE, None)
+    if not source:
+        return None
+    threading.Thread(target=_wait_for_end, name="sweep-pipe", daemon=True).start()
+    return ConfFile(Path(source), read_conf(conf).content)
 
 
 def _wait_for_end() -> None:

@@ -1,6 +1,7 @@
 """The jobs of a sweep: seeds and a grid of settings, checked before the first one starts."""
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from fedscale_ext.config.job_config import JobConfig, executor_slots, load_config
+from fedscale_ext.config.job_config import ConfFile, JobConfig, executor_slots, load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.jobs import Job
@@ -59,7 +60,7 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     return grid
 
 
-def read_points(conf: str, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:
+def read_points(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:
     """The jobs of a sweep over --seeds and --grid; UserError for what these cannot be."""
     values, numbers = read_grid(grid), read_seeds(seeds) if seeds is not None else []
     _refuse_set_twice(overrides, seeds, grid)
@@ -102,7 +103,7 @@ def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
     return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
 
 
-def checked(conf: str, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
+def checked(conf: str | ConfFile, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
     """The configuration of each job, as far as it can be checked without torch; UserError names job and setting."""
     configs = []
     for point in made:
@@ -110,10 +111,25 @@ def checked(conf: str, overrides: Sequence[str], made: Sequence[Point]) -> list[
             configs.append(member(conf, overrides, point))
         except UserError as error:
             raise UserError(f"job {point.name} of the sweep: {error}") from None
+    refuse_equal(made, configs)
     return configs
 
 
-def member(conf: str, overrides: Sequence[str], point: Point) -> JobConfig:
+def refuse_equal(made: Sequence[Point], configs: Sequence[JobConfig]) -> None:
+    """UserError where two jobs are one job under two names, as ``learning_rate=0.05,0.050`` makes them."""
+    seen: dict[str, Point] = {}
+    for point, config in zip(made, configs, strict=True):
+        settings = {**config.echo(), **config.cluster.model_dump(), "job_name": None}
+        other = seen.setdefault(json.dumps(settings, sort_keys=True, default=str), point)
+        if other is not point:
+            one, two = (
+                ", ".join(setting for setting in mine.settings if setting not in theirs.settings)
+                for mine, theirs in ((other, point), (point, other))
+            )
+            raise UserError(f"--grid: {one} and {two} mean the same; remove one of them")
+
+
+def member(conf: str | ConfFile, overrides: Sequence[str], point: Point) -> JobConfig:
     """The configuration of one job; UserError for a setting with which it cannot start, as ``check_start`` has it."""
     config = preparation.hide_key(load_config(conf, overrides_of(point, overrides)))
     preparation.check_start(config)

@@ -86,10 +86,12 @@ class SweepDisplay(Screen):
 
 def arm_rows(sweep: Sweep, states: Mapping[str, State]) -> tuple[list[str], list[list[str]]]:
     """Titles and a row per arm: jobs that finished, and the mean and deviation of their accuracy over seeds, with
-    how many of them have one where not all do."""
+    how many of them have one where not all do. Jobs without a state, which a resumed sweep left out, do not count."""
     rows = []
     for arm in sweep.arms:
-        names = [point.name for point in sweep.points if point.arm == arm]
+        names = [point.name for point in sweep.points if point.arm == arm and point.name in states]
+        if not names:
+            continue
         done = [states[name] for name in names if states[name].status == "finished"]
         values = [100 * state.accuracy for state in done if state.accuracy is not None]
         of_which = f" ({len(values)} of {len(done)})" if 0 < len(values) < len(done) else ""

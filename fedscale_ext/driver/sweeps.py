@@ -88,9 +88,23 @@ def _last_runs(points: Sequence[Point]) -> dict[str, str]:
 
 def write(sweep: Sweep) -> None:
     """Put the record in place in one step."""
-    path = folder() / f"{sweep.name}.json"
+    _put(folder() / f"{sweep.name}.json", json.dumps(asdict(sweep), indent=1).encode())
+
+
+def conf_path(name: str) -> Path:
+    """Where the configuration of a sweep lies as it was when the sweep began: the one that its jobs read."""
+    return folder() / f"{name}.yml"
+
+
+def write_conf(name: str, content: bytes) -> None:
+    """Keep a sweep's configuration, for its user alone: it may hold a key."""
+    _put(conf_path(name), content)
+
+
+def _put(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(asdict(sweep), indent=1), encoding="utf-8")
+    temporary.touch(mode=0o600)
+    temporary.write_bytes(content)
     os.replace(temporary, path)
 
 

@@ -28,8 +28,8 @@ from fedscale_ext.data.store import DataSet
 from fedscale_ext.entry.in_process import without_port
 from fedscale_ext.entry.launch import prepare_process, run_guarded
 from fedscale_ext.executor.executor import device_of
-from fedscale_ext.report.tables import quantity
 from fedscale_ext.transport.registration import read_registration, registration
+from fedscale_ext.util.quantities import quantity
 from fedscale_ext.util.reading import MEGA, read_json
 
 _PROGRESS_S = 0.25  # between two events of progress

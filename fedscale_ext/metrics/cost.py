@@ -4,12 +4,12 @@ The published tables do not say whether they count the backward pass, the whole 
 the network of one round (FedTrans sheet 9.23-9.26), so every reading is written down. MB is 10^6 bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.core.types import Model, RoundRecord, members
+from fedscale_ext.core.types import Model, RoundRecord, is_own, members
 
 MB = 1e6
 
@@ -50,10 +50,12 @@ class Spent:
 
 @dataclass(frozen=True)
 class Storage:
-    """``suite_mb``: all models of the pool; ``mean_model_mb``: the model that a client is served, on average."""
+    """``suite_mb``: all models of the pool and the ``client_models`` that clients keep; ``mean_model_mb``: the one that
+    a client is served, on average."""
 
     suite_mb: float
     mean_model_mb: float
+    client_models: int = 0
 
 
 def spent(records: Iterable[RoundRecord]) -> Spent:
@@ -64,13 +66,18 @@ def spent(records: Iterable[RoundRecord]) -> Spent:
     return total
 
 
-def storage(models: Sequence[Model], serve: Sequence[str]) -> Storage:
-    """Storage of a pool whose model ``serve[c - 1]`` goes to client c; NaN mean where nobody is served. Parts of
-    another model are cut out when they are needed: the suite does not store them."""
+def storage(models: Sequence[Model], serve: Sequence[str], trained: Collection[int] | None = None) -> Storage:
+    """Storage of a pool whose model ``serve[c - 1]`` goes to client c; NaN mean where nobody is served.
+
+    Parts of another model are cut out when they are needed: the suite does not store them. A client's own version of a
+    model is stored for each client that has ``trained`` (None: for all); others still have the pool's.
+    """
     size = {model.key: model.cost.bytes / MB for model in models}
-    suite = sum(size[model.key] for model in models if model.part is None)
     served = [sum(size[member] for member in members(key)) for key in serve]
-    return Storage(suite, float(np.mean(served)) if served else float("nan"))
+    own = [megabytes for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
+           if is_own(key) and (trained is None or client in trained)]  # fmt: skip
+    suite = sum(size[model.key] for model in models if model.part is None) + sum(own)
+    return Storage(suite, float(np.mean(served)) if served else float("nan"), len(own))
 
 
 def round_completion(records: Iterable[RoundRecord]) -> tuple[float, float]:

@@ -260,7 +260,8 @@ def _cost(
 ) -> dict[str, Any]:
     total = spent(records)
     unknown = Storage(math.nan, math.nan)
-    stored = unknown if models is None else storage(models, evaluation.serve if evaluation else ())
+    trained = {client for record in records for client in record.participants}
+    stored = unknown if models is None else storage(models, evaluation.serve if evaluation else (), trained)
     return {
         "forward_macs": total.forward_macs,
         "training_macs": total.training_macs,
@@ -270,6 +271,7 @@ def _cost(
         "network_per_round_mb": total.network_per_round_mb,
         "storage_suite_mb": stored.suite_mb,
         "mean_model_mb": stored.mean_model_mb,
+        "client_models": stored.client_models,
     }
 
 

@@ -10,7 +10,7 @@ from fedscale_ext.core.types import Evaluation, RoundRecord
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation
-from fedscale_ext.metrics.tiers import TIERS, group_means, tier_of
+from fedscale_ext.metrics.tiers import device_groups, group_means
 
 DURATIONS = "Train/client_duration (min)"  # FedScale's, of a histogram
 _MODELS = 40  # at most so many models have tags of their own: those that serve most
@@ -20,7 +20,7 @@ _REST = "others"
 def round_figures(record: RoundRecord, spent: Spent, capacity: np.ndarray | None) -> dict[str, float]:
     """Tag -> value of one round. FedScale's tags (aggregator.py, ``log_train_result`` and ``log_test_result``) keep
     their names and units: accuracy in [0, 1], over samples. Beside them stand figures over clients, of each model's
-    clients (those that it is served to) and of each quarter of the devices.
+    clients (those that it is served to) and of each group of devices.
 
     ``spent`` holds the sums up to and with this round, ``capacity`` [clients] the MACs per sample that devices afford.
     """
@@ -69,10 +69,11 @@ def _tested(evaluation: Evaluation, capacity: np.ndarray | None) -> dict[str, fl
     of_client = client_accuracy(whole)
     groups = _by_model(whole.serve, of_client)
     if capacity is not None:
-        tiers = group_means(of_client, tier_of(capacity), len(TIERS)).tolist()
+        tier, names = device_groups(capacity)
+        means = group_means(of_client, tier, len(names)).tolist()
         groups |= {
-            f"Tier/{place}_{name}/accuracy": mean
-            for place, (name, mean) in enumerate(zip(TIERS, tiers, strict=True), 1)
+            f"Tier/{place}_{name.replace(' ', '_')}/accuracy": mean
+            for place, (name, mean) in enumerate(zip(names, means, strict=True), 1)
         }
     return figures | {tag: value for tag, value in groups.items() if not math.isnan(value)}
 

@@ -1,11 +1,12 @@
 """Which row of a trace of devices is which client's: by name, or by order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedscale_ext.core.errors import UserError, listed
+from fedscale_ext.data.wording import composed
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,10 @@ def match_rows(client_id: np.ndarray, clients: Sequence[str], match: str, source
     if match == "order":
         return _by_order(len(client_id), len(clients))
     row_of = {str(name): row for row, name in enumerate(client_id.tolist())}
-    lacking = [name for name in clients if name not in row_of]
+    rows = _rows_of(clients, row_of)
+    lacking = [name for name, row in zip(clients, rows, strict=True) if row is None]
     if not lacking:
-        return _by_id(np.array([row_of[name] for name in clients], np.int64), len(client_id) - len(clients))
+        return _by_id(np.array(rows, np.int64), len(client_id) - len(clients))
     numbers_rows = _numbers_rows(client_id) and len(client_id) >= len(clients)
     nobody_is_named = len(lacking) == len(clients)
     if match == "auto" and (numbers_rows or (nobody_is_named and client_id.dtype.kind == "i")):
@@ -46,6 +48,16 @@ def match_rows(client_id: np.ndarray, clients: Sequence[str], match: str, source
     raise UserError(
         f"{source} has no row for {len(lacking):,} of {len(clients):,} clients: {names}; add a row for each{otherwise}"
     )
+
+
+def _rows_of(clients: Sequence[str], row_of: Mapping[str, int]) -> list[int | None]:
+    """The row of each client's name, None where there is none. Where no row has it to the letter, one that differs in
+    how accented letters are coded has it, if it is the only one."""
+    alike: dict[str, list[int]] = {}
+    for name, row in row_of.items():
+        alike.setdefault(composed(name), []).append(row)
+    close = {name: rows[0] for name, rows in alike.items() if len(rows) == 1}
+    return [row_of.get(name, close.get(composed(name))) for name in clients]
 
 
 def _numbers_rows(client_id: np.ndarray) -> bool:

@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.config.job_config import set_aside
+from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.report.fine_tuned import fine_tuned
-from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.tables import quantity, seconds
+from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
+from fedscale_ext.report.tables import seconds
+from fedscale_ext.util.quantities import quantity
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 _NAME = 44  # letters of a name in a plot
 _RELATIVE = 1e-9  # values that differ by no more than this are equal but for rounding
+#: figures that grow with each round, and those that depend on what devices afford
+_OF_ROUNDS = {"macs", "network", "time"}
+_OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
 
 
@@ -81,7 +86,8 @@ FIGURES = (
     Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
     Figure("network", "network MB", False, _of("cost", "network_total_mb"), _mega, "both directions, whole job"),
     Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), _mega, "both directions"),
-    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega, "all models of the job"),
+    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega,
+           "all models of the job, also those that clients keep of their own"),
     Figure("served", "served MB", False, _of("cost", "mean_model_mb"), _mega, "what a client is served, on average"),
     Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
 )  # fmt: skip
@@ -105,11 +111,14 @@ class Arm:
         """Whether clients are tested on models of their own."""
         return any(job.personal for job in self.jobs)
 
-    @property
-    def comparable(self) -> tuple[str, int, bool]:
-        """What arms that compete have alike: samples (data sets of one name may hold others), rounds, and whether
-        models are personal."""
-        return str(self.jobs[0].header["data"]["digest"]), self.jobs[0].rounds_asked, self.personal
+    def comparable(self, figure: Figure) -> tuple[Any, ...]:
+        """What arms that compete in a figure have alike: samples (data sets of one name may hold others), rounds that
+        were asked for, and whether models are personal; in costs also rounds that were done, and devices."""
+        job = self.jobs[0]
+        done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
+        devices = job.devices if figure.key in _OF_DEVICES else {}
+        rounds = tuple(dict.fromkeys(done))
+        return str(job.header["data"]["digest"]), job.rounds_asked, self.personal, rounds, *sorted(devices.items())
 
     @property
     def seeds(self) -> list[int]:
@@ -207,10 +216,31 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
             seeds = ", ".join(map(str, arm.seeds))
             found.append(f"Of {arm.label} a seed is there more than once ({seeds}): equal jobs give equal results, and "
                          "the standard deviation is too small.")  # fmt: skip
+    files = {json.dumps([job.header["config"].get(key) for key in DEVICE_FILES]) for job in jobs}
+    if len(files) > 1 and len({json.dumps(job.devices, sort_keys=True) for job in jobs}) > 1:
+        found.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
+                     "compare, and the best are marked among the same devices only.")  # fmt: skip
+    if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
+        found.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
+                     "did equally many rounds only.")  # fmt: skip
     early = [f"{job.name} ({job.state})" for job in jobs if not job.finished]
     if early:
         found.append(f"Not finished: {', '.join(early)}.")
     return found
+
+
+def _stopped_words(job: LoadedJob) -> str:
+    reason = f" ({job.summary['stopped']})" if job.summary.get("stopped") else ""
+    return f"{job.name} after round {job.rounds_done} of {job.rounds_asked}{reason}"
+
+
+def _device_words(arms: Sequence[Arm]) -> str:
+    """The files of devices of each arm, by the names that settings give them."""
+    configs = {arm.label: arm.jobs[0].header["config"] for arm in arms}
+    return "; ".join(
+        f"{label}: {', '.join(str(config[key]) for key in DEVICE_FILES if config.get(key)) or RESAMPLED}"
+        for label, config in configs.items()
+    )
 
 
 def _why_data_differ(arms: Sequence[Arm]) -> str:
@@ -226,10 +256,11 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     """Places of the arms with the best mean of a figure among those that have ended and compete with them
-    (:attr:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal."""
+    (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal."""
     result: set[int] = set()
-    for where in {arm.comparable for arm in arms}:
-        means = {place: mean for place, arm in enumerate(arms) if arm.comparable == where and not arm.state
+    places = [arm.comparable(figure) for arm in arms]
+    for where in set(places):
+        means = {place: mean for place, arm in enumerate(arms) if places[place] == where and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
         if not means or figure.more_is_better is None:
             continue

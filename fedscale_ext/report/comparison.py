@@ -11,10 +11,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.report.arms import BY_KEY, Arm, pooled, short
-from fedscale_ext.report.devices import class_means, class_names
+from fedscale_ext.report.devices import DeviceClasses, device_classes
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED, nothing, prepare
-from fedscale_ext.report.tables import quantity
+from fedscale_ext.util.quantities import quantity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +27,7 @@ _BARS = ("macs", "network", "suite", "served")
 
 def plots(arms: Sequence[Arm]) -> dict[str, tuple[str, "Figure"]]:
     """Name -> (title, figure) of each comparison."""
+    classes = device_classes(arms)
     on_legend = 0.19 * len(arms) if len(arms) > 1 else 0.0
     made: dict[str, tuple[str, Callable[[Axes], None], float]] = {
         "accuracy_rounds": ("Accuracy by round", lambda axis: _course(axis, arms, "rounds"), 2.9 + on_legend),
@@ -34,13 +35,13 @@ def plots(arms: Sequence[Arm]) -> dict[str, tuple[str, "Figure"]]:
         "accuracy_macs": ("Accuracy by computation", lambda axis: _course(axis, arms, "macs"), 2.9 + on_legend),
         "clients_box": ("Accuracy of the clients", lambda axis: _boxes(axis, arms), 1.0 + 0.52 * len(arms)),
         "clients_cdf": ("Share of clients up to an accuracy", lambda axis: _cdf(axis, arms), 2.9 + on_legend),
-        "devices": ("Accuracy by class of device", lambda axis: _devices(axis, arms), 2.9 + on_legend),
+        "devices": ("Accuracy by class of device", lambda axis: _devices(axis, arms, classes), 2.9 + on_legend),
     }
     for key in _BARS:
         title = {"macs": "Computation", "network": "Network", "suite": "Storage of all models",
                  "served": "Storage of a client"}[key]  # fmt: skip
         made[f"cost_{key}"] = (title, partial(_bars, arms=arms, key=key), 0.9 + 0.52 * len(arms))
-    if all(class_means(arm) is None for arm in arms):
+    if all(means is None for means in classes.means):
         del made["devices"]  # the page says why
     return {name: (title, _drawn(title, draw, height)) for name, (title, draw, height) in made.items()}
 
@@ -172,15 +173,15 @@ def _cdf(axis: Axes, arms: Sequence[Arm]) -> None:
     _legend_below(axis, arms)
 
 
-def _devices(axis: Axes, arms: Sequence[Arm]) -> None:
-    """Mean accuracy of the clients in each quarter of the devices by capacity."""
-    for place, arm in enumerate(arms):
-        means = class_means(arm)
+def _devices(axis: Axes, arms: Sequence[Arm], classes: DeviceClasses) -> None:
+    """Mean accuracy of the clients in each class of devices by capacity."""
+    for place, (arm, means) in enumerate(zip(arms, classes.means, strict=True)):
         if means is not None:
             axis.plot(range(len(means)), means, marker="o", markersize=5, linewidth=1.8, label=short(arm.label),
                       **style(place))  # fmt: skip
-    axis.set_xticks(range(len(class_names())), class_names())
-    axis.set_xlim(-0.3, len(class_names()) - 0.7)
+    names = [name.replace(" ", "\n") for name in classes.names]  # side by side, six would overlap
+    axis.set_xticks(range(len(names)), names)
+    axis.set_xlim(-0.3, len(names) - 0.7)
     _from_zero(axis)
     _per_cent(axis)
     axis.set_xlabel("devices by what they can compute", color=MUTED, fontsize=9)

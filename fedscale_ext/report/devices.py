@@ -5,54 +5,83 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.metrics.tiers import group_means, tier_of
+from fedscale_ext.metrics.tiers import group_means, kind_names, kinds_of, tier_of
 from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import model_order
+from fedscale_ext.util.quantities import quantity
 
-_CLASSES = ("weakest\nquarter", "second", "third", "strongest\nquarter")
+_QUARTERS = ("weakest\nquarter", "second", "third", "strongest\nquarter")
 _BINS = 10
 
 
-def class_names() -> Sequence[str]:
-    """The classes of devices, weakest first: quarters of the clients by capacity."""
-    return _CLASSES
+@dataclass(frozen=True)
+class DeviceClasses:
+    """Classes of devices that arms are compared by: their ``names``, the weakest first, and ``means``, each arm's mean
+    accuracy float64 [classes] over its seeds; None for an arm with a job whose capacities are not known."""
+
+    names: Sequence[str]
+    means: Sequence[np.ndarray | None]
 
 
-def class_means(arm: Arm) -> np.ndarray | None:
-    """float64[classes]: mean accuracy of each class's tested clients, over all seeds; None where a job of the arm
-    has no capacities."""
-    means = []
-    for job in arm.jobs:
-        if job.clients is None or not len(job.client_accuracy):
-            return None
-        place = tier_of(job.clients.capacity, len(_CLASSES))
-        means.append(group_means(job.client_accuracy, place, len(_CLASSES)))
-    return np.mean(means, axis=0)
+def device_classes(arms: Sequence[Arm]) -> DeviceClasses:
+    """A class for each capacity where all jobs have equally few, else quarters of the clients by capacity."""
+    capacities = {
+        id(job): job.clients.capacity
+        for arm in arms
+        for job in arm.jobs
+        if job.clients is not None and len(job.client_accuracy)
+    }
+    kinds = [kinds_of(capacity) for capacity in capacities.values()]
+    few = [found for found in kinds if found is not None]
+    if few and len(few) == len(kinds) and len({len(found) for found in few}) == 1:
+        groups = {job: np.unique(capacity, return_inverse=True)[1] for job, capacity in capacities.items()}
+        names: Sequence[str] = _kinds(few)
+    else:
+        groups = {job: tier_of(capacity) for job, capacity in capacities.items()}
+        names = _QUARTERS
+    return DeviceClasses(names, [_means(arm, groups, len(names)) for arm in arms])
+
+
+def _means(arm: Arm, groups: dict[int, np.ndarray], classes: int) -> np.ndarray | None:
+    if not all(id(job) in groups for job in arm.jobs):
+        return None
+    return np.mean([group_means(job.client_accuracy, groups[id(job)], classes) for job in arm.jobs], axis=0)
+
+
+def _kinds(kinds: Sequence[np.ndarray]) -> list[str]:
+    """Names of as many kinds in each job: what they afford, or their order where that differs between the jobs."""
+    if all(np.array_equal(found, kinds[0]) for found in kinds):
+        return kind_names(kinds[0])
+    return [f"kind {number}" for number in range(1, len(kinds[0]) + 1)]
 
 
 @dataclass(frozen=True)
 class Assignment:
     """``share[k, b]``: share of the clients in bin b of capacities that model ``models[k]`` is served to;
-    ``edges`` [bins + 1] are capacities in MACs per sample."""
+    ``edges`` [bins + 1] are capacities in MACs per sample. ``kinds`` are the bins' names where each is one capacity."""
 
     models: Sequence[str]
     edges: np.ndarray
     share: np.ndarray
+    kinds: Sequence[str] | None = None
 
 
 def assignment(job: LoadedJob) -> Assignment | None:
-    """Which model clients are served, against what they afford, in at most ten bins of as many clients each;
-    None where capacities were not recorded, or nobody was tested."""
+    """Which model clients are served, against what they afford: by capacity where these are few, else in at most ten
+    bins of about as many clients each; None where capacities were not recorded, or nobody was tested."""
     if job.clients is None or job.evaluation is None:
         return None
     capacity, serve = job.clients.capacity, job.evaluation.serve
     held = set(serve)
     keys = [key for key in model_order(job.records) if key in held]
-    bins = max(1, min(_BINS, len(capacity) // 3))
-    place = tier_of(capacity, bins)
+    kinds = kinds_of(capacity)
+    tiers = capacity if kinds is not None else tier_of(capacity, max(1, min(_BINS, len(capacity) // 3)))
+    filled, place = np.unique(tiers, return_inverse=True)
+    bins = len(filled)
     at = {key: index for index, key in enumerate(keys)}
     served = np.fromiter((at[key] for key in serve), np.int64, len(serve))
     counts = np.bincount(served * bins + place, minlength=len(keys) * bins).reshape(len(keys), bins)
     edges = np.append([capacity[place == index].min() for index in range(bins)], capacity.max())
-    return Assignment(keys, edges, counts / counts.sum(axis=0))
+    names = None if kinds is None else [quantity(kind) for kind in kinds.tolist()]
+    return Assignment(keys, edges, counts / counts.sum(axis=0), names)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.core.types import RoundRecord
-from fedscale_ext.report.tables import percent, quantity
+from fedscale_ext.report.tables import percent
+from fedscale_ext.util.quantities import quantity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.job_config import decisive
+from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation, RoundRecord, is_own
 from fedscale_ext.data.named_files import FileDigests
@@ -22,6 +24,8 @@ from fedscale_ext.metrics.summary import SUMMARY, summarise
 from fedscale_ext.report.shape import Header, Summary
 from fedscale_ext.util.reading import MEGA, read_json
 from fedscale_ext.util.validation import first_fault
+
+DEVICE_FILES = ("device_conf_file", "device_avail_file")
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,18 @@ class LoadedJob:
         return int(self.header["config"]["rounds"])
 
     @property
+    def rounds_done(self) -> int:
+        """How many rounds it has done; fewer than asked for where it stopped early."""
+        return self.records[-1].round
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """What tells its devices from those of another job: of each file that it takes them from the digest, or the
+        path where an earlier version ran it."""
+        files = {key: self.header["config"].get(key) for key in DEVICE_FILES}
+        return {key: self.named_files.get(key, {}).get(str(path), str(path)) for key, path in files.items() if path}
+
+    @property
     def progress(self) -> str:
         """The rounds that it has done, in words."""
         return f"round {self.records[-1].round} of {self.rounds_asked}"
@@ -81,7 +97,9 @@ class LoadedJob:
     def settings(self) -> dict[str, Any]:
         """What decides its result, but for the seed; a method's hyperparameters by their dotted names."""
         params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
-        found = decisive(self.header["config"]) | {"rounds": self.rounds_asked} | params
+        # the digest of the data tells the samples of a release in which seed decided them
+        config = completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
+        found = decisive(config) | {"rounds": self.rounds_asked} | params
         return {key: value for key, value in found.items() if key != "seed"}
 
     @cached_property

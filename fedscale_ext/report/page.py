@@ -24,7 +24,8 @@ _CAPTIONS = {
     "clients_box": "Box: middle half of the clients; bar: median; diamond: mean; line: 5th to 95th percentile; "
     "points: worst and best. All seeds' clients together.",
     "clients_cdf": "The further right and down a line runs, the better clients fare.",
-    "devices": "Quarters of the clients by the MACs per sample that their device affords.",
+    "devices": "Clients by the MACs per sample that their device affords: equal devices together, where capacities "
+    "are many in quarters of the clients.",
     "models": "Each line begins when the model was made; beside it, what made it from the one before.",
     "types": "Mean over a type's devices, each on its own test samples.",
     "assignment": "What clients are served, from the devices that afford least to those that afford most.",

@@ -13,7 +13,7 @@ from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.report.tables import quantity
+from fedscale_ext.util.quantities import quantity
 
 if TYPE_CHECKING:  # slow to import, and a job draws one picture, at its end
     from matplotlib.figure import Figure

@@ -79,6 +79,7 @@ class _Cost(_Part):
     storage_suite_mb: _Figure
     mean_model_mb: _Figure | None
     server_bytes: _Count = 0
+    client_models: _Count = 0
 
 
 class _Time(_Part):

@@ -12,7 +12,7 @@ from fedscale_ext.report.comparison import WIDTH, figure_of
 from fedscale_ext.report.devices import Assignment, assignment
 from fedscale_ext.report.lineage import grew, lives
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.tables import quantity
+from fedscale_ext.util.quantities import quantity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def _participants(job: LoadedJob) -> "Figure":
 
 
 def _assignment(job: LoadedJob, found: Assignment) -> "Figure":
-    """The share of clients that each model is served to, from the weakest tenth of the devices to the strongest."""
+    """The share of clients that each model is served to, from the weakest devices to the strongest."""
     figure, axis = figure_of(WIDTH, 3.1)
     panels.prepare(axis, "Models by capacity of the device", "capacity of the device, MACs per sample")
     bottom = np.zeros(found.share.shape[1])
@@ -59,9 +59,11 @@ def _assignment(job: LoadedJob, found: Assignment) -> "Figure":
         shade = panels.shade(order.index(key))
         axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=key, **shade)
         bottom += share
-    every = max(1, len(bottom) // 3)
-    ticks = list(range(0, len(bottom) + 1, every))
-    axis.set_xticks(ticks, [quantity(found.edges[tick]) for tick in ticks])
+    if found.kinds is not None:
+        axis.set_xticks(np.arange(len(bottom)) + 0.47, found.kinds)
+    else:
+        ticks = list(range(0, len(bottom) + 1, max(1, len(bottom) // 3)))
+        axis.set_xticks(ticks, [quantity(found.edges[tick]) for tick in ticks])
     axis.set_ylim(0, 1.22)
     axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -7,6 +7,7 @@ from typing import Any
 from fedscale_ext.core.errors import one_line
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report.own_tables import percent, told_tables
+from fedscale_ext.util.quantities import quantity
 
 Rows = list[tuple[str, str]]
 MARKDOWN = "summary.md"
@@ -88,15 +89,6 @@ def write_markdown(directory: Path, summary: Mapping[str, Any]) -> Path:
     path = directory / MARKDOWN
     write_atomic(path, markdown(summary))
     return path
-
-
-def quantity(value: float) -> str:
-    """A number with three digits and an SI letter: 2.51 M, 1.20 P."""
-    value = float(f"{value:.3g}")  # first, so that 999,900 is 1 M and not 1e+03 k
-    for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {letter}"
-    return f"{value:.3g}"
 
 
 def seconds(value: float | None) -> str:
@@ -200,11 +192,17 @@ def _cost_rows(summary: Mapping[str, Any]) -> Rows:
         ("computation", f"{quantity(cost['training_macs'])}MACs forward and backward "
                         f"({quantity(cost['forward_macs'])}MACs forward)"),
         ("network", f"{cost['network_total_mb']:,.1f} MB, {cost['network_per_round_mb']:,.2f} MB a round"),
-        ("models", f"{len(summary['models'])} in {cost['storage_suite_mb']:.3f} MB, a client is served {mean}"),
+        ("models", f"{_model_count(summary)} in {cost['storage_suite_mb']:.3f} MB, a client is served {mean}"),
         *_beside_models(cost.get("server_bytes", 0)),
         ("virtual time", f"{seconds(time['virtual_s'])}; a client's round takes {completion}"),
         ("wall time", seconds(time["wall_s"])),
     ]  # fmt: skip
+
+
+def _model_count(summary: Mapping[str, Any]) -> str:
+    """How many models there are; those that clients keep are none where an earlier version ran the job."""
+    own = summary["cost"].get("client_models", 0)
+    return f"{len(summary['models'])} and {own:,} that clients keep" if own else str(len(summary["models"]))
 
 
 def _beside_models(server_bytes: int) -> Rows:

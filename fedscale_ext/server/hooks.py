@@ -88,6 +88,11 @@ class MethodHooks(Coordinator):
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
         self._beside: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
+        if args.learning_rate < args.min_learning_rate:
+            self.notice(
+                f"clients train with learning rate {args.min_learning_rate:g}: learning_rate {args.learning_rate:g} is "
+                "below min_learning_rate; lower that too"
+            )
 
     @classmethod
     def check_settings(cls, config: JobConfig) -> tuple[Any, bool]:

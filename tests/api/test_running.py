@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,12 @@ def test_a_job_gives_its_result_and_shows_how_far_it_is(job_file: Path, capfd: p
     out, err = capfd.readouterr()
     assert out == ""
     assert "round 1/1, 4 clients, 1 model" in err
+
+
+def test_a_fresh_process_needs_no_import_before(job_file: Path):
+    code = f"import fedscale_ext; fedscale_ext.run({str(job_file)!r}, rounds=1, progress=False)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-500:]
 
 
 def test_progress_can_be_silent(job_file: Path, capfd: pytest.CaptureFixture[str]):

@@ -14,6 +14,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import decode, natural_shape
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
+from fedscale_ext.data.importing.notes import alike_note
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
@@ -319,6 +320,18 @@ def test_clients_that_are_hard_to_tell_apart_are_named(tmp_path: Path) -> None:
     assert "clients 'Ab', 'ab' differ by case or spaces alone, and stay apart (2 such groups)" in notes
     notes = import_npz(npz(tmp_path, ["train", "test"] * 3), tmp_path / "splits", "own").notes
     assert any(note.startswith("the clients are called 'test', 'train': if these are splits") for note in notes)
+
+
+def test_names_whose_accented_letters_are_coded_differently_are_named() -> None:
+    one, two = "caf\u00e9", "cafe\u0301"  # look the same
+    how = "differ by case, spaces or how their accented letters are coded alone, and stay apart"
+    for what in ("clients", "labels"):
+        assert alike_note([one, "bar", two], what) == [f"{what} '{one}', '{two}' {how}"]
+    assert alike_note([one, two.upper()], "clients") == [
+        f"clients '{one}', '{two.upper()}' differ by case or spaces alone, and stay apart"
+    ]
+    assert alike_note(["\u00e9", "e\u0301"], "labels") == [f"labels '\u00e9', 'e\u0301' {how}"]
+    assert alike_note(["\u00e9", "e"], "labels") == []
 
 
 def test_clients_are_text_or_whole_numbers(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_sweep_compares_the_data_of_its_jobs_alone(call, state, conf, data, mo
     write_run(conf, "tiny", "finished")
     monkeypatch.setattr(check, "_MODULE", "no_such_module")
     monkeypatch.setattr(sweep, "_wait_for_end", lambda: None)
-    monkeypatch.setenv(sweep.VARIABLE, "1")
+    monkeypatch.setenv(sweep.VARIABLE, "conf.yml")
     assert call("driver", "start", conf, "--resume")[0] == 0
 
 

@@ -114,6 +114,29 @@ def test_other_settings_are_told_whether_a_run_has_finished_or_not(tmp_path):
     runs.check_unchanged(config(tmp_path), folder)  # the aggregator compares with the checkpoint
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("stop_gain", 0.5), ("stop_patience", 3), ("stop_unit", "evaluations"), ("min_updates", 2)]
+)
+def test_settings_that_end_a_job_or_a_round_earlier_are_other_settings(tmp_path, key, value):
+    folder = tmp_path / "before" / "logs" / "fake" / "failed"
+    write_run(folder, stop_gain=0.01)
+    runs.check_unchanged(config(tmp_path, stop_gain=0.01), folder)
+    with pytest.raises(UserError, match=f"job fake ran with other settings: {key} was .* and is "):
+        runs.check_unchanged(config(tmp_path, **{"stop_gain": 0.01, key: value}), folder)
+
+
+def test_a_run_that_states_no_stop_keys_had_their_defaults(tmp_path):
+    folder = tmp_path / "before" / "logs" / "fake" / "failed"
+    write_run(folder)
+    path = folder / "header.json"
+    settings = json.loads(path.read_text())["config"]
+    keys = ("stop_gain", "stop_patience", "stop_unit", "min_updates")
+    path.write_text(json.dumps({"config": {key: value for key, value in settings.items() if key not in keys}}))
+    runs.check_unchanged(config(tmp_path), folder)
+    with pytest.raises(UserError, match=r"stop_gain was null and is 0\.01"):
+        runs.check_unchanged(config(tmp_path, stop_gain=0.01), folder)
+
+
 def test_other_contents_of_a_file_are_told_before_processes_start(tmp_path):
     folder, boards = tmp_path / "before" / "logs" / "fake" / "failed", tmp_path / "boards.csv"
     boards.write_text("one")

@@ -4,10 +4,12 @@ import json
 import os
 import signal
 
+import pytest
 from cli.test_main import terminal
 
-from fedscale_ext.config.job_config import from_argv
-from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.config.job_config import from_argv, load_config
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs, sweep, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.sweep_view import State, arm_rows
 from fedscale_ext.driver.sweeps import Point
@@ -95,6 +97,35 @@ def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
     assert sweeps.read("fake-sweep").runs == {name: str(job(name).log_dir) for name in ("fake-s0", "fake-s1")}
 
 
+def test_a_job_that_finished_while_the_sweep_was_stopped_counts(fedscale, state, write_conf, tmp_path):
+    words = [write_conf(), "--seeds", "0-1", "--at-once", "1"]
+    process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="plotting", FAKE_MARKER=str(tmp_path / "marker"))
+    wait_until(lambda: (tmp_path / "marker.trained").exists() and (found := job("fake-s0")) and found.round)
+    job("fake-s0").log_dir.mkdir(parents=True, exist_ok=True)
+    (job("fake-s0").log_dir / "summary.json").write_text("{}")  # only pictures are missing
+    process.send_signal(signal.SIGINT)
+    code, out, err = done(process)
+    assert code == 130 and job("fake-s0").status == "finished"
+    assert "fake  1 of 2" in out and "fake-s0: finished" in out and "was stopped" in err
+
+
+def test_jobs_that_a_resumed_sweep_leaves_out_are_told_and_stay_in_its_record(fedscale, state, write_conf):
+    conf = write_conf({"rounds": 12}, worker_ips=["localhost:[1]"])
+    assert run(fedscale, conf, "--grid", "batch_size=5,6")[0] == 0
+    before = sweeps.read("fake-sweep")
+    code, out, err = run(fedscale, conf, "--grid", "batch_size=6,7", "--resume")
+    assert code == 0, err
+    assert "1 job of the sweep that these options do not name is left as before: fake-batch_size_5" in out
+    assert [line.split()[0] for line in out.splitlines() if "of 1 " in line] == [
+        "fake-batch_size_6",
+        "fake-batch_size_7",
+    ]
+    after = sweeps.read("fake-sweep")
+    assert set(after.runs) == {f"fake-batch_size_{size}" for size in (5, 6, 7)} == {p.name for p in after.points}
+    assert after.runs["fake-batch_size_5"] == before.runs["fake-batch_size_5"]
+    assert after.grid == {"batch_size": ["5", "6", "7"]}
+
+
 def test_resume_continues_runs_of_the_sweep_alone(fedscale, state, write_conf, tmp_path):
     conf = write_conf({"rounds": 12})
     older = tmp_path / "out" / "logs" / "fake-s1" / "older"
@@ -115,6 +146,55 @@ def test_resume_continues_runs_of_the_sweep_alone(fedscale, state, write_conf, t
     # a start without --resume gives every job a run of its own
     assert run(fedscale, *words[:1], "--seeds", "0", "--set=time_stamp=new")[0] == 0
     assert sweeps.read("fake-sweep").runs == {"fake-s0": str(failed.with_name("new"))}
+
+
+def test_jobs_use_the_configuration_that_was_checked_whatever_the_file_says_by_then(fedscale, state, write_conf):
+    conf = write_conf({"learning_rate": 0.05})
+    process = fedscale("driver", "start", conf, "--seeds", "0-1", "--at-once", "1", FAKE_AGGREGATOR="slowly")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    write_conf({"learning_rate": 0.9})
+    code, _, err = done(process)
+    assert code == 0, err
+    assert "--learning_rate=0.05" in job("fake-s0").argv and "--learning_rate=0.05" in job("fake-s1").argv
+    assert job("fake-s1").conf == str(conf) == sweeps.read("fake-sweep").conf  # what a person would start again
+    assert sweeps.names() == ["fake-sweep"] and sweeps.conf_path("fake-sweep").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_message_of_a_sweeps_job_names_the_users_file(tmp_path, monkeypatch):
+    copy = tmp_path / "copy.yml"
+    copy.write_text("job_conf:\n- nonsense: 1\n")
+    monkeypatch.setattr(sweep, "_wait_for_end", lambda: None)
+    monkeypatch.setenv(sweep.VARIABLE, "/home/user/job.yml")
+    file = sweep.stop_with_sweep(str(copy))
+    with pytest.raises(UserError, match=r"/home/user/job\.yml: unknown job_conf key 'nonsense'"):
+        load_config(file)
+    assert sweep.stop_with_sweep(str(copy)) is None  # and no sweep started it
+
+
+def test_a_job_does_not_start_on_a_file_that_was_exchanged_while_the_sweep_ran(fedscale, state, write_conf, tmp_path):
+    boards = tmp_path / "boards.csv"
+    boards.write_text("one")
+    conf = write_conf({"device_conf_file": str(boards)})
+    process = fedscale("driver", "start", conf, "--seeds", "0-1", "--at-once", "1", FAKE_AGGREGATOR="slowly")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    boards.write_text("two")
+    code, out, err = done(process)
+    assert code == 1 and "fake  1 of 2" in out and job("fake-s1") is None
+    sentence = f"device_conf_file {boards} has other contents than when the sweep began; restore it, and continue"
+    assert f"fake-s1: failed {sentence} the sweep with --resume" in err
+
+
+def test_a_job_that_read_another_file_counts_as_failed(fedscale, state, write_conf, tmp_path):
+    boards = tmp_path / "boards.csv"
+    boards.write_text("one")
+    conf = write_conf({"device_conf_file": str(boards)})
+    process = fedscale("driver", "start", conf, "--seeds", "0", FAKE_AGGREGATOR="slowly")
+    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    digests = {"device_conf_file": {str(boards): "other"}}
+    job("fake-s0").log_dir.mkdir(parents=True, exist_ok=True)
+    (job("fake-s0").log_dir / "header.json").write_text(json.dumps({"config": {}, "named_files": digests}))
+    code, out, err = done(process)
+    assert code == 1 and "fake  0 of 1" in out and "has other contents than when the sweep began" in err
 
 
 def test_a_record_without_runs_takes_the_last_run_of_each_job(fedscale, state, write_conf):

@@ -52,6 +52,22 @@ def test_too_many_jobs_and_names_that_are_alike_are_refused():
             sweep_plan.points("job", [], {"x": values})
 
 
+@pytest.mark.parametrize("values", [["0.05", "0.050"], ["0.05", "5e-2"], ["1", "1.0"]])
+def test_two_names_of_one_job_are_refused(write_conf, call, values):
+    conf = write_conf()
+    grid = {"learning_rate": ["0.2", *values]}
+    sentence = f"--grid: learning_rate={values[0]} and learning_rate={values[1]} mean the same; remove one of them"
+    with pytest.raises(UserError, match=sentence):
+        sweep_plan.checked(conf, [], sweep_plan.points("fake", [0, 1], grid))
+    code, _, err = call("driver", "check", conf, "--grid", f"learning_rate={','.join(values)}")
+    assert (code, err) == (2, f"fedscale: {sentence}\n")
+
+
+def test_jobs_that_differ_where_they_run_alone_are_two(write_conf):
+    points = sweep_plan.points("fake", [], {"worker_ips": ["localhost:[1]", "localhost:[2]"]})
+    assert len(sweep_plan.checked(write_conf(), [], points)) == 2
+
+
 @pytest.mark.parametrize(
     ("slots", "cuda", "gigabytes", "fits"),
     [("[1]", False, 64, 8), ("[3]", False, 64, 2), ("[16]", False, 64, 1), ("[1]", True, 64, 1), ("[1]", False, 4, 3),

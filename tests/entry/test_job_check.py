@@ -66,6 +66,14 @@ def test_a_check_refuses_a_job_with_the_sentence_that_would_end_it(
     assert str(checked.value) == str(ran.value)
 
 
+def test_a_learning_rate_that_fedscales_rule_raises_is_told(job_file: Path, tmp_path: Path) -> None:
+    notice = "clients train with learning rate 5e-05: learning_rate 1e-06 is below min_learning_rate; lower that too"
+    assert notice in check(job(job_file, learning_rate=1e-6), tmp_path / "check").notices
+    assert notice in run_in_process(job(job_file, learning_rate=1e-6))["notices"]
+    lower = check(job(job_file, learning_rate=1e-6, min_learning_rate=0), tmp_path / "check")
+    assert not any("min_learning_rate" in sentence for sentence in lower.notices)
+
+
 def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: Path, tmp_path: Path) -> None:
     config = job(job_file, method="heterofl", filter_less=2)
     checked = check(config, tmp_path / "check")

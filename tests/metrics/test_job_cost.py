@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from synthetic_job import models, records
 
+from fedscale_ext.core.types import own_version
 from fedscale_ext.metrics.cost import Spent, round_completion, spent, storage
 
 
@@ -21,6 +22,13 @@ def test_storage_tells_the_suite_from_the_served_mean():
     assert stored.suite_mb == pytest.approx((48 + 106) / 1e6)
     assert stored.mean_model_mb == pytest.approx((48 + 48 + 106) / 3 / 1e6)
     assert math.isnan(storage(models(), []).mean_model_mb)
+
+
+def test_storage_counts_the_models_that_clients_keep():
+    stored = storage(models(), [own_version("m0"), own_version("m0"), "m1"], {1, 3})
+    assert stored.client_models == 1  # client 2 has the pool's yet, and client 3 is served it
+    assert stored.suite_mb == pytest.approx((48 + 106 + 48) / 1e6)
+    assert storage(models(), [own_version("m0")] * 5).suite_mb == pytest.approx((48 + 106 + 5 * 48) / 1e6)
 
 
 def test_round_completion_counts_every_client_of_every_round():

@@ -28,9 +28,17 @@ def test_tiers_are_quarters_by_capacity():
                                    "Tier/3_third/accuracy": 0.35, "Tier/4_strongest/accuracy": 0.15})  # fmt: skip
 
 
+def test_equal_devices_have_one_tag_that_says_what_they_afford():
+    tested = evaluation(1, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    capacity = np.array([2e6, 1e6, 2e6, 1e6, 2e6, 1e6])
+    figures = round_figures(replace(record(1), evaluation=tested), Spent(), capacity)
+    tiers = {tag: value for tag, value in figures.items() if tag.startswith("Tier")}
+    assert tiers == pytest.approx({"Tier/1_1_MMACs/accuracy": 0.4, "Tier/2_2_MMACs/accuracy": 0.3})
+
+
 def test_a_tier_that_nobody_was_tested_of_has_no_figure():
-    tested = evaluation(1, [0.5], untested=3)
-    figures = round_figures(replace(record(1), evaluation=tested), Spent(), np.arange(4.0))
+    tested = evaluation(1, [0.5], untested=7)
+    figures = round_figures(replace(record(1), evaluation=tested), Spent(), np.arange(8.0))
     assert [tag for tag in figures if tag.startswith("Tier")] == ["Tier/1_weakest/accuracy"]
 
 

@@ -102,6 +102,14 @@ def test_a_trace_that_lacks_clients_is_named_with_its_key(files: tuple[str, str]
         load_population(["a", "d"], *files, 1)
 
 
+def test_a_name_is_matched_however_its_accented_letters_are_coded() -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    found = match_rows(np.array(["x", decomposed]), [composed, "x"], "auto", "trace")
+    assert found.by_id and found.rows.tolist() == [1, 0]
+    both = match_rows(np.array([decomposed, composed]), [composed, decomposed], "auto", "trace")
+    assert both.rows.tolist() == [1, 0]  # to the letter, where that suffices
+
+
 def test_half_a_million_names_are_matched_quickly() -> None:
     names = [f"client-{number:07d}" for number in range(500_000)]
     begin = time.process_time()

@@ -10,6 +10,7 @@ from written_job import write_job
 from fedscale_ext.report.arms import (
     BY_KEY,
     FIGURES,
+    Figure,
     arms_of,
     best,
     cautions,
@@ -76,7 +77,7 @@ def test_seeds_on_other_contents_of_a_file_are_another_arm_and_that_is_said(tmp_
         "row."
     ]
     elsewhere = job("d", 4, "22", file="others.csv")  # the setting itself tells them apart
-    assert cautions(arms_of([one, elsewhere])) == []
+    assert cautions(arms_of([one, elsewhere]))[0].startswith("These jobs ran on different devices (")
     unknown = job("e", 5)  # of a release that wrote no digests
     assert [arm.seeds for arm in arms_of([one, unknown, two])] == [[1, 5, 2]]
 
@@ -99,6 +100,64 @@ def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
     assert [sentence[:53] for sentence in cautions(arms_of([long, again]))] == [
         "Of fedtrans a seed is there more than once (1, 1): eq"
     ]
+
+
+STOP_KEYS = [("stop_gain", 0.01), ("stop_patience", 3), ("stop_unit", "evaluations"), ("min_updates", 2)]
+
+
+@pytest.mark.parametrize(("key", "value"), STOP_KEYS)
+def test_jobs_that_may_end_elsewhere_are_two_arms_and_that_is_said(tmp_path: Path, key: str, value: object):
+    base = {"stop_gain": 0.5, "stop_patience": 10, "stop_unit": "rounds", "min_updates": None}
+    one = load_job(write_job(tmp_path / "a", seed=0, settings=base))
+    other = load_job(write_job(tmp_path / "b", seed=1, settings={**base, key: value}))
+    assert [arm.seeds for arm in arms_of([one, other])] == [[0], [1]]
+    table = settings_table(arms_of([one, other]))
+    assert list(table) == [key] and table[key][1] == str(value)
+
+
+def test_an_earlier_releases_job_has_the_default_of_a_key_that_it_lacks(tmp_path: Path):
+    old = load_job(write_job(tmp_path / "a", seed=0))
+    new = load_job(write_job(tmp_path / "b", seed=1, settings={"stop_gain": None, "stop_patience": 10, "data_seed": 1}))
+    assert [arm.seeds for arm in arms_of([old, new])] == [[0, 1]]
+
+
+COSTS = ("macs", "network", "time")
+
+
+def test_a_job_that_stopped_early_competes_in_no_cost_with_one_that_did_all_rounds(tmp_path: Path):
+    def job(name: str, rounds: int, **settings: object):
+        return load_job(write_job(tmp_path / name, method=name, rounds=rounds, settings={"rounds": 10, **settings}))
+
+    rule = {"stop_patience": 2, "stop_unit": "rounds"}
+    full, short = job("fedavg", 10), job("heterofl", 3, stop_gain=0.01, **rule)
+    short.summary["stopped"] = "accuracy rose by no more than 0.01 over 2 rounds"
+    arms = arms_of([full, short])
+    assert [best(arms, BY_KEY[key]) for key in COSTS] == [set(), set(), set()]
+    assert cautions(arms) == [
+        "Stopped early: heterofl after round 3 of 10 (accuracy rose by no more than 0.01 over 2 rounds). MACs, network "
+        "and virtual time are marked among jobs that did equally many rounds only."
+    ]
+    short.summary["cost"]["training_macs"] /= 2
+    both = arms_of([short, job("fjord", 3, stop_gain=0.01, **rule), full])
+    assert best(both, BY_KEY["macs"]) == {0}  # among those of three rounds
+
+
+def test_jobs_on_other_devices_compete_in_no_cost_and_that_is_said(tmp_path: Path):
+    def job(method: str, file: str, digest: str | None = None):
+        head = {} if digest is None else {"named_files": {"device_conf_file": {file: digest}}}
+        name, settings = f"{method}-{file}-{digest}", {"device_conf_file": file}
+        return load_job(write_job(tmp_path / name, method=method, settings=settings, **head))
+
+    one, other = job("fedavg", "a.csv", "11"), job("heterofl", "b.csv", "22")
+    one.summary["cost"]["training_macs"] /= 2
+    arms = arms_of([one, other])
+    assert best(arms, BY_KEY["macs"]) == set()
+    assert cautions(arms) == [
+        "These jobs ran on different devices (fedavg: a.csv; heterofl: b.csv): costs and virtual time do not compare, "
+        "and the best are marked among the same devices only."
+    ]
+    same = arms_of([one, job("heterofl", "copy.csv", "11")])
+    assert best(same, BY_KEY["macs"]) == {0} and cautions(same) == []
 
 
 def test_the_best_is_marked_in_the_figures_direction_among_jobs_on_the_same_data(arms, tmp_path: Path):
@@ -125,8 +184,10 @@ class _Row:
     """As much of an arm as a mark needs: one mean, on the same data as the others."""
 
     value: float
-    comparable: tuple[str, int, bool] = ("data", 20, False)
     state: str = ""
+
+    def comparable(self, figure: Figure) -> tuple[str, int, bool]:
+        return "data", 20, False
 
     def mean(self, key: str) -> float:
         return self.value

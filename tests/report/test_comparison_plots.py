@@ -8,6 +8,7 @@ from written_job import CLIENTS, write_job
 
 from fedscale_ext.report import comparison, panels, single
 from fedscale_ext.report.arms import arms_of
+from fedscale_ext.report.devices import DeviceClasses
 from fedscale_ext.report.lineage import draw_growth
 from fedscale_ext.report.loading import load_job
 from fedscale_ext.report.plots import draw
@@ -46,7 +47,8 @@ def test_a_model_has_the_same_colour_in_all_pictures_of_a_job(tmp_path: Path, ke
 
 def test_marks_stay_below_the_upper_edge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     arms = arms_of([load_job(write_job(tmp_path / "job"))])
-    monkeypatch.setattr(comparison, "class_means", lambda arm: np.array([0.9, 0.9001, 0.9, 0.9]))
+    classes = DeviceClasses(["a", "b", "c", "d"], [np.array([0.9, 0.9001, 0.9, 0.9])])
+    monkeypatch.setattr(comparison, "device_classes", lambda arms: classes)
     axis = comparison.plots(arms)["devices"][1].axes[0]
     low, high = axis.get_ylim()
     assert low == 0 and high > 0.9001 * 1.05

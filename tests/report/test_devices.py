@@ -1,18 +1,21 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from written_job import CLIENTS, capacities, write_job
 
+from fedscale_ext.report import single
 from fedscale_ext.report.arms import Arm
-from fedscale_ext.report.devices import assignment, class_means, class_names
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.devices import assignment, device_classes
+from fedscale_ext.report.loading import LoadedJob, load_job
 
 
 def test_a_class_is_a_quarter_of_the_clients_by_capacity(folders: list[Path]):
     job = load_job(folders[0])
-    means = class_means(Arm("a", [job]))
-    assert means is not None and len(means) == len(class_names()) == 4
+    classes = device_classes([Arm("a", [job])])
+    means = classes.means[0]
+    assert means is not None and len(means) == len(classes.names) == 4
     order = np.argsort(capacities(), kind="stable")
     quarters = [order[np.arange(CLIENTS) * 4 // CLIENTS == k] for k in range(4)]
     np.testing.assert_allclose(means, [np.nanmean(job.client_accuracy[quarter]) for quarter in quarters])
@@ -20,12 +23,35 @@ def test_a_class_is_a_quarter_of_the_clients_by_capacity(folders: list[Path]):
 
 def test_seeds_are_averaged_and_jobs_without_capacities_have_no_classes(folders: list[Path], tmp_path: Path):
     one, two = load_job(folders[0]), load_job(folders[1])
-    both = class_means(Arm("a", [one, two]))
-    single = [class_means(Arm("a", [job])) for job in (one, two)]
-    assert both is not None and single[0] is not None and single[1] is not None
-    np.testing.assert_allclose(both, (single[0] + single[1]) / 2)
+    both, *each = device_classes([Arm("a", [one, two]), Arm("b", [one]), Arm("c", [two])]).means
+    assert both is not None and each[0] is not None and each[1] is not None
+    np.testing.assert_allclose(both, (each[0] + each[1]) / 2)
     old = load_job(write_job(tmp_path / "old", clients=False))
-    assert class_means(Arm("a", [one, old])) is None and assignment(old) is None
+    assert device_classes([Arm("a", [one, old])]).means == [None] and assignment(old) is None
+
+
+def with_capacities(folder: Path, capacity: np.ndarray) -> LoadedJob:
+    """A job whose clients' devices afford ``capacity`` [clients]."""
+    job = load_job(write_job(folder))
+    job.__dict__["clients"] = replace(job.clients, capacity=capacity)
+    return job
+
+
+def test_a_few_kinds_of_devices_are_a_class_each(tmp_path: Path):
+    kind = np.arange(CLIENTS) % 3
+    one = with_capacities(tmp_path / "a", np.array([1e6, 2e6, 4e6])[kind])
+    twice = with_capacities(tmp_path / "b", np.array([2e6, 4e6, 8e6])[kind])
+    classes = device_classes([Arm("a", [one])])
+    assert classes.names == ["1 MMACs", "2 MMACs", "4 MMACs"]
+    expected = [np.nanmean(one.client_accuracy[kind == number]) for number in range(3)]
+    np.testing.assert_allclose(classes.means[0], expected)
+    both = device_classes([Arm("a", [one]), Arm("b", [twice])])  # of one trace, for another base
+    assert both.names == ["kind 1", "kind 2", "kind 3"]
+    many = with_capacities(tmp_path / "c", np.arange(1.0, CLIENTS + 1))
+    assert len(device_classes([Arm("a", [one]), Arm("c", [many])]).names) == 4
+    found = assignment(one)
+    assert found is not None and found.kinds == ["1 M", "2 M", "4 M"] and found.share.shape == (2, 3)
+    assert "2 M" in [text.get_text() for text in single.plots(one)["assignment"][1].axes[0].get_xticklabels()]
 
 
 def test_the_assignment_counts_who_is_served_what_in_bins_of_capacity(folders: list[Path]):

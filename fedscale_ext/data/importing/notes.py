@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from fedscale_ext.core.errors import one_line
-from fedscale_ext.data.wording import counted, quoted
+from fedscale_ext.data.wording import composed, counted, quoted
 
 _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation"}
 
@@ -112,15 +112,19 @@ def untested_note(untested: int, clients: int) -> str:
 
 
 def alike_note(names: Iterable[str], what: str) -> list[str]:
-    """A sentence about names of ``what`` that differ by case and spaces alone; [] where none do.
+    """A sentence about names of ``what`` that differ by case, spaces and the form of accented letters alone; [] where
+    none do.
 
     Single characters are left aside: 'A' and 'a' are two letters.
     """
     groups: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
-        groups["".join(name.casefold().split())].append(name)
+        groups["".join(composed(composed(name).casefold()).split())].append(name)
     alike = [group for group in groups.values() if len(group) > 1 and any(len(name) > 1 for name in group)]
     if not alike:
         return []
+    # Unicode writes an accented letter as one character or as two; both look the same
+    looks = len({composed(name) for name in alike[0]}) < len(alike[0])
+    how = "case, spaces or how their accented letters are coded" if looks else "case or spaces"
     more = f" ({len(alike):,} such groups)" if len(alike) > 1 else ""
-    return [f"{what} {quoted(alike[0])} differ by case or spaces alone, and stay apart{more}"]
+    return [f"{what} {quoted(alike[0])} differ by {how} alone, and stay apart{more}"]

@@ -31,7 +31,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, floating_tensors
 
-KEY = "global"
+KEY = "initial"  # the weights that every client begins from; no client is served them once it has trained
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class LocalAggregator(FedAvgAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0, from which every client begins."""
-        super().init_state(population, task)
+        spec = self.initial_spec()
+        model = self.pool.add(KEY, spec, self.initial_state(spec))
+        self.report_weak(model.cost.forward_macs, "they train it all the same")
         eligible = int(self.eligible.sum())
         if self.args.num_participants < eligible:
             self.notice(

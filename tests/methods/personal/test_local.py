@@ -50,7 +50,7 @@ def test_the_server_keeps_the_initial_weights_and_nothing_travels() -> None:
     assert equal(pool_states(made)[KEY], before[KEY])
     (item,) = made.assign(2, np.array([3]))
     assert (made.traffic(item), made.uploaded(item)) == (0, 0)
-    assert made.evaluation_plan().serve == ["global@own"] * 6 and not made.evaluation_plan().named
+    assert made.evaluation_plan().serve == ["initial@own"] * 6 and not made.evaluation_plan().named
 
 
 def test_clients_that_may_never_train_are_told() -> None:
@@ -109,8 +109,9 @@ def job(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[st
 def test_a_job_keeps_a_model_for_each_client_and_a_resumed_one_equals_it(job_file: Path) -> None:
     summary, whole = job(job_file, "whole")
     assert summary["cost"]["network_total_mb"] == 0 and summary["cost"]["training_macs"] > 0
-    assert summary["accuracy"]["named"] == {} and set(summary["accuracy"]["served"]) == {"global@own"}
-    folder = job_file.parent / "logs/whole/logs/own/global"
+    assert summary["accuracy"]["named"] == {} and set(summary["accuracy"]["served"]) == {"initial@own"}
+    assert summary["cost"]["client_models"] == summary["clients"]["took_part"]
+    folder = job_file.parent / "logs/whole/logs/own/initial"
     final = [read_tensors(folder / f"{number}-000003.safetensors")[0] for number in range(1, 8)]
     assert all(not equal(final[0], other) for other in final[1:])
     job(job_file, "parts", rounds=2)
