@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.config.methods import method_class
-from fedscale_ext.methods.submodel.levels import ShrinkingAggregator
+from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import spent

@@ -6,7 +6,6 @@ For :mod:`overhead` only. Checkpoints are left out by the configuration.
 from typing import Any
 
 from fedscale_ext.entry import launch
-from fedscale_ext.server import coordinator
 from fedscale_ext.tasks import train
 from fedscale_ext.tasks import update_checks as checks
 from fedscale_ext.transport import connection
@@ -30,8 +29,8 @@ def _nothing(*_: Any, **__: Any) -> None:
 def strip() -> None:
     """Take it all out of this process."""
     connection.SignedChannel = lambda channel, *_: channel  # type: ignore[misc, assignment]
-    coordinator.SignatureCheck = _LetIn  # type: ignore[misc, assignment]
-    coordinator.check_answer = _nothing  # type: ignore[assignment]
+    grpc_server.SignatureCheck = _LetIn  # type: ignore[misc, assignment]
+    grpc_server.check_answer = _nothing  # type: ignore[assignment]
     checks.fault_in_state = _nothing  # type: ignore[assignment]
     train.check_figures = _nothing  # type: ignore[assignment]
     link.Link._live = _nothing  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ from fedscale_ext.entry import in_process  # noqa: E402
 from fedscale_ext.tasks import calibrate  # noqa: E402
 from fedscale_ext.transport import wire  # noqa: E402
 from fedscale_ext.transport.executor_link import ALIVE  # noqa: E402
-from fedscale_ext.transport.unit_tracker import Unit  # noqa: E402
+from fedscale_ext.transport.unit_retries import Unit  # noqa: E402
 
 SIZES = (30, 25, 20, 15, 35, 4, 1)  # samples of the clients
 
@@ -94,7 +94,7 @@ def _timeless(result: bytes) -> bytes:
 
 # of the job that was recorded: an aggregator takes results of its own start only
 INCARNATION = "recorded"
-_INCARNATION = mock.patch("fedscale_ext.server.coordinator.secrets.token_hex", lambda _: INCARNATION)
+_INCARNATION = mock.patch("fedscale_ext.server.grpc_server.secrets.token_hex", lambda _: INCARNATION)
 
 
 def record(folder: Path) -> Corpus:

@@ -27,7 +27,7 @@ from fedscale_ext.transport.board import Board
 from fedscale_ext.transport.executor_link import Connection
 from fedscale_ext.transport.leases import Worker
 from fedscale_ext.transport.signing import Signer
-from fedscale_ext.transport.unit_tracker import Unit
+from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.util.token import new_token, read_token
 
 _SERVICE = "/fedscale.JobService/"

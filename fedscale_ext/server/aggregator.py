@@ -38,7 +38,7 @@ from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.personalise import personalise
 from fedscale_ext.tasks.test_on_all import test_on_all
 from fedscale_ext.transport.registration import ExecutorInfo
-from fedscale_ext.transport.unit_tracker import fault_summary
+from fedscale_ext.transport.unit_retries import fault_summary
 from fedscale_ext.util import full_disk
 
 

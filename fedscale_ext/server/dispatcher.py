@@ -20,7 +20,7 @@ from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.reduction import ModelMean
 from fedscale_ext.tasks.units import SPREAD, in_parts, plan_units
 from fedscale_ext.transport.registration import ExecutorInfo
-from fedscale_ext.transport.unit_tracker import Dropped, Unit
+from fedscale_ext.transport.unit_retries import Dropped, Unit
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Dispatcher:
         job: what is fixed of the job.
         method: whose hooks weigh and collect updates and plan evaluations.
         executor: what the executors said of themselves.
-        run_units: has them do units (:meth:`fedscale_ext.server.coordinator.Coordinator.run_units`).
+        run_units: has them do units (:meth:`fedscale_ext.server.grpc_server.Coordinator.run_units`).
 
     """
 

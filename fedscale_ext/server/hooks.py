@@ -22,8 +22,8 @@ from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.population.population import Population
 from fedscale_ext.server import resume
 from fedscale_ext.server.combinations import check_groups, check_local_training, check_prox
-from fedscale_ext.server.coordinator import Coordinator
 from fedscale_ext.server.exclusions import Excludes
+from fedscale_ext.server.grpc_server import Coordinator
 from fedscale_ext.server.guided_selection import Guided
 from fedscale_ext.server.initial_weights import saved_weights
 from fedscale_ext.server.model_choices import ModelChoice, assignment_sentence

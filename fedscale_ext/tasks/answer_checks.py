@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.tasks.figures import COLUMNS, read_figures
-from fedscale_ext.transport.unit_tracker import Unit
+from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.transport.wire import Section, WireError
 
 _MOST_TEXT = 2000  # characters of a client's reason to fail

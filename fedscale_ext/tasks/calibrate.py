@@ -28,7 +28,7 @@ from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.workbench import can_factor
 from fedscale_ext.training.local_training import train_alone
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.transport.unit_tracker import Dropped, Unit
+from fedscale_ext.transport.unit_retries import Dropped, Unit
 from fedscale_ext.transport.wire import Section, WireError
 from fedscale_ext.util.reading import read_json
 

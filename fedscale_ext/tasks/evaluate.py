@@ -11,7 +11,7 @@ from fedscale_ext.tasks.answer_checks import check_figures
 from fedscale_ext.tasks.client_tensors import OwnTensors
 from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, test_clients
 from fedscale_ext.tasks.kind import HANDED, Answer, Dispatcher, Kind, Worker
-from fedscale_ext.transport.unit_tracker import Dropped, Unit
+from fedscale_ext.transport.unit_retries import Dropped, Unit
 from fedscale_ext.transport.wire import Section
 
 

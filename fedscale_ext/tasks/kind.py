@@ -24,7 +24,7 @@ from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import CohortState
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.transport.unit_tracker import Dropped, Unit
+from fedscale_ext.transport.unit_retries import Dropped, Unit
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.stopwatch import Stopwatch
 

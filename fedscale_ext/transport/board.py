@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedscale_ext.transport.leases import Leases, Worker
-from fedscale_ext.transport.unit_tracker import Assignment, Unit, UnitTracker
+from fedscale_ext.transport.unit_retries import Assignment, Unit, UnitTracker
 
 
 class BoardTimeout(Exception):
@@ -51,7 +51,7 @@ class Board:
             lenient: Give up the missing units at a timeout, instead of raising.
 
         Yields:
-            The result of each unit; a unit_tracker.Dropped for one that was given up.
+            The result of each unit; a unit_retries.Dropped for one that was given up.
 
         Raises:
             BoardTimeout: If no unit was finished for ``timeout_s``, or no executor was present for ``replacement_s``.

@@ -184,7 +184,7 @@ def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: py
         return plain(self, kind, header)
 
     monkeypatch.setattr(MultiModelExecutor, "_hand_in", twice)
-    monkeypatch.setattr("fedscale_ext.server.coordinator._PING_WAIT_S", 0.1)
+    monkeypatch.setattr("fedscale_ext.server.grpc_server._PING_WAIT_S", 0.1)
     said: list[dict[str, Any]] = []
     run_in_process(load_config(job_file, ["rounds=1", "num_participants=1"]), said.append)
     assert any("1 unplanned result dropped" in event.get("message", "") for event in said)

@@ -21,7 +21,7 @@ from fedscale_ext.report.tables import summary_table
 from fedscale_ext.tasks.figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.tasks.test_on_all import EVENT
-from fedscale_ext.transport.unit_tracker import Unit
+from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.transport.wire import WireError
 
 JOB: dict[str, Any] = {"model": "lenet_6k", "rounds": 1, "test_on_all": True, "learning_rate": 0.02}

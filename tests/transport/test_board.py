@@ -6,7 +6,7 @@ import pytest
 
 from fedscale_ext.transport.board import Board, BoardTimeout
 from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
-from fedscale_ext.transport.unit_tracker import Assignment, Dropped, Unit, UnitTracker, fault_summary
+from fedscale_ext.transport.unit_retries import Assignment, Dropped, Unit, UnitTracker, fault_summary
 
 A, B = Worker("1", "a"), Worker("2", "b")
 

@@ -12,7 +12,7 @@ import pytest
 
 import fedscale_ext
 from fedscale_ext.executor.executor import Executor, MultiModelExecutor
-from fedscale_ext.server.coordinator import Aggregator, Coordinator, job_api_pb2_grpc
+from fedscale_ext.server.grpc_server import Aggregator, Coordinator, job_api_pb2_grpc
 
 READS = {"pickle.load", "pickle.loads", "pickle.Unpickler", "eval", "exec"}
 

@@ -42,8 +42,8 @@ from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms
+from fedscale_ext.methods.submodel.capacity_levels import Level
 from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitExecutor
-from fedscale_ext.methods.submodel.levels import Level
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _AT_ONCE = 16  # clients whose weights are generated at the same time: their copies are all held

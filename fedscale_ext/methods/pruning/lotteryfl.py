@@ -53,7 +53,7 @@ from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import MaskedClient, initial_weights, trainable
 from fedscale_ext.methods.pruning.pruned_types import share_list
-from fedscale_ext.methods.submodel.levels import ranked_levels
+from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
 from fedscale_ext.models import parameter_names
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import OwnTensorsFrom

@@ -33,7 +33,13 @@ from fedscale_ext.method import (
     models,
     stream,
 )
-from fedscale_ext.methods.submodel.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
+from fedscale_ext.methods.submodel.capacity_levels import (
+    RatesAggregator,
+    check_drawn,
+    check_ranks,
+    check_rates,
+    check_shares,
+)
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.submodels import leading, widths_at
 from fedscale_ext.training.optimizers import optimizer_of

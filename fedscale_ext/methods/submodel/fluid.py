@@ -48,7 +48,7 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.submodel import invariant_dropout
-from fedscale_ext.methods.submodel.levels import ShrinkingAggregator
+from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.server.model_choices import ModelChoice
 from fedscale_ext.submodels import widths_at

@@ -15,7 +15,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fedscale_ext.method import JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
-from fedscale_ext.methods.submodel.levels import RatesAggregator, check_drawn, check_ranks, check_rates, check_shares
+from fedscale_ext.methods.submodel.capacity_levels import (
+    RatesAggregator,
+    check_drawn,
+    check_ranks,
+    check_rates,
+    check_shares,
+)
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.util.ranges import check_ranges
 

@@ -28,8 +28,8 @@ from fedscale_ext.method import (
     narrowed,
     window,
 )
+from fedscale_ext.methods.submodel.capacity_levels import Level
 from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams, MultiExitClient
-from fedscale_ext.methods.submodel.levels import Level
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 

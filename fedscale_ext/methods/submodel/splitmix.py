@@ -40,7 +40,7 @@ from fedscale_ext.method import (
     narrowed,
     stream,
 )
-from fedscale_ext.methods.submodel.levels import ShrinkingAggregator
+from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator
 from fedscale_ext.server.model_choices import ModelChoice
 
 _MOST_BASES = 128  # each is a model of its own

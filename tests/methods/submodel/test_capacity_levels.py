@@ -12,8 +12,8 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.methods.submodel.capacity_levels import check_ranks, check_shares, drawn_levels, ranked_levels
 from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator
-from fedscale_ext.methods.submodel.levels import check_ranks, check_shares, drawn_levels, ranked_levels
 from fedscale_ext.submodels import narrowed
 from methods.harness import SHAPE, server
 

@@ -21,7 +21,7 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import ALIVE
 from fedscale_ext.transport.leases import Worker
-from fedscale_ext.transport.unit_tracker import Dropped, Unit
+from fedscale_ext.transport.unit_retries import Dropped, Unit
 from fedscale_ext.util.text_columns import pack_texts
 
 
@@ -280,7 +280,7 @@ def hand_in(service: Any, reply: Any, executor: str = "1", **changes: Any) -> An
 @pytest.fixture
 def working(service: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """With a model, two units and one executor."""
-    monkeypatch.setattr("fedscale_ext.server.coordinator._PING_WAIT_S", 0.0)
+    monkeypatch.setattr("fedscale_ext.server.grpc_server._PING_WAIT_S", 0.0)
     service.round = 1
     spec = models.named_spec("cnn_small", (1, 28, 28), 4)
     service.pool.add("global", spec, models.initial_state(spec, 1))

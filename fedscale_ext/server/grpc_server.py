@@ -33,7 +33,7 @@ from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import ExecutorInfo, read_registration
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import Gate
-from fedscale_ext.transport.unit_tracker import Assignment, Unit, UnitTracker
+from fedscale_ext.transport.unit_retries import Assignment, Unit, UnitTracker
 from fedscale_ext.util.refusals import Refusals
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
