@@ -6,6 +6,7 @@ For :mod:`overhead` only. Checkpoints are left out by the configuration.
 from typing import Any
 
 from fedscale_ext.entry import launch
+from fedscale_ext.server import grpc_server
 from fedscale_ext.tasks import train
 from fedscale_ext.tasks import update_checks as checks
 from fedscale_ext.transport import connection
