@@ -20,10 +20,9 @@ from torch import nn
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.axes import conv, conv_bn, depthwise_bn, linear
 from fedscale_ext.models.families.mobilenetv3_modules import ACTIVATIONS, Block, Network
 from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.parts import ConvBN, initialise
+from fedscale_ext.models.parts import ConvBN, conv, conv_bn, depthwise_bn, initialise, linear
 
 # Table 2 of the paper: kernel, expanded, out, squeeze-excite, activation, stride
 _SMALL = (

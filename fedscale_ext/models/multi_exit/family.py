@@ -22,7 +22,6 @@ from typing import Any
 from torch import nn
 
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.axes import conv, conv_bn, linear, norm
 from fedscale_ext.models.multi_exit.modules import ConvStage, Exit, LinearStage, MultiExit, ResidualStage, Stem
 from fedscale_ext.models.multi_exit.spec import (
     FIELDS,
@@ -39,7 +38,7 @@ from fedscale_ext.models.multi_exit.spec import (
     prefix,
     stages,
 )
-from fedscale_ext.models.parts import initialise
+from fedscale_ext.models.parts import conv, conv_bn, initialise, linear, norm
 
 __all__ = ["FIELDS", "NAMED", "build", "layout", "make", "num_exits", "prefix", "resized"]
 

@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.multi_exit.spec import Sides
-from fedscale_ext.models.parts import ConvBN
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ConvBN, SpatialMean
 
 
 def _convolution(in_width: int, width: int, kernel: Sides, stride: int = 1, bias: bool = False) -> nn.Conv2d:

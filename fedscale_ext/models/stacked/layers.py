@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.models import dropout, pooling
+from fedscale_ext.models import dropout, parts
 
 
 def to_features(x: Tensor, clients: int) -> Tensor:
@@ -170,7 +170,7 @@ class SpatialMean(Layer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.mean = pooling.SpatialMean()
+        self.mean = parts.SpatialMean()
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return to_features(self.mean(x), self.clients)

@@ -16,15 +16,14 @@ from torch.func import functional_call
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
-from fedscale_ext.models import tokens
 from fedscale_ext.models.dropout import Dropout
+from fedscale_ext.models.families import vit
 from fedscale_ext.models.multi_exit.modules import ExitStack
-from fedscale_ext.models.parts import ChannelScale
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
 
-_PACKAGE_MODULES = (SpatialMean, ChannelScale, tokens.Patches, tokens.Attention, tokens.TokenMean, Dropout, ExitStack)
+_PACKAGE_MODULES = (SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack)
 
 _ELEMENTWISE_MODULES = (
     nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
@@ -224,11 +223,11 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
             return layers.SpatialMean()
         case ChannelScale():
             return layers.ChannelScale()
-        case tokens.Patches():
+        case vit.Patches():
             return stacked_tokens.Patches(name, module)
-        case tokens.Attention():
+        case vit.Attention():
             return stacked_tokens.Attention(module)
-        case tokens.TokenMean():
+        case vit.TokenMean():
             return stacked_tokens.TokenMean()
         case Dropout() if dimensions == 2:
             return layers.Dropout(module.p)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.models import tokens
+from fedscale_ext.models.families import vit
 from fedscale_ext.models.stacked.layers import Layer
 
 
@@ -13,7 +13,7 @@ class Patches(Layer):
 
     tensors = ("conv.weight", "conv.bias", "position")
 
-    def __init__(self, name: str, patches: tokens.Patches) -> None:
+    def __init__(self, name: str, patches: vit.Patches) -> None:
         super().__init__(name)
         self.padding, self.stride = patches.padding, patches.conv.stride
 
@@ -52,7 +52,7 @@ class LayerNorm(Layer):
 class Attention(Layer):
     """Attention within each client's samples; no weights, so clients are but more samples."""
 
-    def __init__(self, attention: tokens.Attention) -> None:
+    def __init__(self, attention: vit.Attention) -> None:
         super().__init__()
         self.attention = attention
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from fedscale_ext.models.parts import ChannelScale
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ChannelScale, SpatialMean
 
 
 class LayerShape(NamedTuple):
