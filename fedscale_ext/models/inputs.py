@@ -1,4 +1,4 @@
-"""How often a network may halve an input of a given size."""
+"""The number of halvings that a network can make of an input of a given size."""
 
 from fedscale_ext.core.errors import UserError
 

@@ -100,13 +100,13 @@ NAMED = {"mobilenetv2": mobilenetv2, "mobilenetv2_thin": mobilenetv2_thin}
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec; convolutions initialised as by He et al."""
+    """Build the network of a spec; convolutions initialised as by He et al."""
     _check(spec)
     return initialise(Network(spec))
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; a depthwise convolution has its channels along the first axis only."""
+    """Return the axes of every tensor; a depthwise convolution has its channels along the first axis only."""
     axes, group = conv_bn("stem", "input", "stem"), "stem"
     for block, (source, hidden, group) in blocks(spec):
         name = f"cells.{block.cell_id}"
@@ -117,7 +117,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     new = [
         block._replace(
             hidden=widths.get(groups.hidden, block.hidden),

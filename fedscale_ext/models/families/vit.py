@@ -150,7 +150,7 @@ NAMED = {"vit_small": small}
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec; weights normal (0.02), biases zero."""
+    """Build the network of a spec; weights normal (0.02), biases zero."""
     _check(spec)
     network = Network(spec)
     nn.init.normal_(network.patches.position, std=_SPREAD)
@@ -162,7 +162,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; groups are "width" and the heads of each block."""
+    """Return the axes of every tensor; groups are "width" and the heads of each block."""
     axes = conv("patches.conv", "input", "width", bias=True) | _norm("norm")
     axes["patches.position"] = (None, Axis("width", "out"))
     head_dim, mlp = spec["head_dim"], spec["mlp"]
@@ -180,21 +180,21 @@ def _norm(name: str) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     blocks = [(cell, widths.get(f"cells.{cell}", heads)) for cell, heads in spec["blocks"]]
     return spec.replace(width=widths.get("width", spec["width"]), blocks=blocks)
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """What each block gives, tokens [B, T, C]."""
+    """Return the names of the blocks, whose outputs are tokens [B, T, C]."""
     return tuple(f"cells.{cell}" for cell in cell_ids(spec))
 
 
-# --- What FedTrans's transformer asks of a family with cells ---------------------------------------
+# --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------
 
 
 def cell_ids(spec: ModelSpec) -> tuple[str, ...]:
-    """Ids of the blocks in the order of the forward pass."""
+    """Return the ids of the blocks in the order of the forward pass."""
     return tuple(cell for cell, _ in spec["blocks"])
 
 
@@ -204,12 +204,12 @@ def cell_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
 
 
 def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
-    """The spec with ``width`` heads, and their hidden channels, in the block."""
+    """Return the spec with ``width`` heads, and their hidden channels, in the block."""
     return resized(spec, {f"cells.{cell_id}": width})
 
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
-    """The spec with blocks ``new_ids`` of as many heads inserted behind the block."""
+    """Return the spec with blocks ``new_ids`` of as many heads inserted behind the block."""
     blocks: list[tuple[str, int]] = []
     for cell, heads in spec["blocks"]:
         blocks.append((cell, heads))
@@ -219,5 +219,5 @@ def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec
 
 
 def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:
-    """Tensors that make an inserted block an exact identity when zero: its output projections."""
+    """Return the names of tensors that make an inserted block an exact identity when zero: its output projections."""
     return [f"cells.{cell_id}.{name}.{part}" for name in ("out", "fc2") for part in ("weight", "bias")]

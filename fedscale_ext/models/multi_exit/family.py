@@ -46,7 +46,7 @@ Shape = tuple[int, int, int]
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec: convolutions initialised by He et al., linear layers as torch does."""
+    """Build the network of a spec: convolutions initialised by He et al., linear layers as torch does."""
     check(spec)
     backbone = spec["backbone"]
     parts: dict[str, nn.Module] = {}
@@ -91,7 +91,7 @@ def _groups(spec: ModelSpec, stage: Stage) -> tuple[str, ...]:
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; each layer has a group of its own, but for what a ResNet's blocks add to."""
+    """Return the axes of every tensor; each layer has a group of its own, but for what a ResNet's blocks add to."""
     axes: Layout = {}
     source, reads = "input", 1
     if spec["backbone"] == "mlp":
@@ -127,7 +127,7 @@ def _residual(stage: Stage, source: str, groups: Sequence[str]) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     held = [
         tuple(widths.get(group, width) for group, width in zip(_groups(spec, stage), stage.widths, strict=True))
         for stage in stages(spec)
@@ -136,7 +136,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """What each stage gives; an mlp's are features [B, C]."""
+    """Return the names of the stages; the outputs of an mlp's are features [B, C]."""
     return tuple(stage.name for stage in stages(spec))
 
 

@@ -1,4 +1,4 @@
-"""What networks with several exits consist of: stages, exits, and the network that runs one behind another.
+"""Modules of networks with several exits: stages, exits, and the network that runs them in order.
 
 A stage is what lies between two places where an exit may be: ``common`` or ``block1``, ``block2``, ... Its
 convolutions are ``conv1``, ``conv2``, ... and their BatchNorms ``bn1``, ``bn2``, ..., at every depth of the network.
