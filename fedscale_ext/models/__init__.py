@@ -1,4 +1,4 @@
-"""Architectures: a spec (data) is built, measured and laid out here."""
+"""Architectures as data: how a spec is built, what it costs, and the axes of its tensors."""
 
 from fedscale_ext.core.model_spec import Axis, Cost, Layout, ModelSpec
 from fedscale_ext.models.cost import cost

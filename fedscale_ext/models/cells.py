@@ -1,4 +1,4 @@
-"""Families whose models consist of transformable cells (FedTrans): what they offer beyond a family.
+"""Families whose models consist of transformable cells (FedTrans): their functions beyond those of a family.
 
 All tensors of a cell are named ``cells.<cell_id>.…``; ids stay the same across descendants.
 """
@@ -27,8 +27,10 @@ class CellFamily(Family, Protocol):
 
 
 class OutputCellFamily(CellFamily, Protocol):
-    """A family whose cells have outputs apart from what :meth:`CellFamily.cell_group` names; see
-    :mod:`fedscale_ext.models.families.resnet`."""
+    """A family whose cells have output channels apart from those of :meth:`CellFamily.cell_group`.
+
+    See :mod:`fedscale_ext.models.families.resnet`.
+    """
 
     def output_group(self, spec: ModelSpec, cell_id: str) -> tuple[str, int]: ...  # noqa: D102
 
@@ -36,7 +38,7 @@ class OutputCellFamily(CellFamily, Protocol):
 
 
 def cell_family(spec: ModelSpec) -> CellFamily:
-    """The module of the spec's family; UserError when its models, or this one, have no cells."""
+    """Return the module of the spec's family; raise UserError if its models, or this one, have no cells."""
     module = family(spec)
     if not hasattr(module, "cell_ids"):
         raise UserError(_no_cells(f"models of the family {spec.family!r} have"))
@@ -46,19 +48,19 @@ def cell_family(spec: ModelSpec) -> CellFamily:
 
 
 def output_cells(spec: ModelSpec) -> "OutputCellFamily | None":
-    """The module of the spec's family where its cells' outputs can widen apart from their inner channels."""
+    """Return the module of the spec's family if its cells' outputs can widen apart from their inner channels."""
     module = cell_family(spec)
     return cast(OutputCellFamily, module) if hasattr(module, "output_widened") else None
 
 
 def widening_group(spec: ModelSpec, cell_id: str, output: bool = False) -> tuple[str, int]:
-    """The channel group that widening a cell changes, and its width; ``output``: that of what the cell writes."""
+    """Return the channel group that widening a cell changes, and its width; with ``output``, its output group."""
     family = output_cells(spec) if output else None
     return cell_family(spec).cell_group(spec, cell_id) if family is None else family.output_group(spec, cell_id)
 
 
 def widened_spec(spec: ModelSpec, cell_id: str, width: int, output: bool = False) -> ModelSpec:
-    """The spec with this group at ``width`` channels; with its present width, only with the adapters that it needs."""
+    """Return the spec with this group at ``width`` channels; with its present width, only adapters are added."""
     family = output_cells(spec) if output else None
     if family is None:
         return cell_family(spec).widened(spec, cell_id, width)
@@ -70,7 +72,7 @@ def _no_cells(which: str) -> str:
 
 
 def cell_of(name: str) -> str | None:
-    """Id of the cell that a tensor belongs to; None for stem, reductions and head."""
+    """Return the id of the cell that a tensor belongs to; None for stem, reductions and head."""
     kind, _, rest = name.partition(".")
     return rest.partition(".")[0] if kind == "cells" else None
 
@@ -86,5 +88,5 @@ def _cell_parameters(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
 
 
 def cell_parameters(spec: ModelSpec) -> dict[str, int]:
-    """Number of trainable parameters of each cell, in the order of the forward pass."""
+    """Return the number of trainable parameters of each cell, in the order of the forward pass."""
     return dict(_cell_parameters(spec))

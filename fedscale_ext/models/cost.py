@@ -1,4 +1,4 @@
-"""What a model costs: counted on its skeleton, or told by a family whose models consist of parts counted before."""
+"""The cost of a spec: counted on its module, or given by a family that adds up the costs of its models' parts."""
 
 from functools import lru_cache
 from typing import Any, cast
@@ -10,7 +10,7 @@ from fedscale_ext.models.registry import family, skeleton
 
 @lru_cache(maxsize=4096)
 def cost(spec: ModelSpec) -> Cost:
-    """Cost of a spec, measured once."""
+    """Return the cost of a spec, which is counted once."""
     module: Any = family(spec)
     if hasattr(module, "cost"):
         return cast(Cost, module.cost(spec))

@@ -1,4 +1,4 @@
-"""What a module costs, counted by running it once on the meta device (no arithmetic, no memory)."""
+"""The cost of a module, counted by running it once on the meta device (no arithmetic, no memory)."""
 
 from math import prod
 from typing import Any
@@ -17,18 +17,24 @@ def _convolution_backward(
     grad: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Any, *_: Any, **__: Any,
 ) -> int:  # fmt: skip
-    """Flops of a convolution's backward: input and weight gradient each repeat the forward's products.
+    """Count the flops of a convolution's backward pass: input and weight gradient each repeat the forward's products.
 
-    torch's own count forgets the groups in the weight gradient (C times too much for a depthwise one).
+    torch's own count ignores the groups in the weight gradient (C times too much for a depthwise one).
     """
     outer = x if transposed else grad
     return 2 * prod(outer) * prod(weight[1:]) * (bool(output_mask[0]) + bool(output_mask[1]))
 
 
 def count(module: nn.Module, x: Tensor) -> tuple[int, int]:
-    """Multiply-accumulates per sample of the forward pass, and of forward and backward, on a batch of ``BATCH``.
+    """Count multiply-accumulates per sample; only matrix products and convolutions count.
 
-    Only matrix products and convolutions count; the gradient of ``x`` is computed where ``x`` requires it.
+    Args:
+        module: A module on the meta device.
+        x: A batch of ``BATCH`` samples; its gradient counts if it requires one.
+
+    Returns:
+        MACs of the forward pass, and of forward and backward.
+
     """
     module.train()
     counter = FlopCounterMode(
@@ -44,7 +50,7 @@ def count(module: nn.Module, x: Tensor) -> tuple[int, int]:
 
 
 def sizes(module: nn.Module) -> tuple[int, int]:
-    """Number of trainable parameters, and bytes of the whole state."""
+    """Return the number of trainable parameters, and the bytes of the whole state."""
     return (
         sum(tensor.numel() for tensor in module.parameters() if tensor.requires_grad),
         sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values()),
@@ -52,12 +58,22 @@ def sizes(module: nn.Module) -> tuple[int, int]:
 
 
 def measure(module: nn.Module, input_shape: tuple[int, ...]) -> Cost:
-    """Cost per sample of a module on the meta device for inputs of ``input_shape`` (without batch).
+    """Count the cost per sample of a module.
 
-    Training counts forward and backward; the gradient of the network's input is not computed,
-    as in training. Only matrix products and convolutions count (multiply-accumulates).
-    UserError when nothing was counted: the counter does not see every operation,
-    and a model that costs nothing would fit every device.
+    Training counts forward and backward; as in training, the gradient of the network's input is not computed. Only
+    matrix products and convolutions count, as multiply-accumulates.
+
+    Args:
+        module: A module on the meta device.
+        input_shape: Shape of a sample.
+
+    Returns:
+        MACs, parameters and bytes.
+
+    Raises:
+        UserError: If nothing was counted. The counter does not see every operation, and a model without cost would fit
+            every device.
+
     """
     forward, training = count(module, torch.empty(BATCH, *input_shape, device="meta"))
     if forward == 0 or training == forward:

@@ -1,4 +1,4 @@
-"""Networks whose grouped convolutions became dense ones, which channels can be cut from one by one.
+"""Networks with dense instead of grouped convolutions, so that single input channels can be removed.
 
 FedTrans's paper does so for HeteroFL and SplitMix (section 5.1): they slice the input channels of a
 convolution, which a depthwise one does not have.
@@ -13,11 +13,21 @@ from fedscale_ext.models.registry import family, skeleton
 
 
 def dense(spec: ModelSpec, state: dict[str, Tensor]) -> tuple[ModelSpec, dict[str, Tensor]]:
-    """Spec and state without depthwise convolutions that compute the same function.
+    """Return a spec and state without depthwise convolutions that compute the same function.
 
-    Depthwise kernels [C, 1, k, k] come to lie on the diagonal of dense ones [C, C, k, k], which are
-    zero elsewhere and trained like any other. A spec without grouped convolutions is given back as it
-    is; UserError where the family cannot do without its own.
+    Depthwise kernels [C, 1, k, k] are copied to the diagonal of dense ones [C, C, k, k]. These are zero elsewhere and
+    train like any other.
+
+    Args:
+        spec: The model.
+        state: Its tensors.
+
+    Returns:
+        The dense model's spec and tensors; the arguments, if it has no grouped convolutions.
+
+    Raises:
+        UserError: If the family's grouped convolutions cannot be made dense.
+
     """
     module = skeleton(spec)
     if not any(isinstance(part, nn.Conv2d) and part.groups > 1 for part in module.modules()):
@@ -34,5 +44,5 @@ def _diagonal(tensor: Tensor, shape: torch.Size) -> Tensor:
     if tensor.shape == shape:
         return tensor
     result, channels = tensor.new_zeros(shape), torch.arange(len(tensor))
-    result[channels, channels] = tensor[:, 0]
+    result[channels, channels] = tensor[:, 0]  # [C, k, k]
     return result

@@ -1,4 +1,4 @@
-"""Dropout whose masks come from streams that it is given: a client draws the same ones alone and in a cohort."""
+"""Dropout that draws its masks from a given generator: a client draws the same alone and in a cohort."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,15 +11,23 @@ from torch.overrides import TorchFunctionMode
 
 
 def mask(shape: Sequence[int], p: float, generator: torch.Generator, like: Tensor) -> Tensor:
-    """Zeros with probability ``p`` and 1 / (1 - p) elsewhere, drawn on the CPU, of the dtype and device of ``like``."""
+    """Draw a dropout mask on the CPU.
+
+    Args:
+        shape: Its shape.
+        p: Probability of a zero; other entries are 1 / (1 - p).
+        generator: The random stream.
+        like: A tensor with the mask's dtype and device.
+
+    """
     keep = torch.rand(*shape, generator=generator) >= p
     return keep.to(like.device).to(like.dtype) / (1.0 - p)
 
 
 class Dropout(nn.Module):
-    """Features [B, F] without some of their entries in training; the others grow to keep the mean.
+    """Dropout of features [B, F].
 
-    Within :func:`drawing`, one generator says which; elsewhere torch's global one.
+    Within :func:`drawing` it draws from one generator, elsewhere from torch's global one.
     """
 
     def __init__(self, p: float) -> None:
@@ -35,7 +43,7 @@ class Dropout(nn.Module):
 
 @contextmanager
 def drawing(module: nn.Module, generator: torch.Generator) -> Iterator[None]:
-    """Let the module's :class:`Dropout` layers draw from ``generator``, one behind another, in the block."""
+    """Let the module's :class:`Dropout` layers draw in turn from ``generator`` in the block."""
     layers = [part for part in module.modules() if isinstance(part, Dropout)]
     for layer in layers:
         layer.generator = generator
@@ -47,11 +55,11 @@ def drawing(module: nn.Module, generator: torch.Generator) -> Iterator[None]:
 
 
 class DrawnFrom(TorchFunctionMode):
-    """Within it, dropout and dropped paths of any network draw from ``generator``, in the order of their calls.
+    """A block in which dropout and dropped paths of any network draw from ``generator``, in the order of their calls.
 
-    For the server, whose networks learn in threads and may be torchvision's, with layers that draw from torch's one
-    generator of the process; :func:`drawing`, for clients, catches no calls but knows our own layers only. Of the
-    current thread only. What draws by other means than ``functional.dropout`` and ``bernoulli_`` is not seen.
+    The server uses it, whose networks learn in threads. They may be torchvision's, whose layers draw from torch's one
+    generator of the process. It affects the current thread only, and only ``functional.dropout`` and ``bernoulli_``.
+    Clients use :func:`drawing`, which intercepts no calls but supports this package's layers only.
     """
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -59,7 +67,7 @@ class DrawnFrom(TorchFunctionMode):
         self._generator = generator
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Any call of torch; all others stay what they are."""
+        """Redirect the draws among the calls of torch; other calls are unchanged."""
         if func is functional.dropout:
             return self._dropped(*args, **(kwargs or {}))
         if func is Tensor.bernoulli_:

@@ -22,9 +22,16 @@ _LARGEST = 2047 * MEGA  # what max_message_mb can be set to; building on the met
 
 
 def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
-    """The spec of ``model``, a name or a path that ends in .json, for inputs (C, H, W).
+    """Return the spec of a configuration's model.
 
-    UserError for an unknown name, and for a file that is missing, damaged, not buildable or for another task.
+    Args:
+        model: A name, or the path of a spec that ends in .json.
+        input_shape: Shape of a sample, (C, H, W).
+        num_classes: Number of classes.
+
+    Raises:
+        UserError: If the name is unknown, or the file is missing, damaged, not buildable or for another task.
+
     """
     if not model.endswith(_SUFFIX):
         if "/" in model or model.endswith(".safetensors"):
@@ -56,14 +63,14 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
 def _built(path: Path, spec: ModelSpec, make: Callable[[], T]) -> T:
     try:
         return make()
-    except Exception as error:  # whatever a family or torch makes of fields that it did not write
+    except Exception as error:  # a family or torch may raise anything for fields that it did not write
         raise UserError(
             f"{path} cannot be built as a model of the family {spec.family!r}: {one_line(str(error), 200)}"
         ) from None
 
 
 def _check_fields(spec: ModelSpec, module: Any) -> None:
-    """UserError for a field that the spec's family does not have: it would change nothing."""
+    """Raise UserError for a field that the spec's family does not have, since it would change nothing."""
     if hasattr(module, "FIELDS"):
         known = [*module.FIELDS, *getattr(module, "SHORT", ())]
         _check_names(f"a spec of the family {spec.family!r} has no field", dict(spec.fields), known)

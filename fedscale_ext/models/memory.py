@@ -1,8 +1,7 @@
-"""Memory of a training step: weights, gradients, the optimiser's values, and what backward passes need of the batch.
+"""Memory of a training step: weights, gradients, the optimizer's state, and activations.
 
-What backward passes need is measured on the meta device: every storage that automatic differentiation keeps, once.
-What a device's library takes for itself plays no part, so that figures of methods compare, as peaks measured on one
-kind of device do.
+Activations are measured on the meta device: every storage that automatic differentiation saves counts once. The
+workspace of a device's library is left out, so that the figures of methods are comparable.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from fedscale_ext.models.supernet.family import Searchable, searched
 
 
 class TrainingMemory(NamedTuple):
-    """Bytes: of the whole state, of the gradients and the optimiser's values of what is trained, of activations."""
+    """Bytes of the whole state, of the gradients, of the optimizer's state, and of activations."""
 
     state: int
     gradients: int
@@ -26,18 +25,29 @@ class TrainingMemory(NamedTuple):
     activations: int
 
     def megabytes(self) -> dict[str, float]:
-        """Of each part, and ``peak_mb`` of all together: gradients grow as activations are given up, so that it is an
-        upper bound."""
+        """Return the megabytes of each part, and ``peak_mb`` of all together.
+
+        The peak is an upper bound, because activations are freed while gradients are computed.
+        """
         parts = {f"{name}_mb": size / 1e6 for name, size in self._asdict().items()}
         return {"peak_mb": sum(self) / 1e6, **parts}
 
 
 @lru_cache(maxsize=4096)
 def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = None, moments: int = 1) -> TrainingMemory:
-    """Of a step of ``spec`` on ``batch`` samples in float32; ``path``: the operators that a supernet runs, a tuple.
+    """Return the memory of a training step in float32.
 
-    ``moments``: values that the optimiser keeps for each parameter (momentum 1, Adam 2). A supernet's state and
-    moments are those of all that it holds, gradients are the path's.
+    A supernet's state and moments are those of all its operators, its gradients those of the path.
+
+    Args:
+        spec: The model.
+        batch: Number of samples of a step.
+        path: The operators that a supernet runs, a tuple.
+        moments: Values per parameter in the optimizer's state (momentum 1, Adam 2).
+
+    Raises:
+        ValueError: If the model is a supernet and there is no path.
+
     """
     with torch.device("meta"):
         module = build(spec).train()
@@ -47,7 +57,7 @@ def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = No
             raise ValueError("a supernet runs a path: say which")
         cast(Searchable, module).choose(path)
     state_storages = {tensor.untyped_storage()._cdata for tensor in module.state_dict(keep_vars=True).values()}
-    saved_storages: dict[int, tuple[int, Any]] = {}  # storages stay alive, or their numbers would come back
+    saved_storages: dict[int, tuple[int, Any]] = {}  # keeps storages alive, so that their numbers are not reused
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()

@@ -1,4 +1,4 @@
-"""Which families of models there are, and what every family can be asked.
+"""The families of models, and the functions that every family has.
 
 A family is a module with ``NAMED``, ``build`` and ``layout`` (:class:`Family`). Another package
 adds one by an entry point in the group ``fedscale_ext.models`` whose name is the family's and
@@ -23,7 +23,7 @@ ENTRY_POINT_GROUP = "fedscale_ext.models"
 
 
 class Family(Protocol):
-    """What the module of a family of models offers.
+    """The interface of a family's module.
 
     ``NAMED``: name -> function of (input_shape, num_classes) giving a spec; ``build``: spec ->
     module whose forward maps [B, C, H, W] to [B, num_classes]; ``layout``: spec -> the axes of
@@ -43,7 +43,7 @@ class Family(Protocol):
 
 @lru_cache(maxsize=1)
 def _families() -> dict[str, Family]:
-    from fedscale_ext.models.families import headed  # which asks this module for its bodies
+    from fedscale_ext.models.families import headed  # imported late, because it imports this module
 
     built_in = {
         "headed": cast(Family, headed),
@@ -62,7 +62,7 @@ def _families() -> dict[str, Family]:
 
 
 def family(spec_or_name: ModelSpec | str) -> Family:
-    """The module of a spec's family, or of a family's name; UserError when there is none."""
+    """Return the module of a spec's family, or of a family's name; raise UserError if there is none."""
     name = spec_or_name if isinstance(spec_or_name, str) else spec_or_name.family
     module = _families().get(name)
     if module is None:
@@ -71,12 +71,12 @@ def family(spec_or_name: ModelSpec | str) -> Family:
 
 
 def check_name(name: str) -> None:
-    """UserError for a name that is no model's."""
+    """Raise UserError for an unknown name of a model."""
     _makers(name)
 
 
 def _makers(name: str) -> Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]]:
-    """What makes the spec of each named model, ``name`` among them; UserError where it is not."""
+    """Return the function of each named model that makes its spec; raise UserError unless ``name`` is one."""
     makers = {known: maker for each in _families().values() for known, maker in each.NAMED.items()}
     if name not in makers:
         raise UserError(f"there is no model {name!r}{meant_or_known(name, makers)}")
@@ -84,7 +84,17 @@ def _makers(name: str) -> Mapping[str, Callable[[tuple[int, int, int], int], Mod
 
 
 def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
-    """The spec of a named model (the conf's ``model``) for inputs (C, H, W); UserError when unknown."""
+    """Return the spec of a named model.
+
+    Args:
+        name: Name of the model, as in the configuration's ``model``.
+        input_shape: Shape of a sample, (C, H, W).
+        num_classes: Number of classes.
+
+    Raises:
+        UserError: If the name is unknown, or a number is not positive.
+
+    """
     makers = _makers(name)
     if len(input_shape) != 3 or min(input_shape) < 1 or num_classes < 1:
         raise UserError(
@@ -96,37 +106,45 @@ def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """A new module of the spec on the current device, in training mode, initialised at random."""
+    """Build a module of the spec on the current device, in training mode, initialised at random."""
     return family(spec).build(spec)
 
 
 def skeleton(spec: ModelSpec) -> nn.Module:
-    """The module of the spec on the meta device: names and shapes without memory or random draws."""
+    """Build the module on the meta device: names and shapes without memory or random draws."""
     with torch.device("meta"):
         return build(spec)
 
 
 @lru_cache(maxsize=1024)
 def parameter_names(spec: ModelSpec) -> tuple[str, ...]:
-    """Names of the trainable tensors, in the order of the state."""
+    """Return the names of the trainable tensors, in the order of the state."""
     return tuple(name for name, tensor in skeleton(spec).named_parameters() if tensor.requires_grad)
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor of the spec's state."""
+    """Return the axes of every tensor of the spec's state."""
     return family(spec).layout(spec)
 
 
 def searched(spec: ModelSpec) -> bool:
-    """Whether the spec is a supernet, whose modules run only where a path is chosen (``models/supernet/family.py``)."""
+    """Return whether the spec is a supernet, which runs only with a chosen path (``models/supernet/family.py``)."""
     module: Any = family(spec)
     return hasattr(module, "searched") and bool(module.searched(spec))
 
 
 def initial_state(spec: ModelSpec, seed: int | torch.Generator) -> dict[str, Tensor]:
-    """Initial parameters and buffers (CPU): equal seeds give equal states, whatever was drawn before.
+    """Draw the initial parameters and buffers on the CPU.
 
-    The global generator is left as it was.
+    Equal seeds give equal states. The global generator's state stays unchanged.
+
+    Args:
+        spec: The model.
+        seed: A seed, or a generator that draws one.
+
+    Returns:
+        The tensors by name.
+
     """
     if isinstance(seed, torch.Generator):
         seed = int(torch.randint(2**62, (), generator=seed))

@@ -1,6 +1,6 @@
-"""Features inside a network: what the modules give that its family declares as taps.
+"""Features inside a network: the outputs of the modules that its family declares as taps.
 
-A family declares them by ``taps(spec)``: names of modules in the order of the forward pass. A tap gives maps
+A family declares them by ``taps(spec)``, names of modules in the order of the forward pass. Outputs of a tap are maps
 [B, C, H, W], tokens [B, T, C] or features [B, C].
 """
 
@@ -20,7 +20,7 @@ from fedscale_ext.models.registry import family, searched, skeleton
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """The default taps of a spec's family; UserError where it declares none."""
+    """Return the default taps of a spec's family; raise UserError if it declares none."""
     module = family(spec)
     if not hasattr(module, "taps"):
         raise UserError(f"models of the family {spec.family!r} declare no feature taps; name the modules to tap")
@@ -29,7 +29,7 @@ def taps(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def check_taps(module: nn.Module, names: Sequence[str]) -> None:
-    """UserError where the network has no module of that name, or a name comes twice."""
+    """Raise UserError if the network lacks a module, or a name comes twice."""
     known = [name for name, _ in module.named_modules() if name]
     for name in names:
         if name not in known:
@@ -42,10 +42,20 @@ def check_taps(module: nn.Module, names: Sequence[str]) -> None:
 def features(
     module: nn.Module, x: Tensor, names: Sequence[str], state: Mapping[str, Tensor] | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits [B, classes] of a batch and what each tap gives; of ``state`` in place of the module's own, if given.
+    """Run a network and return its logits and the outputs of its taps; not safe for several threads per module.
 
-    Of a network that gives logits of several exits [B, exits, classes] in training, those of the deepest. One
-    thread at a time may ask a module.
+    Args:
+        module: The network.
+        x: A batch [B, C, H, W].
+        names: Names of the modules to tap.
+        state: Tensors to use instead of the module's own.
+
+    Returns:
+        Logits [B, classes], of the deepest exit if there are several, and the output of each tap.
+
+    Raises:
+        UserError: If a module does not exist, or does not run as a whole.
+
     """
     with _listening(module, names) as outputs:
         logits: Tensor = module(x) if state is None else functional_call(module, dict(state), (x,))
@@ -75,10 +85,15 @@ def _listening(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Te
 
 
 def as_map(output: Tensor, aspect: float) -> Tensor:
-    """Any tap's output as a map [B, C, H, W]: features are one pixel, tokens the rows of a grid.
+    """Reshape a tap's output to a map [B, C, H, W].
 
-    The grid is the one whose height / width comes nearest to ``aspect``, that of the input (patches of an image
-    are such rows); a sequence of a prime length becomes a single line.
+    Features become one pixel. Tokens become the rows of a grid, as patches of an image are. A sequence of prime length
+    becomes a single line.
+
+    Args:
+        output: Maps [B, C, H, W], tokens [B, T, C] or features [B, C].
+        aspect: Height / width of the input; the grid's comes nearest to it.
+
     """
     if output.dim() == 4:
         return output
@@ -92,7 +107,7 @@ def as_map(output: Tensor, aspect: float) -> Tensor:
 
 @lru_cache(maxsize=1024)
 def map_shapes(spec: ModelSpec, names: tuple[str, ...]) -> tuple[tuple[int, int, int], ...]:
-    """(C, H, W) of each tap as a map; UserError where there is no such module, or it gives nothing."""
+    """Return (C, H, W) of each tap as a map; raise UserError if a module does not exist or has no output."""
     if searched(spec):
         raise UserError("a supernet has no features to tap; name a path of it, such as cnn_l_smallest")
     _, height, width = shape = spec["input_shape"]

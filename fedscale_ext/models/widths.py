@@ -1,4 +1,4 @@
-"""How long the channel groups of a spec are, and the spec with other lengths (HeteroFL, FjORD, FLuID, …).
+"""Numbers of channels of a spec's groups, and the spec with other numbers (HeteroFL, FjORD, FLuID, …).
 
 The spec of a submodel by index map ``i`` (``submodels.extract``) is ``resized(spec, {group: len(i)})``.
 """
@@ -28,16 +28,21 @@ def _group_widths(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
 
 
 def group_widths(spec: ModelSpec) -> dict[str, int]:
-    """Number of channels of each group of the spec's layout, "input" and "classes" among them."""
+    """Return the number of channels of each group of the spec's layout, "input" and "classes" included."""
     return dict(_group_widths(spec))
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec whose channel groups (names as in its layout) have these lengths; groups not named stay.
+    """Return the spec with other numbers of channels; its tensors keep their names and order of axes.
 
-    Whatever the lengths, the tensors have the same names and order of axes as those of ``spec``.
-    ValueError for a group that the layout does not have, for another length of "input" or "classes"
-    and for a length below 1; UserError where the family cannot be resized.
+    Args:
+        spec: The model.
+        widths: Number of channels by group of the layout; groups not named stay.
+
+    Raises:
+        ValueError: If the layout lacks a group, a number is below 1, or "input" or "classes" would change.
+        UserError: If the family cannot be resized.
+
     """
     present = group_widths(spec)
     for group, width in widths.items():
@@ -54,7 +59,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 
 
 def check_resizable(spec: ModelSpec) -> None:
-    """UserError where the spec's family cannot be resized: its layout may then name no group at all."""
+    """Raise UserError if the spec's family cannot be resized; its layout may then name no group at all."""
     if not hasattr(family(spec), "resized"):
         raise UserError(
             f"models of the family {spec.family!r} cannot be made narrower; use a model of another family, such as cnn"
@@ -62,9 +67,9 @@ def check_resizable(spec: ModelSpec) -> None:
 
 
 def scaled(spec: ModelSpec, rate: float) -> ModelSpec | None:
-    """The spec whose hidden activations are divided by ``rate``; None where the family has no such form.
+    """Return the spec whose hidden activations are divided by ``rate``; None if the family has no such form.
 
-    Under BatchNorm after every convolution the factor would be without effect.
+    With BatchNorm after every convolution the factor would have no effect.
     """
     scale = getattr(family(spec), "scaled", None)
     return None if scale is None else scale(spec, rate)

@@ -1,11 +1,11 @@
-"""When clients are online: a pure function of time (FedScale's is_active remembers what it was asked)."""
+"""When clients are online: a pure function of time, unlike FedScale's is_active, which has a state."""
 
 import numpy as np
 
 from fedscale_ext.population.columns import AvailabilityTrace
 
-# Times are whole microseconds inside: the remainder by a period is then exact, so that a client is
-# online at the very moment that next_online names, whatever the rounding of floats.
+# Times are whole microseconds inside. The remainder by a period is then exact, so that a client is
+# online exactly at the time that next_online returns, whatever the rounding of floats.
 _TICKS = 1_000_000
 
 
@@ -14,10 +14,15 @@ def _ticks(seconds: np.ndarray | float) -> np.ndarray:
 
 
 class Availability:
-    """Online intervals of ``num_clients`` clients; client i has row (i - 1) mod n of a trace of n.
+    """Online intervals of clients; client i has row (i - 1) mod n of a trace of n.
 
-    A client is online at t when ``active[k] <= t mod finish_time <= inactive[k]`` for one of its
-    intervals k. Clients are named by their position (id - 1); times are seconds of the virtual clock.
+    A client is online at t if ``active[k] <= t mod finish_time <= inactive[k]`` for one of its intervals k. Arrays are
+    indexed by id - 1. Times are seconds of the virtual clock.
+
+    Args:
+        trace: The online intervals.
+        num_clients: Number of clients.
+
     """
 
     def __init__(self, trace: AvailabilityTrace, num_clients: int) -> None:
@@ -29,7 +34,7 @@ class Availability:
         reached = (begin <= end) & (begin < period[owner])  # FedScale's rule never finds the others
         self._begin, self._end, self._owner = begin[reached], end[reached], owner[reached]
         self._offsets = np.searchsorted(self._owner, np.arange(rows + 1))
-        # one number serves all where they agree, which spares a gather per interval
+        # if all periods agree, one number saves a gather per interval
         self._period = period[:1] if (period == period[0]).all() else period
         self._rows = np.arange(num_clients) % rows
 
@@ -39,7 +44,7 @@ class Availability:
         return len(self._rows)
 
     def online(self, time_s: float) -> np.ndarray:
-        """bool[size]: who is online at a time."""
+        """Return which clients are online at a time, bool [size]."""
         phase = self._of_intervals(_ticks(time_s) % self._period)
         rows = np.zeros(len(self._offsets) - 1, dtype=bool)
         hits = np.flatnonzero((self._begin <= phase) & (phase <= self._end))  # four times as fast as the mask
@@ -47,11 +52,20 @@ class Availability:
         return rows if len(rows) == self.size else rows[self._rows]
 
     def ever_online(self) -> np.ndarray:
-        """bool[size]: who is online at some time."""
+        """Return which clients are online at any time, bool [size]."""
         return (np.diff(self._offsets) > 0)[self._rows]
 
     def online_at(self, positions: np.ndarray, times_s: np.ndarray) -> np.ndarray:
-        """bool[len(positions)]: whether each of these clients is online at its own time."""
+        """Return whether each of some clients is online at a time of its own.
+
+        Args:
+            positions: Client ids - 1, int64 [n].
+            times_s: The time of each, float64 [n].
+
+        Returns:
+            bool [n].
+
+        """
         rows = self._rows[positions]
         counts = self._offsets[rows + 1] - self._offsets[rows]
         query = np.repeat(np.arange(len(rows)), counts)
@@ -64,9 +78,15 @@ class Availability:
         return is_online
 
     def next_online(self, time_s: float, among: np.ndarray | None = None) -> float | None:
-        """The first time from ``time_s`` on at which a client of mask ``among`` (default: any) is online.
+        """Return the first time from ``time_s`` on at which one of some clients is online.
 
-        None if there is no such time. At the time returned, ``online`` is true for such a client.
+        Args:
+            time_s: The earliest time.
+            among: Which clients count, bool [size]; None: all.
+
+        Returns:
+            The time, at which ``online`` is true for such a client; None if there is none.
+
         """
         allowed = np.ones(self.size, dtype=bool) if among is None else among
         if (self.online(time_s) & allowed).any():

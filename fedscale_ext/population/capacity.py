@@ -1,4 +1,4 @@
-"""How many MACs per sample a device affords."""
+"""Capacities of devices: the MACs per sample of the largest model that each can train."""
 
 import numpy as np
 
@@ -19,14 +19,28 @@ def capacities(
     deadline_s: float | None = None,
     spread: float = 32.0,
 ) -> np.ndarray:
-    """float64 [size]: forward MACs per sample of the largest model that each device can train.
+    """Return the forward MACs per sample of the largest model that each device can train.
 
-    Rule ``deadline``: the largest model whose computation and communication fit ``deadline_s``, by
-    default what the slowest device needs for the smallest model; a larger model is taken to have as
-    many bytes per MAC as the smallest one. Rule ``computation`` (FedTrans sheet 9.32): proportional to
-    speed, T_c = MAC(M_0) lat_max / lat_c, at most ``spread`` times the smallest model.
-    The smallest model fits every device, unless ``deadline_s`` is given and too short for some:
-    then it is a UserError, for no client is left out silently.
+    Rule ``deadline``: the largest model whose computation and communication fit ``deadline_s``. A larger model is
+    assumed to have as many bytes per MAC as the smallest one. Rule ``computation`` (FedTrans sheet 9.32): proportional
+    to speed, T_c = MAC(M_0) lat_max / lat_c. The smallest model fits every device under both rules.
+
+    Args:
+        population: The devices.
+        rule: ``deadline`` or ``computation``.
+        smallest: Cost of the smallest model.
+        local_steps: Number of local steps.
+        batch_size: Samples of a step, one number or int [size].
+        reference_macs: Forward MACs per sample of the reference model.
+        deadline_s: The deadline in seconds; by default, the slowest device's time for the smallest model.
+        spread: Under ``computation``, the largest capacity in units of the smallest model.
+
+    Returns:
+        float64 [size].
+
+    Raises:
+        UserError: If a deadline is too short for a device, or is set under ``computation``.
+
     """
     if rule == "computation":
         if deadline_s is not None:
@@ -34,7 +48,7 @@ def capacities(
                 "capacity_rule computation has no deadline; leave deadline_s out, or set capacity_rule: deadline"
             )
         latency = np.maximum(population.computation_ms, population.computation_ms.max() / spread)
-        # the ratio first: it is exactly 1 or above, whatever rounding does to the product
+        # divide first: the ratio is exactly 1 or above, whatever the rounding of the product
         return smallest.forward_macs * (latency.max() / latency)
     computation, communication = completion_times(
         population.computation_ms,

@@ -17,8 +17,7 @@ _OTHER_NAME = re.compile(r"0\d+|.*_.*", re.DOTALL)  # what float() reads as a nu
 
 
 class IdColumn:
-    """The column client_id as it is read: ``texts``, each once in order of first appearance, and by row its place
-    among them."""
+    """The column client_id while it is read: each distinct text once, and for every row its index among them."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
@@ -30,20 +29,31 @@ class IdColumn:
 
     @property
     def texts(self) -> list[str]:
-        """Each id once."""
+        """The distinct ids, in order of first appearance."""
         return list(self._index)
 
     @property
     def index(self) -> np.ndarray:
-        """int64 [rows]."""
+        """Index of each row's id in ``texts``, int64 [rows]."""
         return np.array(self._rows, np.int64)
 
 
 def ids_of_texts(texts: Sequence[str], path: Path, where: Where) -> np.ndarray:
-    """int64 [n] where all are whole numbers, else text [n]; UserError where one is empty, or a fraction among numbers.
+    """Convert texts to client ids.
 
-    A number that would be written otherwise than the text, as 007, makes all of them names. ``where`` words the index
-    of a text.
+    A text that is a number in an unusual notation, such as 007, makes all of them names.
+
+    Args:
+        texts: One id each.
+        path: The file, for messages.
+        where: Text that locates the index of an id.
+
+    Returns:
+        int64 [n] if all are whole numbers, else text [n].
+
+    Raises:
+        UserError: If an id is empty or too long, or a fraction among numbers.
+
     """
     if all(map(_PLAIN.fullmatch, texts)):
         return np.array(list(map(int, texts)), np.int64)
@@ -61,7 +71,20 @@ def ids_of_texts(texts: Sequence[str], path: Path, where: Where) -> np.ndarray:
 
 
 def ids_of_array(column: np.ndarray, path: Path, where: Where) -> np.ndarray:
-    """As :func:`ids_of_texts`, of an array of an npz; UserError for one of anything else."""
+    """Convert an array of an npz to client ids; see :func:`ids_of_texts`.
+
+    Args:
+        column: Numbers or text [n].
+        path: The file, for messages.
+        where: Text that locates a row.
+
+    Returns:
+        int64 [n] or text [n].
+
+    Raises:
+        UserError: If the array holds anything else.
+
+    """
     if column.ndim != 1 or column.dtype.kind not in "iufU":
         what = f"{column.dtype}{list(column.shape)}"
         raise UserError(f"{path}: client_id is {what}; it must be one row of whole numbers or of text")
@@ -78,7 +101,18 @@ def ids_of_array(column: np.ndarray, path: Path, where: Where) -> np.ndarray:
 
 
 def whole(column: np.ndarray, name: str, path: Path, where: Where) -> np.ndarray:
-    """A column float64 [n] of whole numbers as int64; UserError where one is none."""
+    """Convert a column of whole numbers to int64.
+
+    Args:
+        column: float64 [n].
+        name: Name of the column, for messages.
+        path: The file, for messages.
+        where: Text that locates a row.
+
+    Raises:
+        UserError: If a number is not whole.
+
+    """
     bad = ~((column == np.floor(column)) & (np.abs(column) < 2**53))
     if bad.any():
         row = int(np.argmax(bad))
@@ -87,7 +121,7 @@ def whole(column: np.ndarray, name: str, path: Path, where: Where) -> np.ndarray
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray | None:
-    """float64 [n], None where one of the texts is no number, or has digits that would be lost."""
+    """Convert texts to float64 [n]; return None if one is no number, or has digits that would be lost."""
     if any(not text.isascii() or _OTHER_NAME.fullmatch(text) or _is_long(text) for text in texts):
         return None
     try:

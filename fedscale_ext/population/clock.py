@@ -1,4 +1,4 @@
-"""FedScale's virtual clock, with the MACs and bytes of the model that a client really trains."""
+"""FedScale's virtual clock, with the MACs and bytes of the model that each client trains."""
 
 import numpy as np
 
@@ -16,11 +16,21 @@ def completion_times(
     batch_size: np.ndarray | int,
     reference_macs: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of computation and of communication of each device, both float64 [n].
+    """Return the seconds that each device takes, by FedScale's ClientMetadata.get_completion_time.
 
-    ``computation_ms`` is a device's forward latency in ms per sample of the reference model; a model
-    of other size takes it times MACs / reference. ``communication_kbps`` is in kbit/s, and each direction
-    carries its own bytes. Source: FedScale's ClientMetadata.get_completion_time.
+    Args:
+        computation_ms: Forward latency in ms per sample of the reference model, float64 [n].
+        communication_kbps: Bandwidth in kbit/s, float64 [n].
+        macs: Forward MACs per sample of each device's model; latency grows in proportion.
+        down_bytes: Bytes that each device receives.
+        up_bytes: Bytes that each device sends.
+        local_steps: Number of local steps.
+        batch_size: Samples of a step, one number or int [n].
+        reference_macs: Forward MACs per sample of the reference model.
+
+    Returns:
+        Seconds of computation and seconds of communication, both float64 [n].
+
     """
     samples = np.asarray(batch_size, dtype=np.float64) * local_steps
     scale = np.asarray(macs, dtype=np.float64) / reference_macs
@@ -30,5 +40,5 @@ def completion_times(
 
 
 def kbit(size_bytes: np.ndarray | float) -> np.ndarray | float:
-    """FedScale's kbit: 1,024 bits."""
+    """Convert bytes to FedScale's kbit of 1,024 bits."""
     return size_bytes * 8.0 / 1024.0

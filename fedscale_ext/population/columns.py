@@ -1,4 +1,4 @@
-"""What a trace is once it is read: numpy columns, checked entry by entry."""
+"""Traces as numpy columns, checked entry by entry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 
-Where = Callable[[int], str]  # row number -> the words that find this row in its file
-Content = Callable[[int, str], str]  # row number, column -> the words for what stands there
+Where = Callable[[int], str]  # row number -> text that locates the row in its file
+Content = Callable[[int, str], str]  # row number, column -> text of the file's content there
 
 # availability counts whole microseconds in 64 bits: beyond these seconds they would be none, or wrap around
 _MIN_S, _MAX_S = 1e-6, 1e12
@@ -68,9 +68,17 @@ class AvailabilityTrace:
 
 
 def check_capacity(trace: CapacityTrace, source: str, where: Where, content: Content | None = None) -> CapacityTrace:
-    """Return ``trace``, or raise UserError naming the first row that cannot be a device.
+    """Return ``trace`` if every row is a valid device.
 
-    ``content`` words what stands in the file where the column's number does not show it.
+    Args:
+        trace: The columns.
+        source: Name of the file, for messages.
+        where: Text that locates a row.
+        content: Text of the file's content, where the column's number does not show it.
+
+    Raises:
+        UserError: With the first row that is no valid device.
+
     """
     if not len(trace):
         raise UserError(f"{source} holds no device; a capacity trace needs at least one")
@@ -86,10 +94,20 @@ def check_capacity(trace: CapacityTrace, source: str, where: Where, content: Con
 def check_availability(
     trace: AvailabilityTrace, source: str, where: Where, content: Content | None = None
 ) -> AvailabilityTrace:
-    """Return ``trace``, or raise UserError naming the first row with an impossible time.
+    """Return ``trace`` if every time is possible.
 
-    A client without intervals is allowed (never online), and so is an interval that ends before it
-    begins or begins after ``finish_time``: FedScale never finds a client online in it.
+    A client without intervals is allowed; it is never online. So is an interval that ends before it begins, or begins
+    after ``finish_time``: FedScale's clients are never online in it.
+
+    Args:
+        trace: The columns.
+        source: Name of the file, for messages.
+        where: Text that locates a row.
+        content: Text of the file's content, where the column's number does not show it.
+
+    Raises:
+        UserError: With the first row that has an impossible time.
+
     """
     if not len(trace):
         raise UserError(f"{source} holds no client; an availability trace needs at least one")
@@ -124,7 +142,7 @@ def _check_ids(ids: np.ndarray, source: str, where: Where) -> None:
 
 
 def repeated(source: str, where: str, client: object) -> str:
-    """The sentence about a row of a client that has one already."""
+    """Return the message about a second row of a client."""
     return f"{source}: {where} repeats client id {client}; list each client once"
 
 

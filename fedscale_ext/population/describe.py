@@ -1,4 +1,4 @@
-"""What a trace is like, in figures: quantiles over devices, histograms, who is online at which hour."""
+"""Statistics of a trace: quantiles over devices, histograms, and the share of clients online by hour."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ _MAX_DAYS = 7
 
 @dataclass(frozen=True)
 class Spread:
-    """Of one figure over devices: its name with the unit, and its ``quantiles`` at :data:`QUANTILES` percent."""
+    """Quantiles of a quantity over devices at :data:`QUANTILES` percent; ``name`` includes the unit."""
 
     name: str
     quantiles: list[float]
@@ -22,8 +22,16 @@ class Spread:
 
 @dataclass(frozen=True)
 class Online:
-    """Of an availability trace, per client: ``share`` of its period that it is online, ``intervals``, ``period_h``; and
-    ``minutes`` of each interval, ``by_hour`` float64[24] the mean fraction of clients that are online."""
+    """Statistics of an availability trace.
+
+    Attributes:
+        share: Share of each client's period that it is online, float64 [clients].
+        intervals: Number of each client's intervals, int64 [clients].
+        period_h: Each client's period in hours, float64 [clients].
+        minutes: Length of each interval in minutes, float64 [intervals].
+        by_hour: Mean share of clients that are online, float64 [24].
+
+    """
 
     share: np.ndarray
     intervals: np.ndarray
@@ -33,13 +41,16 @@ class Online:
 
 
 def capacity_spreads(trace: CapacityTrace) -> list[Spread]:
-    """Latency and bandwidth over devices."""
+    """Return the quantiles of latency and bandwidth over devices."""
     return [_spread("ms per sample", trace.computation_ms), _spread("kbit/s", trace.communication_kbps)]
 
 
 def online(trace: AvailabilityTrace) -> Online:
-    """Figures of an availability trace. Intervals in which FedScale never finds a client are left out, overlaps count
-    once, and hours are those of the trace's clock, in the middle of each, over at most seven days."""
+    """Compute the statistics of an availability trace.
+
+    Intervals in which FedScale's clients are never online are left out. Overlaps count once. Hours are those of the
+    trace's clock, sampled at the middle of each hour, over at most seven days.
+    """
     owner = np.repeat(np.arange(len(trace)), np.diff(trace.offsets))
     period = trace.finish_time[owner]
     real = (trace.active <= trace.inactive) & (trace.active < period)
@@ -47,7 +58,7 @@ def online(trace: AvailabilityTrace) -> Online:
     end = np.minimum(trace.inactive[real], period[real])
     order = np.lexsort((begin, owner))
     begin, end, owner = begin[order], end[order], owner[order]
-    shift = owner * (2 * trace.finish_time.max())  # of a client, so that one running maximum serves all
+    shift = owner * (2 * trace.finish_time.max())  # offset per client, so that one running maximum serves all
     reached = np.maximum.accumulate(end + shift) - shift if len(end) else end
     since = begin.copy()
     since[1:] = np.where(owner[1:] == owner[:-1], np.maximum(begin[1:], reached[:-1]), begin[1:])
@@ -65,7 +76,7 @@ def online(trace: AvailabilityTrace) -> Online:
 
 
 def online_spreads(figures: Online) -> list[Spread]:
-    """Its figures over clients, and over intervals for their length."""
+    """Return quantiles over clients, and over intervals for their length."""
     spreads = [_spread("% of time online", 100 * figures.share), _spread("intervals", figures.intervals)]
     if len(figures.minutes):
         spreads.append(_spread("minutes each", figures.minutes))
@@ -73,12 +84,12 @@ def online_spreads(figures: Online) -> list[Spread]:
 
 
 def histogram(values: np.ndarray, bins: int, *, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and edges of equal bins, of equal ratio with ``log`` (positive values)."""
+    """Return counts and edges of equal bins, or with ``log`` of bins of equal ratio (positive values only)."""
     low, high = float(values.min()), float(values.max())
     if low == high:
         return np.array([len(values)]), np.array([low, high])
     edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
-    edges[0], edges[-1] = low, high  # rounding leaves nobody out
+    edges[0], edges[-1] = low, high  # so that rounding leaves no value out
     return np.histogram(values, edges)[0], edges
 
 

@@ -1,4 +1,4 @@
-"""Which row of a trace of devices is which client's: by name, or by order."""
+"""Matching of clients to rows of a device trace: by name, or by order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fedscale_ext.data.wording import composed
 
 @dataclass(frozen=True)
 class DeviceMatch:
-    """``rows`` int64 [clients]: the trace's row of each client; ``by_id``: matched by name; ``how`` says so."""
+    """The trace's row of each client, int64 [clients]; whether rows were matched by name; and a text about it."""
 
     rows: np.ndarray
     by_id: bool
@@ -19,12 +19,21 @@ class DeviceMatch:
 
 
 def match_rows(client_id: np.ndarray, clients: Sequence[str], match: str, source: str) -> DeviceMatch:
-    """Rows of the devices ``client_id`` (int64 or text [n]) for clients of these names.
+    """Find each client's row in a trace.
 
-    ``match`` client_id: each client has the row of its name; order: client i has row (i - 1) mod n; auto: the former
-    where every client is named. Else whole numbers go by order, as in FedScale, where they number the rows of at least
-    as many devices as clients, or name nobody. ``source`` names the trace in messages. UserError where clients have no
-    row.
+    ``match`` client_id gives each client the row of its name, ``order`` gives client i row (i - 1) mod n. ``auto``
+    matches by name if every client has a row. Otherwise whole numbers match by order, as in FedScale, if they number
+    the rows of at least as many devices as clients, or name no client.
+
+    Args:
+        client_id: Ids of the trace's rows, int64 or text [n].
+        clients: Names of the clients.
+        match: The rule, ``client_id``, ``order`` or ``auto``.
+        source: Name of the trace, for messages.
+
+    Raises:
+        UserError: If a client has no row.
+
     """
     if match == "order":
         return _by_order(len(client_id), len(clients))
@@ -42,7 +51,7 @@ def match_rows(client_id: np.ndarray, clients: Sequence[str], match: str, source
             f"{source}: none of its client ids ({listed(list(row_of), 3)}) is the name of a client "
             f"({listed(lacking, 3)}); correct client_id, or set device_match: order"
         )
-    # rows by order would give clients the devices of others, where text names these
+    # text names devices, which matching by order would give to other clients
     otherwise = ", or set device_match: order" if client_id.dtype.kind == "i" else ""
     names = listed(list(map(repr, lacking)))
     raise UserError(
@@ -61,7 +70,7 @@ def _rows_of(clients: Sequence[str], row_of: Mapping[str, int]) -> list[int | No
 
 
 def _numbers_rows(client_id: np.ndarray) -> bool:
-    """Whether ids merely number the rows, from 0 or from 1 on."""
+    """Return whether ids merely number the rows, from 0 or 1 on."""
     return client_id.dtype.kind == "i" and any(
         np.array_equal(client_id, np.arange(first, first + len(client_id))) for first in (0, 1)
     )

@@ -1,14 +1,15 @@
-"""Oort: participants by what their data is worth and how fast they are (Lai et al., OSDI 2021, section 4, Algorithm 1).
+"""Oort: selection of participants by utility and speed (Lai et al., OSDI 2021, section 4, Algorithm 1).
 
 Keys and defaults are FedScale's. Where the paper and FedScale's copy of Oort differ, this is the paper's:
 
-* ``cut_off_util`` alone says who may be drawn; FedScale admits ten times as many clients in any case.
-* Utilities are compared among clients that have trained; FedScale mixes in the sample counts of those that have not,
-  and what is clipped still stretches its scale.
-* The pacer relaxes where the utility of exploited clients falls; FedScale's, where it is flat (``flat``).
+* ``cut_off_util`` alone decides which clients may be drawn; FedScale always admits ten times as many clients.
+* Utilities are compared among clients that have trained. FedScale mixes in the sample counts of the others, and its
+  scale still includes clipped values.
+* The pacer relaxes when the utility of exploited clients falls; FedScale's relaxes when it is flat (``flat``).
 
-FedScale's index past the last score, where all clients that have trained are to be exploited, its list cut at a
-fraction (``blacklist_max_len``), and its rounds that are short of clients once all have been explored, are not here.
+Three faults of FedScale are not reproduced: its index past the last score, if all clients that have trained are
+exploited; its list cut at a fraction (``blacklist_max_len``); and its rounds with too few clients once all are
+explored.
 """
 
 from argparse import Namespace
@@ -20,12 +21,12 @@ import numpy as np
 
 from fedscale_ext.population.selection import quotas, select, select_from_groups
 
-_FLAT, _SHARP = 0.1, 5.0  # FedScale's: a change of utility up to this share is none, from this on a sharp one
+_FLAT, _SHARP = 0.1, 5.0  # FedScale's: a change of utility up to the first share is flat, from the second on sharp
 
 
 @dataclass(frozen=True)
 class OortKeys:
-    """FedScale's keys of that name (checked by the configuration), and ``pacer_rule``."""
+    """FedScale's keys of the same names (checked by the configuration), and ``pacer_rule``."""
 
     exploration_factor: float
     exploration_decay: float
@@ -43,39 +44,52 @@ class OortKeys:
 
     @classmethod
     def of(cls, args: Namespace, pacer_rule: str) -> "OortKeys":
-        """Those of FedScale's arguments."""
+        """Read the keys from FedScale's arguments."""
         values = {field.name: getattr(args, field.name) for field in fields(cls) if field.name != "pacer_rule"}
         return cls(**values, pacer_rule=pacer_rule)
 
 
 class Oort:
-    """What is known of each client (columns by number - 1), and the choice that follows.
+    """Statistics of each client, in columns by id - 1, and the selection by them.
 
-    ``eligible`` bool [clients]: who may ever train. ``samples`` float64 [clients]: how many samples a client's round
-    sees, by which those that have not trained are ranked. ``durations_s`` float64 [clients]: how long its round takes
-    by what is known of its device; then, how long its last one took.
+    Args:
+        keys: The hyperparameters.
+        eligible: Which clients may ever train, bool [clients].
+        samples: Samples that a client's round uses, float64 [clients]; they rank clients that have not trained.
+        durations_s: Expected duration of a client's round in seconds, float64 [clients]; later, that of its last round.
+
     """
 
     def __init__(self, keys: OortKeys, eligible: np.ndarray, samples: np.ndarray, durations_s: np.ndarray) -> None:
         self.keys, self._eligible = keys, eligible
         self.utility = samples.astype(np.float64)
         self.durations_s = durations_s.astype(np.float64)
-        self.last = np.zeros(len(eligible), dtype=np.int64)  # the last round in which it trained; 0: none
-        self.taken = np.zeros(len(eligible), dtype=np.int64)  # in how many rounds it did
+        self.last = np.zeros(len(eligible), dtype=np.int64)  # last round in which it trained; 0: none
+        self.taken = np.zeros(len(eligible), dtype=np.int64)  # number of rounds in which it trained
         self.exploration = keys.exploration_factor
         self.round_threshold = keys.round_threshold
-        self._history: list[float] = []  # mean utility of exploited clients, by round, until the pacer looks at it
+        self._history: list[float] = []  # mean utility of exploited clients in recent rounds, for the pacer
         self._exploited = np.zeros(0, dtype=np.int64)
 
-    # ---- the choice ----
+    # ---- selection ----
 
     def select(
         self, round: int, online: np.ndarray, count: int, rng: np.random.Generator, strata: np.ndarray | None = None
     ) -> np.ndarray:
-        """Sorted ids (1..N, int64) of ``count`` clients of ``online`` bool [clients], or of all if there are no more.
+        """Select a round's participants.
 
-        While nobody has trained, they are drawn as :func:`select` draws them (FedScale's first round). With ``strata``
-        each group gives its quota, by the scores of all.
+        Until a client has trained, they are drawn by :func:`select` (FedScale's first round).
+
+        Args:
+            round: Number of the round.
+            online: Which clients are online, bool [clients].
+            count: Number of clients to select.
+            rng: The random stream.
+            strata: The group of each client, int64 [clients]; each group gets its quota, by the scores of all.
+
+        Returns:
+            Sorted ids (1..N), int64 [count]; all online clients if there are no more.
+
         """
         self._exploited = np.zeros(0, dtype=np.int64)
         if not self.taken.any() or int(online.sum()) <= count:
@@ -89,9 +103,19 @@ class Oort:
         return np.sort(np.concatenate([clients for pair in chosen for clients in pair])).astype(np.int64) + 1
 
     def scores(self, round: int, eligible: np.ndarray) -> np.ndarray:
-        """float64 [clients]: of those of ``eligible`` bool [clients] that have trained, else 0. A utility is clipped at
-        quantile ``clip_bound``, scaled to 0..1, raised by sqrt(0.1 ln(round) / last round), and lowered for clients
-        slower than preferred."""
+        """Return the scores of clients that have trained.
+
+        A utility is clipped at quantile ``clip_bound`` and scaled to 0..1. It is raised by sqrt(0.1 ln(round) / last
+        round), and lowered for clients slower than preferred.
+
+        Args:
+            round: Number of the round.
+            eligible: Which clients count, bool [clients].
+
+        Returns:
+            float64 [clients]; 0 for other clients.
+
+        """
         scores = np.zeros(len(eligible))
         tried = np.flatnonzero(eligible & (self.taken > 0))
         if len(tried):
@@ -105,7 +129,7 @@ class Oort:
         return scores * self.penalties()
 
     def preferred_s(self) -> float:
-        """T: the duration below which ``round_threshold`` percent of the eligible clients are; from 100 on, any."""
+        """Return T, the duration below which ``round_threshold`` percent of eligible clients are; inf from 100 on."""
         if self.round_threshold >= 100:
             return np.inf
         durations = self.durations_s[self._eligible]
@@ -113,14 +137,14 @@ class Oort:
         return float(np.partition(durations, index)[index])
 
     def penalties(self) -> np.ndarray:
-        """(T / t_i)^round_penalty of clients whose duration t_i is above T, else 1; float64 [clients]."""
+        """Return (T / t_i)^round_penalty of clients whose duration t_i is above T, else 1; float64 [clients]."""
         preferred = self.preferred_s()
         slow = self.durations_s > preferred
         ratio = np.divide(preferred, self.durations_s, out=np.ones(len(slow)), where=slow)
         return ratio**self.keys.round_penalty
 
     def _allowed(self, online: np.ndarray, count: int) -> np.ndarray:
-        """``online`` without the clients that took part too often, as long as there are ``count`` others."""
+        """Return ``online`` without the clients that took part too often, if at least ``count`` others are left."""
         keys = self.keys
         if keys.blacklist_rounds < 0:
             return online
@@ -133,8 +157,10 @@ class Oort:
     def _choose(
         self, there: np.ndarray, count: int, scores: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """``count`` of the clients ``there``: those that are exploited, and those that are explored. Which of two
-        numbers of explored clients is nearest by chance, so that small groups explore too."""
+        """Choose ``count`` of the clients ``there``; return the exploited and the explored ones.
+
+        The number of explored clients is rounded at random, so that small groups explore too.
+        """
         new, tried = there[self.taken[there] == 0], there[self.taken[there] > 0]
         explored = min(int(count * self.exploration + rng.random()), len(new))
         exploited = min(count - explored, len(tried))
@@ -148,11 +174,20 @@ class Oort:
         window = np.argsort(-worth, kind="stable")[: int(self.keys.sample_window * explored)]
         return draw(best, scores[best], exploited, rng), draw(new[window], worth[window], explored, rng)
 
-    # ---- what a round showed ----
+    # ---- results of a round ----
 
     def learn(self, round: int, clients: np.ndarray, utility: np.ndarray, durations_s: np.ndarray) -> None:
-        """Take in what ``clients`` (ids) of a round brought, a column each: NaN as ``utility`` for those that brought
-        nothing, for they were late or failed. They count as if they were like the others (FedScale's rule)."""
+        """Update the statistics with the results of a round.
+
+        Clients without a result count with the mean utility of the others (FedScale's rule).
+
+        Args:
+            round: Number of the round.
+            clients: Ids of its participants, int64 [n].
+            utility: Utility of each, float64 [n]; NaN for clients that were late or failed.
+            durations_s: Duration of each in seconds, float64 [n].
+
+        """
         index = np.asarray(clients, dtype=np.int64) - 1
         reported = np.isfinite(utility)
         if not reported.any():
@@ -167,8 +202,10 @@ class Oort:
             self._pace()
 
     def _pace(self) -> None:
-        """Every ``pacer_step`` rounds that exploited clients, from the second time on: prefer longer rounds where
-        those before were worth more (Algorithm 1)."""
+        """Adapt the preferred duration every ``pacer_step`` rounds that exploited clients (Algorithm 1).
+
+        From the second time on, prefer longer rounds if the rounds before had more utility.
+        """
         step, delta = self.keys.pacer_step, self.keys.pacer_delta
         if len(self._history) < 2 * step:
             return
@@ -186,14 +223,14 @@ class Oort:
     # ---- checkpoints ----
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """What a checkpoint holds after a round: columns and JSON."""
+        """Return the state for a checkpoint: columns and JSON."""
         columns = {"utility": self.utility, "durations_s": self.durations_s, "last": self.last, "taken": self.taken}
         return columns, {
             "exploration": self.exploration, "round_threshold": self.round_threshold, "history": list(self._history)
         }  # fmt: skip
 
     def load_state(self, columns: dict[str, np.ndarray], data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore a state that :meth:`state` returned."""
         self.utility, self.durations_s = columns["utility"].copy(), columns["durations_s"].copy()
         self.last, self.taken = columns["last"].copy(), columns["taken"].copy()
         self.exploration, self.round_threshold = data["exploration"], data["round_threshold"]
@@ -203,8 +240,18 @@ class Oort:
 def draw(
     clients: np.ndarray, weights: Sequence[float] | np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """``count`` of ``clients`` without replacement, in proportion to their ``weights``; those that weigh nothing only
-    where no others are left."""
+    """Draw clients without replacement, in proportion to their weights.
+
+    Args:
+        clients: The clients to draw from, int64 [n].
+        weights: Their weights [n]; clients of weight 0 are drawn only if no others are left.
+        count: Number of clients to draw.
+        rng: The random stream.
+
+    Returns:
+        The drawn clients, int64 [count].
+
+    """
     if count == 0:
         return clients[:0]
     shares = np.asarray(weights, dtype=np.float64)

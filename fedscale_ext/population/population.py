@@ -1,4 +1,4 @@
-"""All clients' devices as columns."""
+"""The devices of all clients as columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,14 @@ from fedscale_ext.population.traces import read_availability, read_capacity
 
 @dataclass(frozen=True)
 class Population:
-    """Columns over clients, indexed by client - 1; ``source`` says whether they are traced or resampled, and how
-    clients got their rows.
+    """Columns over clients, indexed by client - 1.
 
-    ``computation_ms`` is the forward latency per sample of the reference model in ms,
-    ``communication_kbps`` the bandwidth in kbit/s; ``availability`` None means always online.
+    Attributes:
+        computation_ms: Forward latency in ms per sample of the reference model, float64 [clients].
+        communication_kbps: Bandwidth in kbit/s, float64 [clients].
+        availability: When clients are online; None: always.
+        source: Text that says whether devices are traced or resampled, and how they were matched to clients.
+
     """
 
     computation_ms: np.ndarray
@@ -34,7 +37,7 @@ class Population:
         return len(self.computation_ms)
 
     def ever_online(self) -> np.ndarray:
-        """bool[size]: who is online at some time."""
+        """Return which clients are online at any time, bool [size]."""
         return np.ones(self.size, dtype=bool) if self.availability is None else self.availability.ever_online()
 
 
@@ -45,11 +48,19 @@ def load_population(
     seed: int,
     match: str = "auto",
 ) -> Population:
-    """Devices for the ``clients`` of these names, which have rows of a trace as :func:`match_rows` has it.
+    """Load or resample the clients' devices.
 
-    Each file is a trace, or ``resampled`` to draw from FedScale's published marginals; without
-    ``device_conf_file`` devices are resampled, without ``device_avail_file`` clients are always online.
-    ``match`` is the key ``device_match``. Raises UserError for files that cannot be used.
+    Args:
+        clients: Names of the clients.
+        device_conf_file: A capacity trace, or ``resampled`` to draw from FedScale's published marginals; None: the
+        same.
+        device_avail_file: An availability trace, or ``resampled``; None: clients are always online.
+        seed: The job's seed, for resampling.
+        match: How clients are matched to rows, the key ``device_match`` (:func:`match_rows`).
+
+    Raises:
+        UserError: If a file cannot be used, or there is no client.
+
     """
     num_clients = len(clients)
     if num_clients < 1:

@@ -12,20 +12,23 @@ import numpy as np
 from fedscale_ext.core.streams import stream
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 
-DAYS = 2  # FedScale's availability repeats after days; two make one midnight fall inside
+DAYS = 2  # FedScale's availability repeats after days; two of them contain a midnight
 HOURLY_REDRAW = 0.25  # assumption: how long clients stay online is not published
 _BLOCK = 8192  # clients drawn at once: bounds the memory, and fixes which stream a client reads
 
 
 def marginals() -> dict[str, Any]:
-    """The published figures; device_traces/README.md explains each."""
+    """Return the published figures; device_traces/README.md explains each."""
     text = files("fedscale_ext.population").joinpath("marginals.json").read_text(encoding="utf-8")
     return json.loads(text)
 
 
 def resample_capacity(n: int, seed: int) -> CapacityTrace:
-    """Draw ``n`` devices (ids 1..n): computation from the multiplicities of its 72 values,
-    communication by interpolating its published quantiles, linear in the logarithm."""
+    """Draw ``n`` devices with ids 1..n.
+
+    Computation is drawn by the multiplicities of its 72 values. Communication is drawn by interpolating its published
+    quantiles, linear in the logarithm.
+    """
     figures = marginals()
     rng = stream(seed, "devices")
     table = figures["computation_ms_per_sample"]
@@ -66,7 +69,7 @@ def resample_availability(n: int, seed: int) -> AvailabilityTrace:
 
 
 def _online_slots(fractions: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(online bool[_BLOCK, s], edges in seconds [_BLOCK, s + 1]) of the clients of one block."""
+    """Return one block's online slots, bool [_BLOCK, s], and their edges in seconds, [_BLOCK, s + 1]."""
     hours = 24 * DAYS
     begin = np.arange(hours + 1) + rng.random((_BLOCK, 1)) - 1  # the client's hours, begun at its minute
     edges = np.pad(np.clip(begin, 0, hours), ((0, 0), (0, 1)), constant_values=hours)

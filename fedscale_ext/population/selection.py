@@ -1,12 +1,19 @@
-"""Who takes part in a round."""
+"""Selection of a round's participants."""
 
 import numpy as np
 
 
 def select(eligible: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Sorted ids (1..N, int64) of ``count`` clients drawn uniformly from those with ``eligible[id - 1]``.
+    """Draw clients uniformly.
 
-    All of them where there are no more than wanted.
+    Args:
+        eligible: Which clients may be drawn, bool [clients].
+        count: Number of clients to draw.
+        rng: The random stream.
+
+    Returns:
+        Sorted ids (1..N), int64 [count]; all eligible clients if there are no more.
+
     """
     candidates = np.flatnonzero(eligible)
     if len(candidates) > count:
@@ -14,8 +21,24 @@ def select(eligible: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
     return np.sort(candidates).astype(np.int64) + 1
 
 
+<<<<<<< HEAD
 def select_from_groups(eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """As :func:`select`, from each group of ``strata`` int64 [clients] its quota (:func:`quotas`)."""
+=======
+def select_strata(eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw clients uniformly within groups, from each its quota (:func:`quotas`).
+
+    Args:
+        eligible: Which clients may be drawn, bool [clients].
+        strata: The group of each client, int64 [clients].
+        count: Number of clients to draw.
+        rng: The random stream.
+
+    Returns:
+        Sorted ids (1..N), int64 [count]; all eligible clients if there are no more.
+
+    """
+>>>>>>> names-b
     if int(eligible.sum()) <= count:
         return np.flatnonzero(eligible).astype(np.int64) + 1
     drawn = [rng.choice(group, quota, replace=False) for group, quota in quotas(eligible, strata, count, rng)]
@@ -25,9 +48,20 @@ def select_from_groups(eligible: np.ndarray, strata: np.ndarray, count: int, rng
 def quotas(
     eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.random.Generator
 ) -> list[tuple[np.ndarray, int]]:
-    """The eligible clients (numbers - 1, ascending) of each group of ``strata``, and how many of them to take: as many
-    as the group's share of the eligible clients gives; what is left after rounding down goes to groups by chance, in
-    proportion to their remainders. ``count`` is no more than there are eligible clients."""
+    """Divide a number of participants among groups, in proportion to their eligible clients.
+
+    Shares are rounded down. The rest goes to groups by chance, in proportion to their remainders.
+
+    Args:
+        eligible: Which clients may be drawn, bool [clients].
+        strata: The group of each client, int64 [clients].
+        count: Number of clients to draw, at most the number of eligible ones.
+        rng: The random stream.
+
+    Returns:
+        For each group its eligible clients (id - 1, ascending) and its quota.
+
+    """
     groups = [np.flatnonzero(eligible & (strata == group)) for group in np.unique(strata)]
     num_eligible = sum(map(len, groups))
     shares = np.array([count * len(group) / num_eligible for group in groups])
@@ -40,8 +74,15 @@ def quotas(
 
 
 def select_each(eligible: np.ndarray, probability: float, rng: np.random.Generator) -> np.ndarray:
-    """Sorted ids (1..N, int64) of the clients with ``eligible[id - 1]`` whose own coin of ``probability`` says yes.
+    """Draw each client independently (Poisson sampling).
 
-    Every client has a coin, whoever is eligible (Poisson sampling).
+    Args:
+        eligible: Which clients may be drawn, bool [clients].
+        probability: Chance of each eligible client.
+        rng: The random stream; it draws one number per client, eligible or not.
+
+    Returns:
+        Sorted ids (1..N), int64.
+
     """
     return np.flatnonzero(eligible & (rng.random(len(eligible)) < probability)).astype(np.int64) + 1

@@ -1,4 +1,4 @@
-"""Traces as tables: csv for people, npz for size."""
+"""Reads traces that are tables: csv and npz."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ _AVAILABILITY_NPZ = ("client_id", "offsets", "active", "inactive", "finish_time"
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Content of a trace file; UserError when it is missing, unreadable, empty or above ``max_bytes`` bytes."""
+    """Read a trace file; raise UserError if it is missing, unreadable, empty or above ``max_bytes`` bytes."""
     try:
         data = read_plain(path, max_bytes)
     except OSError as error:
@@ -44,7 +44,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def capacity_csv(path: Path) -> CapacityTrace:
-    """One device a line: ``client_id,computation,communication`` (ms per sample, kbit/s)."""
+    """Read one device per line: ``client_id,computation,communication`` (ms per sample, kbit/s)."""
     column, (computation, communication), lines, resampled = _csv_columns(path, _CAPACITY_CSV)
     texts, id_index, where = column.texts, column.index, _line(lines)
     again = np.flatnonzero(id_index != np.arange(len(id_index)))
@@ -56,7 +56,7 @@ def capacity_csv(path: Path) -> CapacityTrace:
 
 
 def capacity_npz(path: Path) -> CapacityTrace:
-    """Arrays ``client_id``, ``computation_ms_per_sample`` and ``communication_kbps`` of one length."""
+    """Read arrays ``client_id``, ``computation_ms_per_sample`` and ``communication_kbps`` of one length."""
     ids, (computation, communication), resampled = _npz_columns(path, _CAPACITY_NPZ)
     _same_length(path, _CAPACITY_NPZ, (ids, computation, communication))
     trace = CapacityTrace(ids, computation, communication, resampled)
@@ -64,7 +64,7 @@ def capacity_npz(path: Path) -> CapacityTrace:
 
 
 def availability_csv(path: Path) -> AvailabilityTrace:
-    """One interval a line: ``client_id,active,inactive,finish_time`` (seconds), in any order of lines."""
+    """Read one interval per line, in any order: ``client_id,active,inactive,finish_time`` (seconds)."""
     column, (active, inactive, finish), lines, resampled = _csv_columns(path, _AVAILABILITY_CSV)
     id_index = column.index
     if not len(id_index):
@@ -91,7 +91,7 @@ def availability_csv(path: Path) -> AvailabilityTrace:
 
 
 def availability_npz(path: Path) -> AvailabilityTrace:
-    """Arrays of :class:`AvailabilityTrace` under their own names."""
+    """Read the arrays of :class:`AvailabilityTrace` under their own names."""
     ids, (offsets, active, inactive, finish), resampled = _npz_columns(path, _AVAILABILITY_NPZ)
     _same_length(path, ("client_id", "finish_time"), (ids, finish))
     _same_length(path, ("active", "inactive"), (active, inactive))
@@ -106,7 +106,7 @@ def availability_npz(path: Path) -> AvailabilityTrace:
 
 
 def names_in(path: Path) -> list[str]:
-    """Columns of a csv or arrays of an npz; UserError where it is neither."""
+    """Return the names of a csv's columns or an npz's arrays; raise UserError if it is neither."""
     data = read_bytes(path)
     if path.suffix == ".csv":
         text = data[:65536].decode("utf-8-sig", errors="replace")
@@ -119,8 +119,17 @@ def names_in(path: Path) -> list[str]:
 
 
 def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.ndarray], Sequence[int], bool]:
-    """Client ids and float columns of a csv, whose columns ``names`` begin with client_id; the line number of each row,
-    and whether it says that it was resampled. Other columns are ignored."""
+    """Read columns of a csv; others are ignored.
+
+    Args:
+        path: The file.
+        names: Names of the columns; the first is client_id.
+
+    Returns:
+        The client ids, the other columns as float64 [rows], the line number of each row, and whether the trace is
+        marked as resampled.
+
+    """
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -158,8 +167,16 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.nd
 
 
 def _npz_columns(path: Path, names: Sequence[str]) -> tuple[np.ndarray, list[np.ndarray], bool]:
-    """Client ids and one-dimensional numeric arrays of an npz as float64, whose ``names`` begin with client_id, and
-    whether it says that it was resampled; object arrays (pickles) are refused."""
+    """Read arrays of an npz; object arrays (pickles) are refused.
+
+    Args:
+        path: The file.
+        names: Names of the arrays; the first is client_id.
+
+    Returns:
+        The client ids, the other arrays as float64 [n], and whether the trace is marked as resampled.
+
+    """
     data = read_bytes(path)
     columns = []
     try:

@@ -58,7 +58,7 @@ for _code, _op in _OPCODES.items():
         _STEP[_code] = 1 + _size if _size >= 0 else 0
 
 
-Entries = dict[Any, dict[Any, Any]]  # what a trace's pickle holds: one dict per client
+Entries = dict[Any, dict[Any, Any]]  # content of a trace's pickle: one dict per client
 
 
 class _GlobalFound(Exception):
@@ -76,10 +76,13 @@ class _PlainUnpickler(pickle.Unpickler):
 def read_capacity(path: str | Path) -> CapacityTrace:
     """Read a device capacity trace.
 
-    A pickle is ``{id: {'computation': ms per sample, 'communication': kbit/s}}``; a ``.csv`` has the
-    columns ``client_id,computation,communication``; an ``.npz`` has ``client_id``,
-    ``computation_ms_per_sample`` and ``communication_kbps``. Raises UserError naming the first entry
-    (or line, row, opcode, global) that is wrong.
+    A pickle is ``{id: {'computation': ms per sample, 'communication': kbit/s}}``. A ``.csv`` has the columns
+    ``client_id,computation,communication``. An ``.npz`` has ``client_id``, ``computation_ms_per_sample`` and
+    ``communication_kbps``.
+
+    Raises:
+        UserError: With the first entry (or line, row, opcode, global) that is wrong.
+
     """
     path = Path(path)
     if path.suffix == ".csv":
@@ -92,9 +95,12 @@ def read_capacity(path: str | Path) -> CapacityTrace:
 def read_availability(path: str | Path) -> AvailabilityTrace:
     """Read an availability trace.
 
-    A pickle is ``{id: {'active': [s, …], 'inactive': [s, …], 'finish_time': s, …}}``; a ``.csv`` has
-    one interval a line, ``client_id,active,inactive,finish_time``; an ``.npz`` has the arrays of
-    :class:`AvailabilityTrace`. Raises UserError naming the first thing that is wrong.
+    A pickle is ``{id: {'active': [s, …], 'inactive': [s, …], 'finish_time': s, …}}``. A ``.csv`` has one interval per
+    line, ``client_id,active,inactive,finish_time``. An ``.npz`` has the arrays of :class:`AvailabilityTrace`.
+
+    Raises:
+        UserError: With the first entry (or line, row, opcode, global) that is wrong.
+
     """
     path = Path(path)
     if path.suffix == ".csv":
@@ -105,7 +111,12 @@ def read_availability(path: str | Path) -> AvailabilityTrace:
 
 
 def read_trace(path: str | Path) -> CapacityTrace | AvailabilityTrace:
-    """Read a trace of either kind, which its columns, arrays or first entry tell. Raises UserError as the others do."""
+    """Read a trace of either kind, recognised by its columns, arrays or first entry.
+
+    Raises:
+        UserError: If it is neither kind, or an entry is wrong.
+
+    """
     path = Path(path)
     if path.suffix in (".csv", ".npz"):
         names = tables.names_in(path)
@@ -219,7 +230,7 @@ def _client_ids(entries: Entries, path: Path) -> np.ndarray:
 
 
 def _words(entries: Entries) -> tuple[Where, Content]:
-    """How to name a row of a pickled trace, and what stands in it."""
+    """Return functions that locate a row of a pickled trace, and that show its content."""
     keys = list(entries)
 
     def content(row: int, name: str) -> str:
@@ -236,7 +247,7 @@ def _numbers(entries: Entries, name: str) -> np.ndarray:
 
 
 def _times(entries: Entries, name: str, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """All clients' times one after another (float64), and how many each has (int64)."""
+    """Return all clients' times concatenated (float64), and the number of each (int64)."""
     flat: list[Any] = []
     for key, entry in entries.items():
         times = entry.get(name)
@@ -263,7 +274,7 @@ def _floats(values: list[Any]) -> np.ndarray:
 
 
 def _shown(value: Any) -> str:
-    """A value of a pickle in an error message: short, whatever its size or depth."""
+    """Write a value of a pickle for an error message: short, whatever its size or depth."""
     if type(value) is int and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
     return repr(value)[:60] if type(value) in (str, int, float) else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Traces to files that anybody can read without running anything: npz and csv."""
+"""Writes traces as npz or csv, which can be read without running code."""
 
 import contextlib
 import csv
@@ -17,10 +17,16 @@ Trace = CapacityTrace | AvailabilityTrace
 
 
 def write_trace(path: Path, trace: Trace, *, force: bool = False) -> None:
-    """Write a trace as its name's ending says, ``.npz`` or ``.csv``: all of it, or nothing. What is read from it is the
-    same to the last bit.
+    """Write a trace completely, or not at all; reading it gives the same bits.
 
-    UserError for another ending, for a file that is there (unless ``force``), and where it cannot be written.
+    Args:
+        path: The file, which ends in ``.npz`` or ``.csv``.
+        trace: The trace.
+        force: Whether to overwrite a file.
+
+    Raises:
+        UserError: If the name ends otherwise, the file exists, or it cannot be written.
+
     """
     if path.suffix not in (".npz", ".csv"):
         raise UserError(f"{path} must end in .npz or .csv, the formats that a trace can be written in")
@@ -38,7 +44,7 @@ def write_trace(path: Path, trace: Trace, *, force: bool = False) -> None:
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
     finally:
-        with contextlib.suppress(OSError):  # it is not there, or its folder is none
+        with contextlib.suppress(OSError):  # the file or its folder does not exist
             temporary.unlink()
 
 
@@ -71,7 +77,7 @@ def _devices(trace: CapacityTrace) -> Iterator[Sequence[float | str]]:
 
 
 def _intervals(trace: AvailabilityTrace) -> Iterator[Sequence[float | str]]:
-    """One line an interval; a client without any has one that ends before it begins, in which nobody is found."""
+    """Yield one line per interval; a client without intervals gets one that ends before it begins."""
     active, inactive, offsets = trace.active.tolist(), trace.inactive.tolist(), trace.offsets.tolist()
     for row, (client, finish) in enumerate(zip(trace.client_id.tolist(), trace.finish_time.tolist(), strict=True)):
         for k in range(offsets[row], offsets[row + 1]):
@@ -81,7 +87,7 @@ def _intervals(trace: AvailabilityTrace) -> Iterator[Sequence[float | str]]:
 
 
 def _cell(value: float | str) -> str:
-    """Text as it is, a number so that reading it gives the same one; whole ones without a point."""
+    """Write text unchanged, and a number so that reading gives the same bits; whole numbers have no point."""
     if isinstance(value, str):
         return value
     return str(int(value)) if abs(value) < 2**53 and value == int(value) else repr(value)

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism on sums of clipped changes, and the norm that follows a quantile.
+"""The Gaussian mechanism on sums of clipped changes, the clipping factor, and the norm that follows a quantile.
 
 A round releases every model's sum of changes. Where the norm adapts, it also releases the number of unclipped changes.
 Each client is part of one model's sum only. One client thus alters a release by one clipped vector and half a bit.
@@ -15,6 +15,11 @@ Draws = Callable[[str], np.random.Generator]  # the stream of noise of a tensor,
 
 _STEP = 0.2  # eta_C of Andrew et al. (2021), Algorithm 1
 _BIT_NOISE = 1 / 20  # their sigma_b in participants
+
+
+def clip_factor(norm: float, limit: float) -> float:
+    """Return the factor that scales a change of this norm down to ``limit``; ``tasks/reduction.py`` applies it."""
+    return 1.0 if norm <= limit else limit / norm
 
 
 def bit_noise(noise_multiplier: float, participants: int) -> float:

@@ -1,4 +1,4 @@
-"""What a client does: steps of an optimizer on its samples, alone or side by side with other clients."""
+"""Local training of clients: an optimizer's steps on their samples, one client at a time or many at once."""
 
 from fedscale_ext import compat
 

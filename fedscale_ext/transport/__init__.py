@@ -1,4 +1,4 @@
-"""How aggregator and executors exchange messages: bytes, signatures, leases, repeated calls."""
+"""Messages between aggregator and executors: bytes, signatures, leases, repeated calls."""
 
 from fedscale_ext import compat
 

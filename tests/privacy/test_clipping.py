@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.privacy.clipping import clip_factor
+from fedscale_ext.privacy.mechanism import clip_factor
 from fedscale_ext.tasks.reduction import UnitSum
 from fedscale_ext.training import update_norms as norms
 

@@ -81,12 +81,12 @@ NAMED = {"cnn_leaf": leaf, "cnn_small": small, "lenet_80k": lenet_80k, "lenet_6k
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec, with torch's own initialisation."""
+    """Build the network of a spec, with torch's own initialisation."""
     return CNN(spec)
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; linear1 reads each channel of conv2 at every position of its map."""
+    """Return the axes of every tensor; linear1 reads each channel of conv2 at every position of its map."""
     chain = [
         ("conv1", "input", 1),
         ("conv2", "conv1", 1),
@@ -103,7 +103,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     first, second = spec["widths"]
     return spec.replace(
         widths=(widths.get("conv1", first), widths.get("conv2", second)),
@@ -112,7 +112,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 
 
 def scaled(spec: ModelSpec, rate: float) -> ModelSpec:
-    """The spec whose hidden activations are divided by ``rate``."""
+    """Return the spec whose hidden activations are divided by ``rate``."""
     return spec.replace(scale=rate)
 
 

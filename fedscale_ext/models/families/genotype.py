@@ -51,7 +51,7 @@ RESIDUAL = parse("|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|nor_conv_1x1~
 
 
 def keeps_width(genotype: Genotype) -> bool:
-    """Whether the cell's input reaches a node through an edge without weights."""
+    """Return whether the cell's input reaches a node through an edge without weights."""
     return any(genotype[0, node] in WIDTH_KEEPING for node in (1, 2, 3))
 
 

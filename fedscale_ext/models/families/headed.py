@@ -58,7 +58,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def _named(axes: Layout) -> Layout:
-    """What the body calls its classes is the representation."""
+    """Rename the body's group of classes to the representation."""
     return {
         name: tuple(
             replace(axis, group="representation") if axis and axis.group == "classes" else axis for axis in tensor_axes
@@ -68,7 +68,7 @@ def _named(axes: Layout) -> Layout:
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """Those of the body."""
+    """Return the taps of the body."""
     from fedscale_ext.models.taps import taps as of_body
 
     return tuple(f"body.{name}" for name in of_body(body_of(spec)))

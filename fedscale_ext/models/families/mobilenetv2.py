@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.axes import conv_bn, depthwise_bn, linear
 from fedscale_ext.models.families.mobilenetv3 import blocks, stage_ends
 from fedscale_ext.models.families.mobilenetv3_modules import Block, InvertedResidual
 from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.parts import ConvBN, initialise
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ConvBN, SpatialMean, conv_bn, depthwise_bn, initialise, linear
 
 # Table 2 of the paper: expansion, channels, repetitions, stride of the first
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -102,13 +100,13 @@ NAMED = {"mobilenetv2": mobilenetv2, "mobilenetv2_thin": mobilenetv2_thin}
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec; convolutions initialised as by He et al."""
+    """Build the network of a spec; convolutions initialised as by He et al."""
     _check(spec)
     return initialise(Network(spec))
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; a depthwise convolution has its channels along the first axis only."""
+    """Return the axes of every tensor; a depthwise convolution has its channels along the first axis only."""
     axes, group = conv_bn("stem", "input", "stem"), "stem"
     for block, (source, hidden, group) in blocks(spec):
         name = f"cells.{block.cell_id}"
@@ -119,7 +117,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     new = [
         block._replace(
             hidden=widths.get(groups.hidden, block.hidden),

@@ -20,10 +20,9 @@ from torch import nn
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.axes import conv, conv_bn, depthwise_bn, linear
 from fedscale_ext.models.families.mobilenetv3_modules import ACTIVATIONS, Block, Network
 from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.parts import ConvBN, initialise
+from fedscale_ext.models.parts import ConvBN, conv, conv_bn, depthwise_bn, initialise, linear
 
 # Table 2 of the paper: kernel, expanded, out, squeeze-excite, activation, stride
 _SMALL = (
@@ -133,7 +132,7 @@ NAMED = {"mobilenetv3_small": small}
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec; convolutions initialised as by He et al."""
+    """Build the network of a spec; convolutions initialised as by He et al."""
     _check(spec)
     parts = [block for block, _ in blocks(spec)]
     network = Network(ConvBN(spec["input_shape"][0], spec["stem"], 3, spec["stride"]), parts, spec["dense"])
@@ -142,7 +141,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; a depthwise convolution has its channels along the first axis only."""
+    """Return the axes of every tensor; a depthwise convolution has its channels along the first axis only."""
     axes, group = conv_bn("stem", "input", "stem"), "stem"
     spatial = _conv_inside if spec["dense"] else depthwise_bn
     for block, (source, hidden, group) in blocks(spec):
@@ -165,7 +164,7 @@ def _conv_inside(name: str, group: str) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     new = [
         block._replace(
             hidden=widths.get(groups.hidden, block.hidden),
@@ -179,7 +178,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 
 
 def dense(spec: ModelSpec) -> ModelSpec:
-    """The spec whose depthwise convolutions read all channels."""
+    """Return the spec whose depthwise convolutions read all channels."""
     return spec.replace(dense=True)
 
 
@@ -194,11 +193,11 @@ def stage_ends(all_blocks: Sequence[Block]) -> tuple[str, ...]:
     return ("stem", *(f"cells.{block.cell_id}" for block in (*last, all_blocks[-1])))
 
 
-# --- What FedTrans's transformer asks of a family with cells ---------------------------------------
+# --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------
 
 
 def cell_ids(spec: ModelSpec) -> tuple[str, ...]:
-    """Ids of the blocks in the order of the forward pass."""
+    """Return the ids of the blocks in the order of the forward pass."""
     return tuple(block.cell_id for block, _ in blocks(spec))
 
 
@@ -208,7 +207,7 @@ def cell_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
 
 
 def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
-    """The spec with ``width`` expanded channels of the block; one that did not expand gets an adapter."""
+    """Return the spec with ``width`` expanded channels of the block; one that did not expand gets an adapter."""
     new = [
         block._replace(hidden=width, expand="adapter" if block.expand == "none" else block.expand)
         if block.cell_id == cell_id
@@ -219,7 +218,7 @@ def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
 
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
-    """The spec with blocks ``new_ids`` inserted behind the block: like it, with stride 1 and residual."""
+    """Return the spec with blocks ``new_ids`` inserted behind the block: like it, with stride 1 and residual."""
     new_blocks: list[Block] = []
     for block, _ in blocks(spec):
         new_blocks.append(block)
@@ -230,6 +229,6 @@ def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec
 
 
 def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:
-    """Tensors that make an inserted block an exact identity, in training and evaluation, when zero:
+    """Return the names of tensors that make an inserted block an exact identity, in training and evaluation, when zero:
     its last BatchNorm's scale and shift."""
     return [f"cells.{cell_id}.project.bn.{part}" for part in ("weight", "bias")]

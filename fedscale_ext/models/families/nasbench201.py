@@ -23,7 +23,6 @@ from torch import nn
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.axes import conv, conv_bn, linear, norm
 from fedscale_ext.models.families import nasbench201_modules as modules
 from fedscale_ext.models.families.genotype import (
     EDGES,
@@ -35,6 +34,7 @@ from fedscale_ext.models.families.genotype import (
     parse,
 )
 from fedscale_ext.models.inputs import check_depth
+from fedscale_ext.models.parts import conv, conv_bn, linear, norm
 
 BASE_GENOTYPE = "|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
 
@@ -111,7 +111,7 @@ def _stages(spec: ModelSpec) -> list[list[Cell]]:
 
 
 def _check_fields(spec: ModelSpec) -> None:
-    """UserError for fields that are no network's, as people write them."""
+    """Raise UserError for fields of wrong types or values, which a spec file may contain."""
     cells = [cell for stage in spec["stages"] for cell in stage]
     for cell in cells:
         if not isinstance(cell, tuple) or len(cell) not in (3, 4) or list(map(type, cell[:2])) != [str, str]:
@@ -158,7 +158,7 @@ def steps(spec: ModelSpec) -> tuple[Step, ...]:
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec, with torch's own initialisation."""
+    """Build the network of a spec, with torch's own initialisation."""
     checked = steps(spec)
     network = modules.Network(spec["input_shape"][0], spec["stem"])
     width = spec["stem"]
@@ -174,7 +174,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; groups "input" and "classes" have fixed lengths."""
+    """Return the axes of every tensor; groups "input" and "classes" have fixed lengths."""
     axes = conv_bn("stem", "input", "stem")
     group = "stem"
     for step in steps(spec):
@@ -195,7 +195,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`.
+    """Return the spec with other lengths of groups; see :func:`fedscale_ext.models.resized`.
 
     A cell that writes channels of its own and is no longer as wide as its input says so by the
     adapter flag, which gives it no tensors: none of its edges without weights begins at its input.
@@ -220,7 +220,7 @@ def taps(spec: ModelSpec) -> tuple[str, ...]:
     return ("stem", *(f"cells.{stage[-1].cell_id}" for stage in _stages(spec)))
 
 
-# --- What FedTrans's transformer asks of a family with cells ---------------------------------------
+# --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------
 
 
 def _cells(spec: ModelSpec) -> dict[str, Step]:
@@ -228,7 +228,7 @@ def _cells(spec: ModelSpec) -> dict[str, Step]:
 
 
 def cell_ids(spec: ModelSpec) -> tuple[str, ...]:
-    """Ids of the cells in the order of the forward pass."""
+    """Return the ids of the cells in the order of the forward pass."""
     return tuple(_cells(spec))
 
 
@@ -243,7 +243,7 @@ def _with_stages(spec: ModelSpec, stages: Any) -> ModelSpec:
 
 
 def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
-    """The spec with the cell at ``width`` channels; it and the next cell of its stage get adapters.
+    """Return the spec with the cell at ``width`` channels; it and the next cell of its stage get adapters.
 
     With the present width this only adds adapters, whose matrices are square then.
     """
@@ -258,7 +258,7 @@ def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
 
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
-    """The spec with cells ``new_ids`` inserted behind the cell, each able to be an identity."""
+    """Return the spec with cells ``new_ids`` inserted behind the cell, each able to be an identity."""
     stages = []
     for stage in _stages(spec):
         cells = []
@@ -272,7 +272,7 @@ def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec
 
 
 def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:
-    """Tensors that make an inserted cell an exact identity, in training and evaluation, when zero:
+    """Return the names of tensors that make an inserted cell an exact identity, in training and evaluation, when zero:
     the BatchNorm scales (and shifts) of the convolutions into its output."""
     step = _cells(spec)[cell_id]
     assert step.cell is not None

@@ -21,10 +21,8 @@ from torch.nn import functional
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.axes import conv, conv_bn, linear
 from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.parts import ConvBN, initialise
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ConvBN, SpatialMean, conv, conv_bn, initialise, linear
 
 Shape = tuple[int, int, int]
 LINEAR = "linear"  # a projection without BatchNorm
@@ -171,17 +169,20 @@ def resnet18_speech(input_shape: Shape, num_classes: int) -> ModelSpec:
 
 
 def resnet18_speech_8x(input_shape: Shape, num_classes: int) -> ModelSpec:
-    """The same, wider: eight times the MACs at 1x49x40 (within 1 %) and 530k parameters with 35 classes.
+    """A wider :func:`resnet18_speech`: eight times its MACs at 1x49x40 (within 1 %), 530k parameters with 35 classes.
 
-    What methods that make a model narrower start from where FedTrans starts from :func:`resnet18_speech`.
+    Methods that narrow a model start from it where FedTrans starts from :func:`resnet18_speech`.
     """
     widths = (23, 45, 91, 158)
     return make(input_shape, num_classes, widths[0], _stages(widths, 1), stride=2)
 
 
 def resnet_tiny(input_shape: Shape, num_classes: int) -> ModelSpec:
-    """For methods that make a model narrower beside FedorAS on ``cnn_tiny``: 4.9 MMACs at 3x32x32, where that space's
-    dearest path has 5.3, and at 1/4, 1/2 and 3/4 of its channels 0.3, 1.3 and 2.8, each within its tier's budget."""
+    """A ResNet of 4.9 MMACs at 3x32x32, for methods that narrow a model, beside FedorAS on ``cnn_tiny``.
+
+    The dearest path of that space has 5.3 MMACs. At 1/4, 1/2 and 3/4 of its channels the ResNet has 0.3, 1.3 and 2.8
+    MMACs, each within its tier's budget.
+    """
     widths = (16, 24, 48)
     return make(input_shape, num_classes, widths[0], _stages(widths, 2), stride=2)
 
@@ -203,7 +204,7 @@ NAMED = {
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec, initialised as by He et al."""
+    """Build the network of a spec, initialised as by He et al."""
     _check(spec)
     return initialise(Network(spec))
 
@@ -213,7 +214,7 @@ def _hidden(block: Block) -> str:
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; groups are the stem, each block's inner channels and each projection's."""
+    """Return the axes of every tensor; groups are the stem, each block's inner channels and each projection's."""
     axes, group = conv_bn("stem", "input", "stem"), "stem"
     for block, source, group in blocks(spec):
         name = f"cells.{block.cell_id}"
@@ -226,7 +227,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     new = [
         block._replace(hidden=widths.get(_hidden(block), block.hidden), width=widths.get(target, block.width))
         for block, _, target in blocks(spec)
@@ -241,11 +242,11 @@ def taps(spec: ModelSpec) -> tuple[str, ...]:
     return ("stem", *(f"cells.{block.cell_id}" for block in (*last, all_blocks[-1])))
 
 
-# --- What FedTrans's transformer asks of a family with cells ---------------------------------------
+# --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------
 
 
 def cell_ids(spec: ModelSpec) -> tuple[str, ...]:
-    """Ids of the blocks in the order of the forward pass."""
+    """Return the ids of the blocks in the order of the forward pass."""
     return tuple(block.cell_id for block, _, _ in blocks(spec))
 
 
@@ -260,7 +261,7 @@ def cell_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
 
 
 def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
-    """The spec with ``width`` inner channels of the block."""
+    """Return the spec with ``width`` inner channels of the block."""
     return resized(spec, {_hidden(_block(spec, cell_id)): width})
 
 
@@ -270,7 +271,7 @@ def output_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
 
 
 def output_widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
-    """The spec whose block writes ``width`` channels of its own; the others keep their widths.
+    """Return the spec whose block writes ``width`` channels of its own; the others keep their widths.
 
     It and the next block get linear projections where their shortcuts were identities. With the present width this
     only adds these, whose matrices are square then.
@@ -284,7 +285,7 @@ def output_widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
 
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
-    """The spec with blocks ``new_ids`` inserted behind the block, as wide as what it writes."""
+    """Return the spec with blocks ``new_ids`` inserted behind the block, as wide as what it writes."""
     new_blocks: list[Block] = []
     for block, _, _ in blocks(spec):
         new_blocks.append(block)
@@ -294,6 +295,6 @@ def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec
 
 
 def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:
-    """Tensors that make an inserted block an exact identity, in training and evaluation, when zero:
+    """Return the names of tensors that make an inserted block an exact identity, in training and evaluation, when zero:
     its last BatchNorm's scale and shift (its input is no longer negative anywhere)."""
     return [f"cells.{cell_id}.b.bn.{part}" for part in ("weight", "bias")]

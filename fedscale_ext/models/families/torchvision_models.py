@@ -43,7 +43,7 @@ NAMED: dict[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {
 
 
 def _early_strides(spec: ModelSpec) -> int:
-    """How many of the early strides stay."""
+    """Return how many of the early strides the network keeps."""
     if spec["name"] not in NAMES:
         raise UserError(f"there is no torchvision model {spec['name']!r} here; there are {', '.join(NAMES)}")
     early = early_halvings(spec["input_shape"], _EARLY, _HALVINGS - _EARLY)

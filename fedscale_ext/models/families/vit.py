@@ -16,15 +16,54 @@ that is no multiple of the patch is padded with zeros at the bottom and on the r
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Axis, Layout, ModelSpec
-from fedscale_ext.models.axes import conv, linear
-from fedscale_ext.models.tokens import Attention, Patches, TokenMean
+from fedscale_ext.models.parts import conv, linear
 
 _SPREAD = 0.02  # standard deviation of initial weights, as in the published code
+
+
+class Patches(nn.Module):
+    """[B, C, H, W] -> [B, T, width]: each ``patch`` x ``patch`` pixels as one token, plus a learnt position.
+
+    An input that is no multiple of the patch is padded with zeros at the bottom and on the right.
+    """
+
+    def __init__(self, input_shape: tuple[int, int, int], patch: int, width: int) -> None:
+        super().__init__()
+        channels, *sides = input_shape
+        rows, columns = (-(-side // patch) for side in sides)
+        self.padding = (0, columns * patch - sides[1], 0, rows * patch - sides[0])
+        self.conv = nn.Conv2d(channels, width, patch, patch)
+        self.position = nn.Parameter(torch.empty(rows * columns, width))
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.conv(functional.pad(x, self.padding)).flatten(2).transpose(1, 2) + self.position
+
+
+class Attention(nn.Module):
+    """[B, T, heads * 3 * head_dim] (per head queries, keys, values) -> [B, T, heads * head_dim]."""
+
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.heads, self.head_dim = heads, head_dim
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        heads = x.unflatten(2, (self.heads, 3 * self.head_dim)).transpose(1, 2)
+        q, k, v = heads.split(self.head_dim, 3)  # [B, heads, T, head_dim]
+        weights = (q @ k.transpose(2, 3) * self.head_dim**-0.5).softmax(3)
+        return (weights @ v).transpose(1, 2).flatten(2)
+
+
+class TokenMean(nn.Module):
+    """[B, T, D] -> [B, D]."""
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return x.mean(1)
 
 
 class Block(nn.Module):
@@ -111,7 +150,7 @@ NAMED = {"vit_small": small}
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec; weights normal (0.02), biases zero."""
+    """Build the network of a spec; weights normal (0.02), biases zero."""
     _check(spec)
     network = Network(spec)
     nn.init.normal_(network.patches.position, std=_SPREAD)
@@ -123,7 +162,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; groups are "width" and the heads of each block."""
+    """Return the axes of every tensor; groups are "width" and the heads of each block."""
     axes = conv("patches.conv", "input", "width", bias=True) | _norm("norm")
     axes["patches.position"] = (None, Axis("width", "out"))
     head_dim, mlp = spec["head_dim"], spec["mlp"]
@@ -141,21 +180,21 @@ def _norm(name: str) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     blocks = [(cell, widths.get(f"cells.{cell}", heads)) for cell, heads in spec["blocks"]]
     return spec.replace(width=widths.get("width", spec["width"]), blocks=blocks)
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """What each block gives, tokens [B, T, C]."""
+    """Return the names of the blocks, whose outputs are tokens [B, T, C]."""
     return tuple(f"cells.{cell}" for cell in cell_ids(spec))
 
 
-# --- What FedTrans's transformer asks of a family with cells ---------------------------------------
+# --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------
 
 
 def cell_ids(spec: ModelSpec) -> tuple[str, ...]:
-    """Ids of the blocks in the order of the forward pass."""
+    """Return the ids of the blocks in the order of the forward pass."""
     return tuple(cell for cell, _ in spec["blocks"])
 
 
@@ -165,12 +204,12 @@ def cell_group(spec: ModelSpec, cell_id: str) -> tuple[str, int]:
 
 
 def widened(spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
-    """The spec with ``width`` heads, and their hidden channels, in the block."""
+    """Return the spec with ``width`` heads, and their hidden channels, in the block."""
     return resized(spec, {f"cells.{cell_id}": width})
 
 
 def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
-    """The spec with blocks ``new_ids`` of as many heads inserted behind the block."""
+    """Return the spec with blocks ``new_ids`` of as many heads inserted behind the block."""
     blocks: list[tuple[str, int]] = []
     for cell, heads in spec["blocks"]:
         blocks.append((cell, heads))
@@ -180,5 +219,5 @@ def deepened(spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec
 
 
 def identity_zeros(spec: ModelSpec, cell_id: str) -> list[str]:
-    """Tensors that make an inserted block an exact identity when zero: its output projections."""
+    """Return the names of tensors that make an inserted block an exact identity when zero: its output projections."""
     return [f"cells.{cell_id}.{name}.{part}" for name in ("out", "fc2") for part in ("weight", "bias")]

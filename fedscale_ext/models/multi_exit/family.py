@@ -22,7 +22,6 @@ from typing import Any
 from torch import nn
 
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.axes import conv, conv_bn, linear, norm
 from fedscale_ext.models.multi_exit.modules import ConvStage, Exit, LinearStage, MultiExit, ResidualStage, Stem
 from fedscale_ext.models.multi_exit.spec import (
     FIELDS,
@@ -39,7 +38,7 @@ from fedscale_ext.models.multi_exit.spec import (
     prefix,
     stages,
 )
-from fedscale_ext.models.parts import initialise
+from fedscale_ext.models.parts import conv, conv_bn, initialise, linear, norm
 
 __all__ = ["FIELDS", "NAMED", "build", "layout", "make", "num_exits", "prefix", "resized"]
 
@@ -47,7 +46,7 @@ Shape = tuple[int, int, int]
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec: convolutions initialised by He et al., linear layers as torch does."""
+    """Build the network of a spec: convolutions initialised by He et al., linear layers as torch does."""
     check(spec)
     backbone = spec["backbone"]
     parts: dict[str, nn.Module] = {}
@@ -92,7 +91,7 @@ def _groups(spec: ModelSpec, stage: Stage) -> tuple[str, ...]:
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor; each layer has a group of its own, but for what a ResNet's blocks add to."""
+    """Return the axes of every tensor; each layer has a group of its own, but for what a ResNet's blocks add to."""
     axes: Layout = {}
     source, reads = "input", 1
     if spec["backbone"] == "mlp":
@@ -128,7 +127,7 @@ def _residual(stage: Stage, source: str, groups: Sequence[str]) -> Layout:
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other lengths of groups; see :func:`fedscale_ext.models.resized`."""
+    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
     held = [
         tuple(widths.get(group, width) for group, width in zip(_groups(spec, stage), stage.widths, strict=True))
         for stage in stages(spec)
@@ -137,7 +136,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """What each stage gives; an mlp's are features [B, C]."""
+    """Return the names of the stages; the outputs of an mlp's are features [B, C]."""
     return tuple(stage.name for stage in stages(spec))
 
 

@@ -1,4 +1,4 @@
-"""What networks with several exits consist of: stages, exits, and the network that runs one behind another.
+"""Modules of networks with several exits: stages, exits, and the network that runs them in order.
 
 A stage is what lies between two places where an exit may be: ``common`` or ``block1``, ``block2``, ... Its
 convolutions are ``conv1``, ``conv2``, ... and their BatchNorms ``bn1``, ``bn2``, ..., at every depth of the network.
@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.multi_exit.spec import Sides
-from fedscale_ext.models.parts import ConvBN
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ConvBN, SpatialMean
 
 
 def _convolution(in_width: int, width: int, kernel: Sides, stride: int = 1, bias: bool = False) -> nn.Conv2d:

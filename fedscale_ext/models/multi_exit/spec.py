@@ -68,7 +68,7 @@ def prefix(spec: ModelSpec, exits: int) -> ModelSpec:
 
 
 def num_exits(spec: ModelSpec) -> int:
-    """How many exits the network has at its full depth."""
+    """Return the number of exits that the network has at its full depth."""
     return len(spec["positions"])
 
 
@@ -124,7 +124,7 @@ def _check_fields(spec: ModelSpec) -> None:
 
 
 def check(spec: ModelSpec) -> None:
-    """UserError where the spec's fields, or its depth and the input's size, do not fit together."""
+    """Raise UserError if the spec's fields, or its depth and the input's size, do not fit together."""
     _check_fields(spec)
     for stage, (height, width) in zip(stages(spec), maps(spec), strict=False):
         if height * width < 2 and spec["backbone"] != "mlp":
@@ -135,29 +135,28 @@ def check(spec: ModelSpec) -> None:
 
 
 def kernel(spec: ModelSpec) -> Sides:
-    """3x3; along a side of length 1, all but the middle would see padding only."""
+    """Return the kernel's sides: 3, or 1 along a side of length 1, where a larger kernel would read padding only."""
     _, height, width = spec["input_shape"]
     return (3 if height > 1 else 1, 3 if width > 1 else 1)
 
 
 def pool_of(sides: Sides) -> Sides:
-    """What a max-pool halves: a side of length 1 stays."""
+    """Return the sides of a max-pool, which keeps a side of length 1."""
     return (min(2, sides[0]), min(2, sides[1]))
 
 
 def _halved(sides: Sides) -> Sides:
-    """What a convolution of stride 2 leaves."""
+    """Return the sides of a map after a convolution of stride 2."""
     return (-(-sides[0] // 2), -(-sides[1] // 2))
 
 
 def early(spec: ModelSpec) -> int:
-    """How many of the two halvings of a ResNet's stem are kept; see :mod:`fedscale_ext.models.inputs`."""
+    """Return how many of the two halvings of a ResNet's stem are kept (:mod:`fedscale_ext.models.inputs`)."""
     return early_halvings(spec["input_shape"], 2, len(spec["widths"]) - 1)
 
 
 def maps(spec: ModelSpec) -> list[Sides]:
-    """Height and width of what the last convolutions of each stage read and, last of all, of what the network gives its
-    deepest exit."""
+    """Return maps' height and width: the input of each stage's last convolutions, then the deepest exit's."""
     sides: Sides = spec["input_shape"][1:]
     sizes = []
     if spec["backbone"] == "resnet18":
@@ -176,7 +175,7 @@ def maps(spec: ModelSpec) -> list[Sides]:
 
 
 def positions_read(spec: ModelSpec) -> list[int]:
-    """Positions that an exit behind each stage reads of a channel."""
+    """Return, for each stage, the number of positions per channel that an exit behind it reads."""
     if spec["backbone"] in ("resnet18", "mlp"):
         return [1] * len(list(stages(spec)))
     return [math.prod(sides) for sides in maps(spec)[1:]]

@@ -1,9 +1,9 @@
 """Layers of K networks side by side: one pass of each layer serves the whole cohort.
 
-Two forms of activation occur. A *map* [B, K * C, H, W] holds the clients' channels one behind the
-other, so that a convolution of all clients is one grouped convolution; *features* [K, B, F] are what
-a linear layer reads, one batched matrix product for all clients. Every layer holds its tensors as
-[K, *shape]; :meth:`Layer.bind` hands it those of the clients that train.
+There are two forms of activations. A *map* [B, K * C, H, W] concatenates the clients' channels, so that one grouped
+convolution serves all clients. *Features* [K, B, F] are the input of linear layers, which are one batched matrix
+product for all clients. The tensors of every layer have shape [K, *shape]. :meth:`Layer.bind` sets those of the clients
+that train.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.models import dropout, pooling
+from fedscale_ext.models import dropout, parts
 
 
 def to_features(x: Tensor, clients: int) -> Tensor:
-    """[B, K * C] -> [K, B, C]."""
+    """Reshape [B, K * C] to [K, B, C]."""
     return x.unflatten(1, (clients, -1)).transpose(0, 1)
 
 
 class SharedWeight(Protocol):
-    """Weights of a linear layer of which the clients hold no copies each (``training/factored.py``)."""
+    """Weights of a linear layer that the clients share, instead of a copy each (``training/factored.py``)."""
 
     def linear(self, x: Tensor, bias: Tensor) -> Tensor:
-        """The layer on x [K, B, in] with bias [K, out] -> [K, B, out]."""
+        """Apply the layer to x [K, B, in] with bias [K, out]; return [K, B, out]."""
         ...
 
 
@@ -34,7 +34,17 @@ NOTHING_SHARED: Mapping[str, SharedWeight] = MappingProxyType({})
 
 
 class Layer(nn.Module):
-    """What all stacked layers share. ``tensors``: local names that it takes from the clients' states."""
+    """Base of the stacked layers.
+
+    Attributes:
+        tensors: Local names of the tensors that the layer takes from the clients' states.
+        state_name: Name of the layer in the network.
+        clients: Number of clients that train, K.
+        mask: Which rows of a batch are samples, bool [B, K]; None: all.
+        bound: The tensors by local name, [K, *shape].
+        shared: The weights, if the clients share them.
+
+    """
 
     tensors: ClassVar[tuple[str, ...]] = ()
 
@@ -53,8 +63,15 @@ class Layer(nn.Module):
         mask: Tensor | None,
         shared: Mapping[str, SharedWeight] = NOTHING_SHARED,
     ) -> None:
-        """Use the first ``clients`` clients' tensors; ``mask`` bool [B, K] where batches are not all full.
-        ``shared``: by state name, weights that are not among the tensors."""
+        """Use the tensors of the first clients.
+
+        Args:
+            tensors: By state name, [K, *shape].
+            clients: Number of clients, K.
+            mask: Which rows of a batch are samples, bool [B, K]; None: all.
+            shared: By state name, weights that are not among the tensors.
+
+        """
         self.clients, self.mask = clients, mask
         prefix = f"{self.state_name}." if self.state_name else ""
         self.bound = {name: tensors[prefix + name] for name in self.tensors if prefix + name in tensors}
@@ -62,7 +79,7 @@ class Layer(nn.Module):
 
 
 class Convolution(Layer):
-    """A Conv2d per client, as one convolution in K times as many groups."""
+    """A Conv2d per client on maps, as one convolution in K times as many groups."""
 
     tensors = ("weight", "bias")
 
@@ -71,7 +88,7 @@ class Convolution(Layer):
         self.stride, self.padding, self.dilation, self.groups = conv.stride, conv.padding, conv.dilation, conv.groups
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        weight, bias = self.bound["weight"].flatten(0, 1), self.bound.get("bias")
+        weight, bias = self.bound["weight"].flatten(0, 1), self.bound.get("bias")  # [K * out, in / groups, h, w]
         return functional.conv2d(
             x,
             weight,
@@ -84,10 +101,10 @@ class Convolution(Layer):
 
 
 class BatchNorm(Layer):
-    """A BatchNorm2d per client: its statistics are per channel anyway, so it is one BatchNorm of K * C channels.
+    """A BatchNorm2d per client on maps.
 
-    Clients whose batch is smaller than the cohort's have rows that are no samples; the statistics
-    leave those out.
+    Statistics are per channel, so that it is one BatchNorm of K * C channels. They leave out padded rows, which clients
+    have whose batch is smaller than the cohort's.
     """
 
     tensors = ("weight", "bias", "running_mean", "running_var")
@@ -98,7 +115,7 @@ class BatchNorm(Layer):
         self.momentum, self.eps = norm.momentum, norm.eps
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        flat = {name: tensor.view(-1) for name, tensor in self.bound.items()}
+        flat = {name: tensor.view(-1) for name, tensor in self.bound.items()}  # [K * C]
         mean, variance = flat.get("running_mean"), flat.get("running_var")
         weight, bias = flat.get("weight"), flat.get("bias")
         if self.mask is None:
@@ -110,12 +127,12 @@ class BatchNorm(Layer):
     ) -> Tensor:
         assert self.mask is not None
         channels, area = x.shape[1] // self.clients, x.shape[2] * x.shape[3]
-        here = self.mask.to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]  # [B, K * C, 1, 1]
-        count = here.sum((0, 2, 3)) * area
-        # torch.where, not a product: rows that are no samples may hold anything
-        centre = torch.where(here > 0, x, 0).sum((0, 2, 3)) / count
-        offset = torch.where(here > 0, x - centre[:, None, None], 0)
-        spread = offset.square().sum((0, 2, 3)) / count
+        is_sample = self.mask.to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]  # [B, K * C, 1, 1]
+        count = is_sample.sum((0, 2, 3)) * area  # [K * C]
+        # torch.where, not a product: padded rows may have any value
+        centre = torch.where(is_sample > 0, x, 0).sum((0, 2, 3)) / count  # [K * C]
+        offset = torch.where(is_sample > 0, x - centre[:, None, None], 0)  # [B, K * C, H, W]
+        spread = offset.square().sum((0, 2, 3)) / count  # [K * C]
         if mean is not None and variance is not None:
             with torch.no_grad():
                 mean.lerp_(centre, self.momentum)
@@ -127,7 +144,7 @@ class BatchNorm(Layer):
 
 
 class GroupNorm(Layer):
-    """A GroupNorm per client."""
+    """A GroupNorm per client on maps."""
 
     tensors = ("weight", "bias")
 
@@ -154,44 +171,44 @@ class Linear(Layer):
         if self.shared is not None:
             assert bias is not None
             return self.shared.linear(x, bias)
-        weight = self.bound["weight"].transpose(1, 2)
+        weight = self.bound["weight"].transpose(1, 2)  # [K, in, out]
         return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight)
 
 
 class Flatten(Layer):
-    """A map [B, K * C, H, W] as features [K, B, C * H * W]."""
+    """Flattens a map [B, K * C, H, W] to features [K, B, C * H * W]."""
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return x.unflatten(1, (self.clients, -1)).transpose(0, 1).flatten(2)
 
 
 class SpatialMean(Layer):
-    """The mean over height and width as features [K, B, C]."""
+    """The mean of a map over height and width, as features [K, B, C]."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.mean = pooling.SpatialMean()
+        self.mean = parts.SpatialMean()
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return to_features(self.mean(x), self.clients)
 
 
 class Concatenate(Layer):
-    """Maps behind one another along each client's channels."""
+    """Concatenates maps along each client's channels."""
 
     def forward(self, *maps: Tensor) -> Tensor:  # noqa: D102
-        return torch.cat([x.unflatten(1, (self.clients, -1)) for x in maps], 2).flatten(1, 2)
+        return torch.cat([x.unflatten(1, (self.clients, -1)) for x in maps], 2).flatten(1, 2)  # [B, K * sum of C, H, W]
 
 
 class ChannelScale(Layer):
     """Maps [B, K * C, H, W] times features [K, B, C]."""
 
     def forward(self, x: Tensor, factors: Tensor) -> Tensor:  # noqa: D102
-        return x * factors.transpose(0, 1).flatten(1)[:, :, None, None]
+        return x * factors.transpose(0, 1).flatten(1)[:, :, None, None]  # factors as [B, K * C, 1, 1]
 
 
 class Dropout(Layer):
-    """Features [K, B, F]; each client draws for its own samples, whose rows come first, from its own generator."""
+    """Dropout of features [K, B, F]; each client draws from its own generator, and for its samples only."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -207,13 +224,13 @@ class Dropout(Layer):
             functional.pad(
                 dropout.mask((num_samples, *x.shape[2:]), self.p, generator, x), (0, 0, 0, batch - num_samples)
             )
-            for num_samples, generator in zip(samples, self.generators, strict=False)  # those behind have left
+            for num_samples, generator in zip(samples, self.generators, strict=False)  # later clients have finished
         ]
-        return x * torch.stack(masks)
+        return x * torch.stack(masks)  # [K, B, F]
 
 
 class ExitStack(Layer):
-    """Logits [K, B, classes] of each exit -> [K, B, exits, classes]."""
+    """Stacks the exits' logits [K, B, classes] to [K, B, exits, classes]."""
 
     def forward(self, *logits: Tensor) -> Tensor:  # noqa: D102
         return torch.stack(logits, 2)

@@ -1,8 +1,8 @@
 """K networks of one spec as one network, so that a cohort of clients trains in one pass per layer.
 
-The family's own module is traced (torch.fx) and each of its layers replaced by its stacked form;
-a family needs no second definition. A network that does something without a stacked form runs under
-torch.func.vmap instead (:func:`stacked` chooses).
+The family's own module is traced (torch.fx), and each of its layers is replaced by its stacked form. A family thus
+needs no second definition. A network with an operation that has no stacked form runs under torch.func.vmap instead
+(:func:`stacked` chooses).
 """
 
 import operator
@@ -16,15 +16,14 @@ from torch.func import functional_call
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
-from fedscale_ext.models import tokens
 from fedscale_ext.models.dropout import Dropout
+from fedscale_ext.models.families import vit
 from fedscale_ext.models.multi_exit.modules import ExitStack
-from fedscale_ext.models.parts import ChannelScale
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
 
-_PACKAGE_MODULES = (SpatialMean, ChannelScale, tokens.Patches, tokens.Attention, tokens.TokenMean, Dropout, ExitStack)
+_PACKAGE_MODULES = (SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack)
 
 _ELEMENTWISE_MODULES = (
     nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
@@ -42,11 +41,11 @@ _SPATIAL = ([2, 3], [-2, -1])
 
 
 class NoStackedForm(Exception):
-    """The network does something for which there is no stacked layer; the message says what."""
+    """Raised for an operation without a stacked layer; the message names it."""
 
 
 class Stacked(nn.Module):
-    """Networks of K clients: [B, K, C, H, W] -> [K, B, classes], in training mode."""
+    """Networks of K clients in training mode: [B, K, C, H, W] -> [K, B, classes]."""
 
     def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__()
@@ -60,19 +59,26 @@ class Stacked(nn.Module):
         mask: Tensor | None = None,
         shared: Mapping[str, layers.SharedWeight] = layers.NOTHING_SHARED,
     ) -> None:
-        """Train with ``tensors``: by state name, [K, *shape]. ``mask`` bool [B, K]: which rows are samples.
-        ``shared``: by state name, weights of linear layers that are not among the tensors."""
+        """Use the tensors of the first clients.
+
+        Args:
+            tensors: By state name, [K, *shape].
+            clients: Number of clients, K.
+            mask: Which rows of a batch are samples, bool [B, K]; None: all.
+            shared: By state name, weights of linear layers that are not among the tensors.
+
+        """
         for layer in self._layers:
             layer.bind(tensors, clients, mask, shared)
 
     @property
     def draws(self) -> bool:
-        """Whether it has layers that draw random numbers."""
+        """Return whether it has layers that draw random numbers."""
         return any(isinstance(layer, layers.Dropout) for layer in self._layers)
 
     @contextmanager
     def drawing(self, generators: Sequence[torch.Generator]) -> Iterator[None]:
-        """Let each client draw from its own of ``generators``, as :func:`dropout.drawing` lets one alone."""
+        """Let the dropout layers draw from one generator per client in the block; see :func:`dropout.drawing`."""
         drawn = [layer for layer in self._layers if isinstance(layer, layers.Dropout)]
         for layer in drawn:
             layer.generators = generators
@@ -83,20 +89,20 @@ class Stacked(nn.Module):
                 layer.generators = ()
 
     def sharable(self) -> list[str]:
-        """State names of linear weights that ``bind`` takes as shared: of layers that are called once, with a bias."""
+        """Return the state names of weights that clients can share: of linear layers with a bias, called once."""
         names = [layer.state_name for layer in self._layers if isinstance(layer, layers.Linear) and layer.biased]
         return [f"{name}.weight" if name else "weight" for name in names if names.count(name) == 1]
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        return self.graph(x.flatten(1, 2))
+        return self.graph(x.flatten(1, 2))  # [B, K * C, H, W]
 
 
 class Mapped(nn.Module):
-    """The same by torch.func.vmap, for networks without a stacked form; full batches only."""
+    """Networks of K clients by torch.func.vmap, for networks without a stacked form; full batches only."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self._module = [module.train()]  # in a list: its tensors are not this module's
+        self._module = [module.train()]  # in a list, so that its tensors are not registered here
 
     def bind(
         self,
@@ -105,7 +111,18 @@ class Mapped(nn.Module):
         mask: Tensor | None = None,
         shared: Mapping[str, layers.SharedWeight] = layers.NOTHING_SHARED,
     ) -> None:
-        """As in :meth:`Stacked.bind`; ValueError for a mask or shared weights."""
+        """Use the tensors of the clients; see :meth:`Stacked.bind`.
+
+        Args:
+            tensors: By state name, [K, *shape].
+            clients: Number of clients, K.
+            mask: Must be None.
+            shared: Must be empty.
+
+        Raises:
+            ValueError: If there is a mask, or a shared weight.
+
+        """
         if mask is not None:
             raise ValueError("clients with batches of different sizes cannot be mapped in one cohort")
         if shared:
@@ -117,16 +134,21 @@ class Mapped(nn.Module):
             output: Tensor = functional_call(self._module[0], tensors, (samples,))
             return output
 
-        mapped: Tensor = torch.vmap(one)(self._tensors, x.transpose(0, 1))
+        mapped: Tensor = torch.vmap(one)(self._tensors, x.transpose(0, 1))  # [K, B, C, H, W] -> [K, B, classes]
         return mapped
 
 
 def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped | None:
-    """The cohort form of a module for samples of ``input_shape`` (C, H, W); it holds no tensors of its own.
+    """Return the cohort form of a module, which holds no tensors of its own.
 
-    None for a module that cannot train in cohorts at all: one that draws random numbers other than by
-    ``models/dropout.py``, which each client must draw from its own stream, one whose layers share a tensor, or one
-    that vmap refuses.
+    Args:
+        module: The network of one client.
+        input_shape: Shape of a sample, (C, H, W).
+
+    Returns:
+        The cohort form. None for a module that cannot train in cohorts: its layers share a tensor, vmap refuses it, or
+        it draws random numbers other than by ``models/dropout.py``, which draws each client's from its own stream.
+
     """
     if len(list(module.parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None
@@ -147,7 +169,7 @@ def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped
 
 
 class _Tracer(fx.Tracer):
-    """torch's layers and this package's stay whole."""
+    """Traces a network without entering torch's layers and this package's."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, _PACKAGE_MODULES) or super().is_leaf_module(m, module_qualified_name)
@@ -192,7 +214,7 @@ def _dimensions(node: Any) -> int:
 
 
 def _replacement(node: fx.Node, traced: fx.GraphModule) -> layers.Layer | None:
-    """The stacked layer for a node; None where the node itself is right as it stands."""
+    """Return the stacked layer for a node; None if the node serves the cohort unchanged."""
     if node.op in ("placeholder", "output"):
         return None
     if node.op == "call_module":
@@ -224,11 +246,11 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
             return layers.SpatialMean()
         case ChannelScale():
             return layers.ChannelScale()
-        case tokens.Patches():
+        case vit.Patches():
             return stacked_tokens.Patches(name, module)
-        case tokens.Attention():
+        case vit.Attention():
             return stacked_tokens.Attention(module)
-        case tokens.TokenMean():
+        case vit.TokenMean():
             return stacked_tokens.TokenMean()
         case Dropout() if dimensions == 2:
             return layers.Dropout(module.p)
@@ -246,7 +268,7 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
 def _replaced_function(node: fx.Node) -> layers.Layer | None:
     target: Callable[..., Any] | str = node.target
     inputs = [_dimensions(old) for old in node.args if isinstance(old, fx.Node)]
-    # one channel that serves many would serve one client's only
+    # a channel that is broadcast would be broadcast over the clients too
     channels = {_shape(old)[1] for old in node.args if isinstance(old, fx.Node) and _dimensions(old) > 1}
     if target in _ELEMENTWISE and len(set(inputs)) == len(channels) == 1 and inputs[0] in (2, 3, 4):
         return None

@@ -1,7 +1,7 @@
-"""What each operator of a supernet costs, and with it any of its paths, without building it.
+"""Costs of a supernet's operators, and of any of its paths, without building the supernet.
 
-An operator is counted once for each place where it stands, so that the cost of a subspace, of which a job draws many,
-is a sum.
+An operator is counted once for each shape of its input and output. The cost of a subspace, of which a job draws many,
+is then a sum.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.models.counting import BATCH, count, sizes
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import SpatialMean
 from fedscale_ext.models.supernet.modules import ConvolutionNet, RecurrentNet
 from fedscale_ext.models.supernet.operators import LayerShape
 from fedscale_ext.models.supernet.spaces import FORMS, check, layer_shapes, mixed, mixture
 
-# What ptflops, which the paper's MFLOPs come from, counts beside products, by module: per output entry, per input entry
+# operations beside products that ptflops counts, by module, from its input x and output y; the paper uses ptflops
 _BESIDE: Mapping[type[nn.Module], Any] = {
     nn.BatchNorm2d: lambda module, x, y: 2 * y.numel(),
     nn.ReLU: lambda module, x, y: 2 * y.numel(),
@@ -33,12 +33,21 @@ _BESIDE: Mapping[type[nn.Module], Any] = {
     nn.GRU: lambda module, x, y: 13 * y[0].numel(),  # of them 6 biases
 }
 
-_COUNTED = 3  # positions of a sequence that are really counted
+_COUNTED = 3  # positions of a sequence that are counted; the cost of further ones is extrapolated
 
 
 class Facts(NamedTuple):
-    """Of an operator or of what is fixed: MACs per sample, those of forward and backward, what ptflops counts more
-    than that; trainable parameters, bytes of the state, and the tensors' names with their numbers of axes."""
+    """Costs of an operator, or of the layers that all paths share.
+
+    Attributes:
+        macs: MACs per sample of the forward pass.
+        training_macs: MACs per sample of forward and backward pass.
+        beside: Operations per sample that ptflops counts in addition to ``macs``.
+        parameters: Number of trainable parameters.
+        bytes: Bytes of the state.
+        axes: Name and number of axes of each tensor.
+
+    """
 
     macs: int
     training_macs: int
@@ -65,7 +74,7 @@ def _facts(module: nn.Module, x: Tensor) -> Facts:
 
 @lru_cache(maxsize=4096)
 def _operator(form: str, name: str, layer: LayerShape) -> Facts:
-    if form == "rnn" and layer.shape[0] > _COUNTED:  # each further position costs the same
+    if form == "rnn" and layer.shape[0] > _COUNTED:  # every further position costs the same
         steps, width = layer.shape
         less, more = (_operator(form, name, LayerShape((few, width), layer.width)) for few in (_COUNTED - 1, _COUNTED))
         further = steps - _COUNTED
@@ -81,7 +90,7 @@ def _operator(form: str, name: str, layer: LayerShape) -> Facts:
 
 @lru_cache(maxsize=64)
 def _fixed(spec: ModelSpec) -> Facts:
-    """Stem, reductions and classifier: the network whose layers do nothing."""
+    """Count stem, reductions and classifier, in a network whose searchable layers do nothing."""
     with torch.device("meta"):
         module = ConvolutionNet(spec) if spec["form"] == "cnn" else RecurrentNet(spec)
         width = 0 if spec["form"] == "cnn" else spec["hidden"]
@@ -90,7 +99,7 @@ def _fixed(spec: ModelSpec) -> Facts:
 
 
 class _Through(nn.Module):
-    """What it reads, repeated along the last axis to ``width`` where that is not 0."""
+    """Returns its input; its first channel repeated to ``width`` channels, if that is not 0."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -101,14 +110,14 @@ class _Through(nn.Module):
 
 
 def fixed(spec: ModelSpec) -> Facts:
-    """Facts of what all paths share; the same for every subspace."""
+    """Return the costs of the layers that all paths share; they are the same for every subspace."""
     check(spec)
     plain = "linear" if spec["form"] == "rnn" else "conv1"
     return _fixed(mixed(spec, None).replace(ops=((plain,),) * len(spec["ops"])))
 
 
 def operators(spec: ModelSpec) -> list[list[Facts]]:
-    """Facts of each operator that the spec holds, by layer."""
+    """Return the costs of each operator that the spec holds, by layer."""
     check(spec)
     return [
         [_operator(spec["form"], name, layer) for name in held]
@@ -118,11 +127,18 @@ def operators(spec: ModelSpec) -> list[list[Facts]]:
 
 @dataclass(frozen=True)
 class Tables:
-    """What the operators ``ops`` of a space cost. Arrays are [layers, most operators of a layer]; a layer with fewer
-    has infinite MACs and nothing else behind its own, and ``held`` False.
+    """Costs of a space's operators. Arrays are [layers, largest number of operators of a layer].
 
-    ``macs`` float64 per sample, infinite for operators that are not supported; ``parameters`` and ``bytes`` (buffers
-    too) int64. ``fixed_…``: the same for stem, reductions and classifier, which are part of every path.
+    Attributes:
+        ops: Names of each layer's operators.
+        held: Which entries are operators, bool; a layer with fewer operators has padding.
+        macs: MACs per sample, float64; infinite for operators that are not supported, and for padding.
+        parameters: Trainable parameters, int64; 0 for padding.
+        bytes: Bytes of the state with buffers, int64; 0 for padding.
+        fixed_macs: MACs of stem, reductions and classifier, which are part of every path.
+        fixed_parameters: Their parameters.
+        fixed_bytes: Their bytes.
+
     """
 
     ops: tuple[tuple[str, ...], ...]
@@ -135,21 +151,26 @@ class Tables:
     fixed_bytes: int
 
     def indices(self, path: Sequence[str]) -> np.ndarray:
-        """A path's columns in the tables, int64 [layers]; ValueError for a name that its layer does not have."""
+        """Return a path's columns in the tables, int64 [layers]; raise ValueError for a name that its layer lacks."""
         return np.array([held.index(name) for held, name in zip(self.ops, path, strict=True)])
 
     def path(self, indices: Sequence[int] | np.ndarray) -> tuple[str, ...]:
-        """The path of columns [layers]: inverse of :meth:`indices`."""
+        """Return the path of columns [layers]; the inverse of :meth:`indices`."""
         return tuple(held[index] for held, index in zip(self.ops, indices, strict=True))
 
 
 def tables(spec: ModelSpec, *, unsupported: Collection[str] = (), published: bool = False) -> Tables:
-    """The cost tables of what a spec holds.
+    """Return the cost tables of a spec's operators.
 
-    ``unsupported``: names of operators that a class of devices cannot run. ``published``: count as the paper does
-    (by ptflops): normalisation, activations, pooling and biases beside products, some per cent more than
-    ``models.cost`` counts. The paper's tiers and budgets are in that measure. UserError for an unsupported operator
-    that the form of the space does not know, and for a layer that is left without any.
+    Args:
+        spec: The supernet.
+        unsupported: Names of operators that a class of devices cannot run.
+        published: Whether to count as the paper does (by ptflops), in which its tiers and budgets are given. This
+            includes normalisation, activations, pooling and biases, some per cent more than ``models.cost``.
+
+    Raises:
+        UserError: If an unsupported operator is unknown, or a layer has no supported one.
+
     """
     known = FORMS[spec["form"]]
     for name in unsupported:
@@ -174,27 +195,30 @@ def tables(spec: ModelSpec, *, unsupported: Collection[str] = (), published: boo
 
 
 def path_cost(table: Tables, path: Sequence[str]) -> float:
-    """MACs per sample of a path, one operator name per layer; infinite with an unsupported one."""
+    """Return the MACs per sample of a path, one operator name per layer; infinite with an unsupported one."""
     chosen = table.macs[np.arange(len(table.ops)), table.indices(path)]
     return float(table.fixed_macs + chosen.sum())
 
 
 def dearest_path(spec: ModelSpec) -> tuple[str, ...]:
-    """The path of most MACs."""
+    """Return the path with the most MACs."""
     table = tables(spec)
     return table.path(np.where(table.held, table.macs, -1).argmax(1))
 
 
 def cheapest_path(spec: ModelSpec) -> tuple[str, ...]:
-    """The path of fewest MACs."""
+    """Return the path with the fewest MACs."""
     table = tables(spec)
     return table.path(table.macs.argmin(1))
 
 
 @lru_cache(maxsize=4096)
 def cost(spec: ModelSpec) -> Cost:
-    """Parameters and bytes of everything that the spec holds; MACs of its dearest path, of which one runs at a time,
-    or of a mixture those of all operators."""
+    """Return the cost of a supernet.
+
+    Parameters and bytes are those of all its operators. MACs are those of its dearest path, since one path runs at a
+    time. Those of a mixture include all operators.
+    """
     rows, shared = operators(spec), fixed(spec)
     every = [facts for row in rows for facts in row]
     run = [max(row, key=lambda facts: facts.macs) for row in rows] if mixture(spec) is None else every
@@ -208,7 +232,7 @@ def cost(spec: ModelSpec) -> Cost:
 
 
 def axes(spec: ModelSpec) -> dict[str, int]:
-    """Number of axes of every tensor of the spec's state, in its order."""
+    """Return the number of axes of every tensor of the spec's state, in its order."""
     shared = dict(fixed(spec).axes)
     num_axes = {name: count for name, count in shared.items() if name.startswith("stem.")}
     for layer, (held, row) in enumerate(zip(spec["ops"], operators(spec), strict=True)):

@@ -80,7 +80,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 
 def searched(spec: ModelSpec) -> bool:
-    """Whether the network holds a choice, so that it runs only where a path is chosen."""
+    """Return whether the network holds several operators per layer, so that it runs only with a chosen path."""
     return mixture(spec) is None and any(len(held) > 1 for held in spec["ops"])
 
 

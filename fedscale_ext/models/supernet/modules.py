@@ -1,4 +1,4 @@
-"""Networks that hold several operators for each of their layers and run one of them, whichever was chosen last."""
+"""Networks that hold several operators for each layer, and run the one that was chosen last."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import SpatialMean
 from fedscale_ext.models.supernet.operators import REDUCTIONS, ConvBNReLU, LayerShape, Maker
 from fedscale_ext.models.supernet.spaces import FORMS, layer_shapes, mixture, stages
 
@@ -18,11 +18,13 @@ class Layer(nn.Module):
 
     def __init__(self, layer: LayerShape, names: Sequence[str], makers: Iterable[Maker]) -> None:
         super().__init__()
-        self._all = {name: maker(layer) for name, maker in zip(names, makers, strict=True)}  # a plain dictionary
+        self._all = {
+            name: maker(layer) for name, maker in zip(names, makers, strict=True)
+        }  # a plain dictionary, so that operators that are not held are not registered
         self.hold(names)
 
     def hold(self, names: Sequence[str]) -> None:
-        """Be the layer of these operators, which it was built with; none is chosen unless there is only one."""
+        """Hold only these of the operators that it was built with; none is chosen unless there is only one."""
         self._modules.clear()
         self._modules.update({name: operator for name, operator in self._all.items() if name in names})
         self.names = tuple(self._modules)
@@ -48,7 +50,7 @@ def _layers(spec: ModelSpec) -> nn.ModuleList:
 
 
 class Searchable(nn.Module):
-    """What supernets share: their layers, and the choice of a path through them."""
+    """Base of supernets: their layers, and the choice of a path through them."""
 
     layers: nn.ModuleList
     alphas: nn.ParameterList  # of a mixture that learns its weights, one for each layer
@@ -75,13 +77,27 @@ class Searchable(nn.Module):
         return self.alphas[number].softmax(0)
 
     def hold(self, ops: Sequence[Sequence[str]]) -> None:
-        """Be the network of a subspace, or a path, of what this one was built with: the same tensors without those of
-        other operators, which are put aside. Nothing is built, and a choice is made anew."""
+        """Restrict the network to a subspace, or a path, of the operators that it was built with.
+
+        The tensors of other operators are set aside. Nothing is built, and the chosen path is reset.
+
+        Args:
+            ops: Names of the operators of each layer.
+
+        """
         for layer, names in zip(cast(Sequence[Layer], self.layers), ops, strict=True):
             layer.hold(names)
 
     def choose(self, path: Sequence[str]) -> None:
-        """Run these operators, one name per layer, from now on. ValueError for a path that is not held."""
+        """Choose the path that the network runs from now on.
+
+        Args:
+            path: One operator name per layer.
+
+        Raises:
+            ValueError: If the network does not hold the path.
+
+        """
         if len(path) != len(self.layers):
             raise ValueError(f"the path has {len(path)} operators; this network has {len(self.layers)} layers")
         layers = cast(Sequence[Layer], self.layers)
@@ -118,11 +134,10 @@ class ConvolutionNet(Searchable):
 
 
 class RecurrentNet(Searchable):
-    """Numbers of symbols [B, ...] -> [B, classes], what follows the last symbol; with ``readout`` all, in training
-    [B, T, classes], what follows each of them.
+    """Predicts the symbol that follows: numbers of symbols [B, ...] -> logits [B, classes] after the last symbol.
 
-    Each stage is the sum of two layers that read the same. Symbols come as whole numbers of any type; those beyond the
-    known ones become the nearest known.
+    With ``readout`` all, logits in training are [B, T, classes], after each symbol. Each stage is the sum of two layers
+    with the same input. Symbols are whole numbers of any dtype; unknown ones are clamped to the nearest known.
     """
 
     def __init__(self, spec: ModelSpec) -> None:

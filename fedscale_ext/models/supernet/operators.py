@@ -1,4 +1,4 @@
-"""What supernets of convolutions consist of: candidate operators, stems and reductions (FedorAS, section 3.1).
+"""Modules of convolutional supernets: candidate operators, stems and reductions (FedorAS, section 3.1).
 
 The public code names more than the paper's text: every convolution is followed by BatchNorm and ReLU, the last one
 before a residual sum too; the squeeze-excite layers are as wide as what they scale.
@@ -9,13 +9,17 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from fedscale_ext.models.parts import ChannelScale
-from fedscale_ext.models.pooling import SpatialMean
+from fedscale_ext.models.parts import ChannelScale, SpatialMean
 
 
 class LayerShape(NamedTuple):
-    """Where an operator stands: ``shape`` of what it reads, a sample's [C, H, W] or [T, C], and ``width``, the channels
-    that it writes."""
+    """Input and output of a searchable layer.
+
+    Attributes:
+        shape: Shape of a sample's input, [C, H, W] or [T, C].
+        width: Number of output channels.
+
+    """
 
     shape: tuple[int, ...]
     width: int

@@ -20,8 +20,10 @@ class Recurrent(nn.Module):
 
 
 class LiGRU(nn.Module):
-    """GRU with an update gate alone (Ravanelli et al., IEEE TETCI 2018); as the public code has it, with tanh and
-    without biases and BatchNorm."""
+    """GRU with an update gate only (Ravanelli et al., IEEE TETCI 2018).
+
+    As in the public code, it has tanh, and neither biases nor BatchNorm.
+    """
 
     def __init__(self, in_width: int, width: int) -> None:
         super().__init__()
@@ -57,7 +59,7 @@ class QRNN(nn.Module):
 
 
 class Affine(nn.Module):
-    """Linear layer and sigmoid, each position for itself."""
+    """Linear layer and sigmoid at each position."""
 
     def __init__(self, in_width: int, width: int) -> None:
         super().__init__()
@@ -80,7 +82,7 @@ class CausalConv(nn.Module):
 
 
 class Zero(nn.Module):
-    """Zeros: nothing comes this way."""
+    """Returns zeros."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

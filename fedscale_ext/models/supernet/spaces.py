@@ -1,4 +1,4 @@
-"""Search spaces as data: what a supernet's spec holds, whether it fits together, and the known spaces by name.
+"""Search spaces as data: the fields of a supernet's spec, their checks, and the known spaces by name.
 
 FedorAS (Dudziak, Laskaridis, Fernandez-Marques, 2022), section 4.1; widths, operators and reductions are those of
 its public code (the appendix with them is not part of the submission's text).
@@ -70,26 +70,26 @@ def make(input_shape: Sequence[int], num_classes: int, **fields: Any) -> ModelSp
 
 
 def completed(spec: ModelSpec, input_shape: Shape, num_classes: int) -> ModelSpec:
-    """The spec with what a short declaration leaves to the task: shape, classes, and what :func:`make` fills in."""
+    """Complete a short declaration by the task's input shape and classes, and the fields that :func:`make` fills in."""
     fields: dict[str, Any] = {"input_shape": input_shape, "num_classes": num_classes, **dict(spec.fields)}
     return make(**fields)
 
 
 def mixture(spec: ModelSpec) -> str | None:
-    """How the network runs all that it holds at once (``mixed``); None: one operator per layer."""
+    """Return how the network mixes all its operators (field ``mixed``); None if it runs one operator per layer."""
     mode: str | None = dict(spec.fields).get("mixed")  # type: ignore[assignment]
     return mode
 
 
 def mixed(spec: ModelSpec, how: str | None) -> ModelSpec:
-    """The same space as a mixture, or None: without one, to run by paths."""
+    """Return the space as a mixture, or with ``how`` None as a space that runs by paths."""
     fields = {name: value for name, value in spec.fields if name != "mixed"}
     return ModelSpec.make(spec.family, **fields, **({} if how is None else {"mixed": how}))
 
 
 @lru_cache(maxsize=4096)
 def check(spec: ModelSpec) -> None:
-    """UserError where a supernet's fields do not fit together."""
+    """Raise UserError if a supernet's fields do not fit together."""
     if spec["form"] not in FORMS:
         raise UserError(f"supernet spec: form is {spec['form']!r}; it must be 'cnn' or 'rnn'")
     if (mixed := mixture(spec)) not in (None, *MIXTURES):
@@ -153,7 +153,7 @@ def _check_rnn(spec: ModelSpec) -> None:
 
 
 def stages(spec: ModelSpec) -> list[Shape]:
-    """Of a space of convolutions: the shapes [C, H, W] of what each reduction reads, and of what the last one gives."""
+    """Return the shapes [C, H, W] of a convolutional space: the input of each reduction, then the last output."""
     _, height, width = spec["input_shape"]
     channels, stride = spec["stem"]
     shapes = []
@@ -178,9 +178,15 @@ def layer_shapes(spec: ModelSpec) -> tuple[LayerShape, ...]:
 
 
 def restricted(spec: ModelSpec, ops: Sequence[Sequence[str]]) -> ModelSpec:
-    """The spec that holds only these operators of each layer, in the whole's order: a subspace, or a path.
+    """Return the spec of a subspace, or a path.
 
-    UserError for an operator that ``spec`` does not hold, a layer without any, and another number of layers.
+    Args:
+        spec: The supernet.
+        ops: Names of the operators of each layer; the result has them in the supernet's order.
+
+    Raises:
+        UserError: If an operator is not in the supernet, a layer has none, or the number of layers differs.
+
     """
     if len(ops) != len(spec["ops"]):
         raise UserError(f"operators of {len(ops)} layers were asked for; this supernet has {len(spec['ops'])}")
@@ -196,5 +202,5 @@ def restricted(spec: ModelSpec, ops: Sequence[Sequence[str]]) -> ModelSpec:
 
 
 def path_of(spec: ModelSpec, path: Sequence[str]) -> ModelSpec:
-    """The ordinary model of a path, one operator name per layer."""
+    """Return the spec of a path's ordinary model, one operator name per layer."""
     return restricted(spec, [(name,) for name in path])
