@@ -1,4 +1,4 @@
-"""What jobs reached and cost by type of device, of methods whose clients have one type, or level, for the whole job."""
+"""Results and costs by type of device, of methods whose clients keep one type, or level, for the whole job."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,7 @@
-"""What methods share whose devices come in types, each with an architecture of its own (Moss and the distillation
-systems that it is measured against, which all learn from public data): which there are, who has which, and what they
-reached."""
+"""What methods share whose devices come in types, each with an architecture of its own: types, and who has which.
+
+These are Moss and the distillation systems that it is measured against. All of them learn from public data.
+"""
 
 import re
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ class DeviceTypesParams:
 
     def __post_init__(self) -> None:
         check_ranges(self, self.method)
-        if self.types:  # what else is missing, too, is told by lacks
+        if self.types:  # lacks reports them with the other missing keys
             check_dealt(self.method, "types", [type_key(name) for name in self.types], self)
 
     def lacks(self, config: JobConfig) -> list[str]:

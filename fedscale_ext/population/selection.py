@@ -21,11 +21,7 @@ def select(eligible: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
     return np.sort(candidates).astype(np.int64) + 1
 
 
-<<<<<<< HEAD
 def select_from_groups(eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """As :func:`select`, from each group of ``strata`` int64 [clients] its quota (:func:`quotas`)."""
-=======
-def select_strata(eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draw clients uniformly within groups, from each its quota (:func:`quotas`).
 
     Args:
@@ -38,7 +34,6 @@ def select_strata(eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.
         Sorted ids (1..N), int64 [count]; all eligible clients if there are no more.
 
     """
->>>>>>> names-b
     if int(eligible.sum()) <= count:
         return np.flatnonzero(eligible).astype(np.int64) + 1
     drawn = [rng.choice(group, quota, replace=False) for group, quota in quotas(eligible, strata, count, rng)]

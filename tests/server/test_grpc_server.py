@@ -268,7 +268,7 @@ def ping(service: Any, executor: str = "1", session: str | None = None) -> Any:
     return service.CLIENT_PING(request, Context())
 
 
-def hand_in(service: Any, reply: Any, executor: str = "1", **changes: Any) -> Any:
+def reduce_upload(service: Any, reply: Any, executor: str = "1", **changes: Any) -> Any:
     header, _ = wire.unpack(reply.data)
     result = {name: header[name] for name in ("job", "unit", "attempt")} | {"results": []} | changes
     request = job_api_pb2.CompleteRequest(
@@ -294,16 +294,16 @@ def test_a_state_is_sent_again_until_a_result_shows_that_it_arrived(working: Any
     lost, again = ping(working), ping(working)
     assert wire.unpack(lost.data) == wire.unpack(again.data)
     assert "global" in wire.unpack(again.data)[1]
-    following = hand_in(working, again)
+    following = reduce_upload(working, again)
     header, sections = wire.unpack(following.data)
     assert header["unit"] == 2 and not sections
     # sent again, because the reply was lost: counted, and the same answer
-    assert hand_in(working, again).data == following.data
+    assert reduce_upload(working, again).data == following.data
     assert working.board.faults() == {"results of finished units dropped": 1}
 
 
 def test_a_restarted_executor_gets_the_states_anew(working: Any) -> None:
-    hand_in(working, ping(working))
+    reduce_upload(working, ping(working))
     request = registration("1")
     request.client_id = "2"  # a process that started later
     working.CLIENT_REGISTER(request, Context())
@@ -315,15 +315,15 @@ def test_a_restarted_executor_gets_the_states_anew(working: Any) -> None:
 
 def test_a_result_for_an_earlier_start_of_the_job_is_dropped(working: Any) -> None:
     reply = ping(working)
-    hand_in(working, reply, job="an earlier one")
+    reduce_upload(working, reply, job="an earlier one")
     assert working.board.faults() == {"results of an earlier start dropped": 1}
-    hand_in(working, reply)
+    reduce_upload(working, reply)
     assert working.board.faults() == {}
 
 
 def test_a_unit_that_its_executor_could_not_do_fails(working: Any) -> None:
     reply = ping(working)
-    again = hand_in(working, reply, failed="ValueError: x")
+    again = reduce_upload(working, reply, failed="ValueError: x")
     header, sections = wire.unpack(again.data)
     assert (header["unit"], header["attempt"], list(sections)) == (1, 2, ["global"])  # did its state arrive? who knows
 

@@ -61,7 +61,7 @@ def linked(config: JobConfig, stub: Stub) -> Link:
     return Link(SimpleNamespace(stub=stub, reconnect=lambda: stub.calls.append("reconnect")), config, b"info")
 
 
-def hand_in(link: Link, event: str, result: bytes) -> Any:
+def reduce_upload(link: Link, event: str, result: bytes) -> Any:
     return link.complete(link.result(event, result))
 
 
@@ -69,7 +69,7 @@ def hand_in(link: Link, event: str, result: bytes) -> Any:
 def test_a_call_whose_connection_broke_is_sent_again(config: JobConfig, code: str) -> None:
     answers = [grpc.StatusCode[code], grpc.StatusCode[code], REPLY]
     stub = Stub(lambda name, request: answers.pop(0))
-    assert hand_in(linked(config, stub), "event", b"result") == REPLY
+    assert reduce_upload(linked(config, stub), "event", b"result") == REPLY
     assert stub.calls == ["CLIENT_EXECUTE_COMPLETION"] * 3
 
 
@@ -82,7 +82,7 @@ def test_who_is_not_known_registers_and_sends_its_result_again(config: JobConfig
         return REPLY if known else grpc.StatusCode.FAILED_PRECONDITION
 
     stub = Stub(answer)
-    assert hand_in(linked(config, stub), "event", b"result") == REPLY
+    assert reduce_upload(linked(config, stub), "event", b"result") == REPLY
     assert stub.calls == ["CLIENT_EXECUTE_COMPLETION", "CLIENT_REGISTER", "CLIENT_EXECUTE_COMPLETION"]
     assert known == [b"info"]
 

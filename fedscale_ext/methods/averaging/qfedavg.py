@@ -26,9 +26,9 @@ from fedscale_ext.method import (
     Range,
     State,
     Update,
+    models,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.models import parameter_names
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.util.ranges import check_ranges
 
@@ -137,4 +137,4 @@ class QFedAvgAggregator(FedAvgAggregator):
 
 
 def _zeros(state: State, spec: Any) -> dict[str, Tensor]:
-    return {name: torch.zeros_like(state[name], dtype=torch.float64) for name in parameter_names(spec)}
+    return {name: torch.zeros_like(state[name], dtype=torch.float64) for name in models.parameter_names(spec)}

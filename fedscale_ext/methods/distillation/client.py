@@ -1,15 +1,19 @@
-"""Clients whose models say logits of public samples; they may keep their models to themselves (FedMD, DS-FL, FedGEMS).
+"""Clients that report logits of public samples, and may keep their models to themselves (FedMD, DS-FL, FedGEMS).
 
-A client goes through the public samples first, with what everybody was told of them, then through its own, and then
-says what its model makes of public samples: in the papers' rounds the first comes last; here it opens the next round,
-so that a client and the server meet once a round.
+A client first learns of the public samples from the last target, then trains on its own samples. Then it reports its
+model's logits of public samples. In the papers, learning of public samples ends a round. Here it opens the next one, so
+that a client and the server meet once a round.
 
-``conf.own`` is the client's model (nothing yet: the model of its type as it began). ``conf.shared`` are the public
-samples ``x`` [n, C, H, W], their ``labels`` [n] where they have the clients' classes, ``rows`` [m] and ``target``
-[m, classes] what everybody was told, and ``asked`` [a], the rows whose logits are wanted. ``conf.public`` says how it
-learns of them: phases of a ``loss``, ``epochs``, a ``batch_size`` and whether these are the ``told`` rows or all. A
-client that fine-tunes what it is served (``personalise_epochs``) has no ``conf.shared``: its own samples are all that
-it trains. Where a method's clients keep no models, ``conf.own`` is None, and they train what they are handed.
+``conf.own`` is the client's model (empty before its first round: the initial model of its type). Where a method's
+clients keep no models it is None, and they train the model that they receive.
+
+``conf.shared`` has the public samples ``x`` [n, C, H, W] and, where they have the clients' classes, their ``labels``
+[n]. ``rows`` [m] and ``target`` [m, classes] are what all clients learn from; ``asked`` [a] are the rows whose logits
+they report. A client that fine-tunes its served model (``personalise_epochs``) has no ``conf.shared``: it trains on its
+own samples alone.
+
+``conf.public`` lists the phases of learning: each has a ``loss``, ``epochs`` and a ``batch_size``. ``told`` says
+whether it takes ``rows`` alone or all public samples.
 """
 
 from argparse import Namespace

@@ -1,13 +1,17 @@
 """DS-FL (Itahara et al. 2020, Algorithm 1): clients share soft labels of public samples, which need no labels.
 
-A round: clients train on their own samples and say what their models make of ``samples`` public samples; the server
-makes of their mean probabilities a sharper answer (entropy reduction aggregation); clients and the server's
-model learn it.
+In a round, clients train on their own samples and report logits of ``samples`` public samples. The server sharpens
+their mean probabilities (entropy reduction aggregation). Clients and the server's model learn the result.
 
-Where this departs from the paper: clients learn it at the beginning of the next round (so a client meets the server
-once), and who does not take part learns nothing; clients have models of any architecture; they hand in logits, which
-are as large as soft labels. The public code that there is (SCARLET's, a third party's) tests with temperature 0.5; the
-paper's 0.1 is the default. Clients step with the job's optimiser, the server's model by SGD.
+Departures from the paper:
+
+* Clients learn the soft labels at the beginning of the next round, so that a client meets the server once. Clients that
+  do not take part learn nothing.
+* Clients have models of any architecture.
+* They upload logits, which are as large as soft labels.
+* Clients step with the job's optimiser, the server's model by SGD.
+
+The only public code (SCARLET's, a third party's) tests with temperature 0.5. The paper's 0.1 is the default.
 """
 
 from dataclasses import dataclass

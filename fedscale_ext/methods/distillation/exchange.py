@@ -1,13 +1,14 @@
 """The server of methods whose clients keep their models and exchange logits of public samples: FedMD, DS-FL, FedGEMS.
 
-Of a round that the runtime knows, a client's part is: learn what everybody was told last, train on its own samples, say
-its logits. Then the server makes of them what it will tell next. A model never travels, in words: executors are handed
-it, as they stand for devices, and it does not count as traffic. What counts: the public samples, once for each device
-that takes part, what it is told, and its logits. The passes over public samples count as its work, a pass without
-gradients as a third of one with them.
+In a round of the runtime, a client learns from the last target, trains on its own samples, and reports its logits. Then
+the server makes the next target of them.
 
-BatchNorm's statistics, like all else, are a client's own. A client that has not taken part yet has the model of its
-type as it began, which all of that type share.
+In the papers a model never travels. Here executors receive it, as they stand for devices, and it does not count as
+traffic. What counts: the public samples, once for each device that takes part; the target; the logits. Passes over
+public samples count as the client's work, a pass without gradients as a third of one with them.
+
+BatchNorm's statistics, like all else, are a client's own. A client that has not taken part yet has the initial model of
+its type, which all clients of that type share.
 """
 
 from abc import abstractmethod
@@ -52,7 +53,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         """Create the models and load the public data; there is no target yet."""
         super().init_state(population, task)
         self.downloaded = torch.zeros(task.num_clients, dtype=torch.bool)  # who has the public samples
-        self.rows = torch.zeros(0, dtype=torch.int64)  # of what everybody is told next
+        self.rows = torch.zeros(0, dtype=torch.int64)  # of the public samples that clients learn from next
         self.target = torch.zeros(0, task.num_classes)
 
     def client_tensors(self) -> list[ClientTensors]:

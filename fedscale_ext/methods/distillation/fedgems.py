@@ -1,18 +1,21 @@
-"""FedGEMS (Cheng et al. 2021): a large model on the server learns of labelled public samples what it lacks from those
-clients who know better, and teaches them.
+"""FedGEMS (Cheng et al. 2021): a large server model learns of labelled public samples from clients that know better.
 
-No code of the authors is known: this follows the paper's description, and values that it leaves open have the defaults
-below (epsilon is also a third party's).
-A round: clients learn the server's logits of the public samples, epsilon CE + (1 - epsilon) KL, train on their own
-samples, and say their logits. The server's model is trained on the public samples with the same loss, where the teacher
-is chosen for each sample (selective knowledge fusion): where the model is right itself, its own logits as they were
-before; where it is wrong, the mean logits of the clients that are right, each weighed by one over the entropy of its
-answer. Where nobody is right there is no KL, and of the loss epsilon CE is left.
+In a round, clients learn the server's logits of the public samples by epsilon CE + (1 - epsilon) KL. They train on
+their own samples, and report their logits. The server's model trains on the public samples with the same loss. Its
+teacher is chosen for each sample (selective knowledge fusion). Where the model is right itself, the teacher is its own
+logits as they were before. Where it is wrong, it is the mean logits of the clients that are right, each weighed by one
+over the entropy of its answer. Where no model is right there is no KL, and of the loss epsilon CE is left.
 
-Where this departs from the paper: clients learn at the beginning of the next round (so a client meets the server once),
-and all clients say their logits of all samples, also where the server is right; its own logits are those of this round,
-as the logits of rounds in which a sample was right are no longer what it is taught when it is wrong. A third party's
-class teaches samples that the server has right by CE alone, and those that nobody has right by all clients' mean.
+No code of the authors is known. This follows the paper's description; values that it leaves open have the defaults
+below (epsilon is also a third party's). Departures from the paper:
+
+* Clients learn at the beginning of the next round, so that a client meets the server once.
+* All clients report their logits of all samples, also where the server is right.
+* The server's own logits are those of this round. The paper keeps those of rounds in which a sample was right, which
+  are no longer its teacher when it is wrong.
+
+A third party's class teaches samples that the server has right by CE alone, and those that no model has right by all
+clients' mean.
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,17 @@
 """FedMD (Li and Wang 2019, Algorithm 1): clients with models of any architecture agree on logits of public samples.
 
-A client begins with transfer learning: it trains on the public samples, then on its own. Then, round after round: all
-say their logits of ``samples`` public samples, their mean is the consensus, and each digests it (towards the mean
-absolute error of logits, as in the public code) and revisits its own samples.
+A client begins with transfer learning: it trains on the public samples, then on its own. Then, in each round, all
+participants report their logits of ``samples`` public samples, and the mean is the consensus. Each client digests it
+(towards the mean absolute error of logits, as in the public code) and revisits its own samples.
 
-Where this departs from paper and public code: digest and revisit come at the beginning of the next round (so a client
-meets the server once), the consensus of the last round is digested by nobody; transfer learning lasts a number of
-epochs (the code stops early by test samples); without labels of public samples there is none; clients who do not take
-part neither say nor digest anything; both losses step with the job's optimiser (the code's: Adam 1e-3).
+Departures from the paper and the public code:
+
+* Digest and revisit come at the beginning of the next round, so that a client meets the server once. No client digests
+  the consensus of the last round.
+* Transfer learning lasts a number of epochs. The code stops early by test samples. Without labels of public samples
+  there is none.
+* Clients that do not take part neither report nor digest anything.
+* Both losses step with the job's optimiser (the code's: Adam 1e-3).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How executors judge paths: a unit of the job that says what they get right on clients' validation samples.
+"""How executors judge paths: a unit of the job that counts their correct answers on clients' validation samples.
 
 A central search puts the samples of all clients together, a federated evaluation keeps each client's apart.
 """

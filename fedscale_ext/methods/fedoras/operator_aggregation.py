@@ -3,8 +3,8 @@
 
 The mean takes in an operator's parameters and its buffers. The public code maps buffers alone to operators. Its weights
 are averaged by all examples of all participants, unchanged copies too; ``buffers_only`` does as it does. FedAvg, with
-which the paper compares, normalises "collectively for full models": whoever was not sent an operator, or sent it back
-unchanged, counts with the weights of the round's start (``mean_over`` participants).
+which the paper compares, normalises "collectively for full models". A client that was not sent an operator, or returned
+it unchanged, counts with the weights of the round's start (``mean_over`` participants).
 
 An operator that fewer than ``min_clients`` trained stays as it is, to protect single clients (the public code leaves
 that off). What all paths share has no such limit, and is averaged by all examples that a client trained on.

@@ -1,6 +1,6 @@
 """Stage 2: the best path of a tier's bracket, by the supernet's own weights (FedorAS, section 3.2, Equation 6).
 
-A search asks for paths and is told their scores; who judges them, and on which data, is the caller's business:
+A search asks for the scores of paths. The caller decides who judges them, and on which data:
 
     search = PathSearch(tables, bracket, settings, seed, "search", tier)
     while paths := search.ask():
@@ -11,8 +11,8 @@ The best is the one with the greatest score inside the bracket; MACs are the sec
 known by the tuple of their operators: the public code joins the operators' numbers into one text, in which with more
 than ten operators different paths look the same. No path is judged twice.
 
-What a search keeps for a restart are the scores that it was told. It then runs again from its seed, and answers
-itself what it has been told before.
+For a restart, a search keeps the scores that it has received. It then runs again from its seed, and takes those scores
+instead of asking again.
 """
 
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence

@@ -22,7 +22,7 @@ from fedscale_ext.core.types import State
 
 
 def compatible(capacity: np.ndarray, macs: Sequence[float]) -> np.ndarray:
-    """bool [clients, models]: MAC(M_k) <= T_c (Algorithm 1, line 7). The first model fits everybody."""
+    """bool [clients, models]: MAC(M_k) <= T_c (Algorithm 1, line 7). The first model fits every client."""
     fits = np.asarray(macs, dtype=np.float64)[None, :] <= capacity[:, None]
     fits[:, 0] = True
     return fits

@@ -1,4 +1,4 @@
-"""What a transformation did to which axis of which tensor, for whoever checks the equations from a job's records."""
+"""Records of what a transformation did to each axis of a tensor, to check the equations from a job's records."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How large a pair's hypernetwork is: its layers, and the memory that all of them want, told before they are made."""
+"""Sizes of hypernetworks: a pair's layers, and the memory that all of them need, checked before they are created."""
 
 from collections.abc import Collection, Sequence
 

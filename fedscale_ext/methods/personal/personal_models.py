@@ -1,6 +1,7 @@
 """Clients that keep their models from round to round: each trains on from its own, alone or in a cohort.
 
-``conf.own`` is the client's model (empty: none yet; None where the client keeps none and trains what it was handed).
+``conf.own`` is the client's model. It is empty before the client's first round, and None where the client keeps no
+model and trains the one that it receives.
 """
 
 from argparse import Namespace

@@ -1,8 +1,8 @@
-"""Which channels of a model a client keeps: bool [C] by channel group of the model's layout, or [clients, C] of many.
+"""Active channels of a client's model: bool [C] by channel group of the model's layout, or [clients, C] of many.
 
-What is kept of a tensor is the outer product of what is kept along its axes, buffers included. Zeros in the place of
-all other parameters make the function of the smaller network that ``submodels.extract`` would cut out: a channel
-whose BatchNorm has neither weight nor bias is zero, and so is what others read of it.
+The active entries of a tensor are the outer product of the active channels along its axes, buffers included. With zeros
+for all other parameters, the model computes the function of the smaller network that ``submodels.extract`` would cut
+out. A channel whose BatchNorm has neither weight nor bias is zero, and so is what other layers read of it.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,20 +1,19 @@
 """FedMask (Li et al., SenSys 2021): weights stay as they were drawn; clients learn and exchange binary masks of them.
 
-No public code is known: what is built follows the paper as specs of the baselines sum it up, and decides what that
-leaves open.
+No public code is known. This follows the paper as specs of the baselines sum it up, and decides what that leaves open.
 
-* In its first round a client prunes channels once, to its type's number of each group: it keeps those whose weights
-  matter most to the loss of its first batch, by |w dL/dw|. Masks are learnt within.
-* A weight counts where sigma(s) > tau. A client's scores begin each round at logit(tau) + 1 or - 1, as the bits say
-  that it is handed, and learn with a rate ``lr`` of their own by the straight-through gradient; devices keep no scores.
-* The server takes the mean of each bit over the participants whose structures hold it, and hands out whether that is
-  above tau. The model that a client is served is W with the mask that it learnt last, within its structure.
-* Biases and what BatchNorm learns stay as drawn; its statistics are each client's own (the global model that is tested
+* In its first round a client prunes channels once, to its type's number of each group. It keeps those whose weights
+  matter most to the loss of its first batch, by |w dL/dw|. Masks are learnt within that structure.
+* A weight counts where sigma(s) > tau. A client's scores begin each round at logit(tau) + 1 or - 1, by the server's
+  bits. They learn with a rate ``lr`` of their own by the straight-through gradient. Devices keep no scores.
+* The server takes the mean of each bit over the participants whose structures hold it. The new bit is whether the mean
+  is above tau. A client is served W with the mask that it learnt last, within its structure.
+* Biases and what BatchNorm learns stay as drawn. Its statistics are each client's own (the global model that is tested
   beside has their mean).
 
-W follows from the seed and never travels. Traffic counts a bit for each weight of the structure, in both directions: of
-all weights on the way down in a client's first round, and a bit for each channel on the way up. MACs are those of the
-structure. What both sides really exchange here is dense.
+W follows from the seed and never travels. Traffic counts a bit for each weight of the structure, in both directions. In
+a client's first round all weights count on the way down, and a bit for each channel on the way up. MACs are those of
+the structure. What both sides really exchange here is dense.
 """
 
 import math

@@ -1,21 +1,22 @@
-"""Hermes (Li et al., MobiCom 2021): each client finds a structured subnetwork of its own, and parameters are averaged
-where subnetworks overlap.
+"""Hermes (Li et al., MobiCom 2021): clients find structured subnetworks, whose overlapping parameters are averaged.
 
-No public code is known: what is built follows the paper as specs of the baselines sum it up, and decides what that
-leaves open. A client judges the subnetwork that it is handed on a validation part of its training samples; where it is
-right on ``threshold`` and keeps more than its type asks, ``step`` of each group's channels go, the smallest by the L1
-norm of the weights that make them. It trains what is left, the sum of ``lasso`` times the norms of all filters added to
-the loss (group lasso).
+No public code is known. This follows the paper as specs of the baselines sum it up, and decides what that leaves open.
 
-Everybody begins with the whole model, as in Hermes's own paper. Moss's text (section 5) has it that a device "only
-trains the small model": with ``start`` type, a client begins with the leading channels that its type asks for, and so
-never prunes.
+A client judges its subnetwork on a validation part of its training samples. Where its accuracy reaches ``threshold``
+and it keeps more than its type asks, it prunes ``step`` of each group's channels: the smallest by the L1 norm of the
+weights that make them. It trains what is left. The loss adds ``lasso`` times the sum of the norms of all filters (group
+lasso).
 
-A parameter is overlapped where two clients' subnetworks hold it or more, whether they take part or not: it travels, and
-becomes the mean over the participants that hold it. What one client holds alone never travels; the server's copy of it
-stands for the device's. A channel belongs to all layers that share it (residual sums); biases, BatchNorm and its
-statistics go with it. Traffic counts overlapped entries and a bit for each channel, in both directions, as of the mask
-that the client was handed; MACs are those of the smaller network. What both sides compute and exchange here is dense.
+Clients begin with the whole model, as in Hermes's own paper. Moss's text (section 5) has it that a device "only trains
+the small model". With ``start`` type, a client begins with the leading channels of its type's size, and so never
+prunes.
+
+A parameter is overlapped where the subnetworks of two clients or more hold it, whether they take part or not. It
+travels, and becomes the mean over the participants that hold it. A parameter of one client alone never travels; the
+server's copy of it stands for the device's. A channel belongs to all layers that share it (residual sums). Biases,
+BatchNorm and its statistics go with it. Traffic counts overlapped entries and a bit for each channel, in both
+directions, by the mask at the round's start. MACs are those of the smaller network. What both sides compute and
+exchange here is dense.
 """
 
 from argparse import Namespace

@@ -6,14 +6,14 @@ Where it departs from the public code, or the paper leaves it open:
   The public code makes such a part, a tenth, but looks at test samples instead.
 * Weights of convolutions and linear layers are pruned, a whole number of each layer's survivors; the public code
   compares with a percentile, and prunes what has "weight" in its name (BatchNorm's too). All parameters rewind.
-* What is pruned is told by the mask; the public code also freezes weights that are nearly zero.
+* The mask alone decides what is pruned. The public code also freezes weights that are nearly zero.
 * The public code adds up the clients' masks in the memory of the first one.
-* Everybody begins with the whole model. Moss's text (section 5) has it that a device "only trains the small model":
-  with ``param_ratio``, devices come in types, and a client's first mask is the leading channels of its type's size.
+* Clients begin with the whole model. Moss's text (section 5) has it that a device "only trains the small model": with
+  ``param_ratio``, devices come in types, and a client's first mask is the leading channels of its type's size.
 
 Unstructured masks save bytes, not MACs: dense kernels compute zeros too. A client's traffic counts its surviving
-weights, what is never pruned, and its mask in bits, in both directions as of the mask that it was handed. What both
-sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
+weights, what is never pruned, and its mask in bits. It counts in both directions, by the mask at the round's start.
+What both sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
 """
 
 from argparse import Namespace
@@ -54,7 +54,6 @@ from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import MaskedClient, initial_weights, trainable
 from fedscale_ext.methods.pruning.pruned_types import share_list
 from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
-from fedscale_ext.models import parameter_names
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import OwnTensorsFrom
 from fedscale_ext.util.ranges import check_ranges
@@ -261,4 +260,4 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
 
     def _weights(self) -> State:
         model = self.pool[KEY]
-        return masks.prunable({name: model.state[name] for name in parameter_names(model.spec)})
+        return masks.prunable({name: model.state[name] for name in models.parameter_names(model.spec)})

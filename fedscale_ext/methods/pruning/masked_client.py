@@ -86,7 +86,7 @@ class MaskedClient(MultiModelClient):
         model.eval()
         rows = torch.from_numpy(validation).to(data.y.device)
         correct = [(model(data.x[part]).argmax(-1) == data.y[part]).sum() for part in rows.split(conf.test_bsz)]
-        model.load_state_dict(before, strict=False)  # training goes on from what was handed out
+        model.load_state_dict(before, strict=False)  # training starts from the served statistics
         return int(torch.stack(correct).sum()) / len(rows)
 
 

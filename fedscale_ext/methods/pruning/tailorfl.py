@@ -1,22 +1,21 @@
 """TailorFL (Deng et al., SenSys 2022): devices tailor submodels by what they can compute and by their data.
 
-No public code is known: what is built follows the paper as specs of the baselines sum it up, and decides what that
-leaves open.
+No public code is known. This follows the paper as specs of the baselines sum it up, and decides what that leaves open.
 
-* Importance of a channel is a gate that it passes on its way to whoever reads it, learnt with the weights by the job's
-  optimiser under an L1 penalty (``sparsity``). A client trains the whole model in its first round, then keeps its
+* A channel's importance is a gate that scales it for its readers. Gates are learnt with the weights by the job's
+  optimiser, under an L1 penalty (``sparsity``). A client trains the whole model in its first round. Then it keeps its
   type's number of channels of each group, those with the largest gates. Gates stay the client's own, and are part of
-  the model that it is served.
-* The server averages what submodels hold in common, each weighed by the share of the parameters that it keeps (and by
-  its samples, if ``weighted``).
-* The server tunes the structures of those who took part: a channel's importance becomes ``tuning`` parts the mean over
-  the other participants, weighed by how alike their gates are (the cosine of their differences from the participants'
-  mean, where that is positive), and the client's type's number of channels is chosen anew. A channel that comes back
+  its served model.
+* The server averages what submodels hold in common. Each is weighed by the share of the parameters that it keeps (and
+  by its samples, if ``weighted``).
+* The server tunes the participants' structures. A channel's importance becomes ``tuning`` parts the mean over the other
+  participants. They are weighed by how alike their gates are: the cosine of their differences from the participants'
+  mean, where that is positive. Then the client's type's number of channels is chosen anew. A channel that comes back
   has the server's weights.
 
-Traffic counts the entries of the submodel and a bit for each channel, and gates on their way up, the whole model on
-the way down in a client's first round; MACs are those of the submodel. What both sides compute and exchange here is
-dense.
+Traffic counts the entries of the submodel and a bit for each channel, and gates on their way up. In a client's first
+round the whole model counts on the way down. MACs are those of the submodel. What both sides compute and exchange here
+is dense.
 """
 
 from argparse import Namespace

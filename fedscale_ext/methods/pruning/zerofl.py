@@ -13,8 +13,8 @@ A client uploads a share of 1 - sparsity + mask_ratio of each layer's weights (s
 No public code could be read: what the paper leaves open is decided here. Largest is in magnitude, in each layer by
 itself, in all convolutions and linear layers; biases and normalisation are dense. On the virtual clock and in the cost
 of a round, devices skip zeros (``skips_zeros``): all three products of a step have one sparse factor, so a step takes
-1 - sparsity of the MACs. What is handed in counts its values and a bit for each weight; what is handed out is
-dense. What both sides really compute and exchange here is dense. What is tested, served and written at the end is the
+1 - sparsity of the MACs. An upload counts its values and a bit for each weight; a download is dense.
+What both sides really compute and exchange here is dense. What is tested, served and written at the end is the
 network of SWAT's forward pass: each layer's largest 1 - sparsity of the weights, the others zero.
 """
 
@@ -139,7 +139,7 @@ def swat(model: nn.Module, sparsity: float) -> Iterator[None]:
 
 
 @torch.no_grad()
-def hand_in(before: Mapping[str, Tensor], weights: Mapping[str, Tensor], upload: str, share: float) -> None:
+def reduce_upload(before: Mapping[str, Tensor], weights: Mapping[str, Tensor], upload: str, share: float) -> None:
     """Reduce the trained ``weights`` to the uploaded ones, in place (section 4.2).
 
     Args:
@@ -185,7 +185,7 @@ class ZeroFLClient(MultiModelClient):
                 steps.step(parameters, list(gradients))
                 step_losses.append(losses.detach())
         figures = result(conf, len(client_data), step_losses)
-        hand_in(before, sparse, settings["upload"], settings["share"])
+        reduce_upload(before, sparse, settings["upload"], settings["share"])
         return {**figures, "update_weight": model.state_dict()}
 
 

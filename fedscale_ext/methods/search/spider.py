@@ -1,16 +1,16 @@
 """SPIDER (Mushtaq et al. 2021): each client searches a network of its own beside one that all train together.
 
 Every client has two networks. The global one runs all operators of the supernet in equal shares and is averaged by
-samples. The local one never leaves the client: it starts as the global one, learns the same batches with a pull to the
-global one's weights as they were handed out, and from round ``proj_start`` on loses operators: every
-``proj_recovery`` rounds, those of a layer drawn at random are left out one after another, and what the client's
-validation samples say of the network without each decides. Clients are served their local networks.
+samples. The local one never leaves the client. It starts as the global one, and learns the same batches with a pull to
+the global weights of the round's start. From round ``proj_start`` on it loses operators. Every ``proj_recovery``
+rounds, those of a layer drawn at random are left out one after another. The accuracy of the network without each, on
+the client's validation samples, decides. Clients are served their local networks.
 
 Where it departs from the public code, or the paper leaves it open:
 
 * The space is the configuration's supernet, so that SPIDER and FedorAS search the same one; the paper's is DARTS's
   cells, in which the code also chooses which edges of a node stay.
-* A client shrinks in a round of ``proj_recovery`` only if it takes part in it; in the paper everybody does.
+* A client shrinks in a round of ``proj_recovery`` only if it takes part in it; in the paper all clients do.
 * Both networks start alike, and both step with the job's learning rate (the paper's: 0.01 with momentum 0.9).
 * Momentum starts anew with each round.
 """

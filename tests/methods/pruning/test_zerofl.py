@@ -20,7 +20,14 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.pruning.zerofl import ZeroFLAggregator, ZeroFLClient, hand_in, largest, sparse_weights, swat
+from fedscale_ext.methods.pruning.zerofl import (
+    ZeroFLAggregator,
+    ZeroFLClient,
+    largest,
+    reduce_upload,
+    sparse_weights,
+    swat,
+)
 from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
@@ -103,7 +110,7 @@ def test_without_sparsity_it_is_plain_training() -> None:
 def test_what_is_handed_in(upload: str) -> None:
     before = {"a.weight": torch.tensor([1.0, -2.0, 3.0, 0.5]), "b.weight": torch.tensor([[4.0, 4.0]])}
     after = {"a.weight": torch.tensor([1.1, -1.0, 3.2, 2.5]), "b.weight": torch.tensor([[5.0, 3.5]])}
-    hand_in(before, after, upload, 0.5)
+    reduce_upload(before, after, upload, 0.5)
     expected = {
         "top_k_weights": ([0.0, 0.0, 3.2, 2.5], [[5.0, 0.0]]),
         "diff_on_top_k": ([1.0, -2.0, 3.2, 2.5], [[5.0, 4.0]]),
