@@ -165,20 +165,20 @@ _BACKBONES: dict[str, dict[str, Any]] = {
         "backbone": "cnn",
         "widths": [[width] for width in _CNN10],
         "common": False,
-        "pools": [place in (0, 3, 6) for place in range(10)],
+        "pools": [index in (0, 3, 6) for index in range(10)],
     },
     "mlp": {"backbone": "mlp", "widths": [[128]] * 4},
 }
 
 
-def _named(name: str, own: Mapping[str, Any], input_shape: Shape, num_classes: int) -> ModelSpec:
-    return make(input_shape=input_shape, num_classes=num_classes, **own, **_BACKBONES[name])
+def _named(name: str, fields: Mapping[str, Any], input_shape: Shape, num_classes: int) -> ModelSpec:
+    return make(input_shape=input_shape, num_classes=num_classes, **fields, **_BACKBONES[name])
 
 
 # single_exit_...: the same with the last exit only, a plain network for methods that know no exits; first_exit_...:
 # what all clients afford of it, the network up to its first exit
 NAMED: dict[str, Callable[[Shape, int], ModelSpec]] = {
-    f"{kind}_exit_{name}": partial(_named, name, own)
-    for kind, own in (("multi", {}), ("single", {"heads": "last"}), ("first", {"exits": 1}))
+    f"{kind}_exit_{name}": partial(_named, name, fields)
+    for kind, fields in (("multi", {}), ("single", {"heads": "last"}), ("first", {"exits": 1}))
     for name in _BACKBONES
 }

@@ -18,9 +18,8 @@ class Layer(nn.Module):
 
     def __init__(self, layer: LayerShape, names: Sequence[str], makers: Iterable[Maker]) -> None:
         super().__init__()
-        self._all = {
-            name: maker(layer) for name, maker in zip(names, makers, strict=True)
-        }  # a plain dictionary, so that operators that are not held are not registered
+        # a plain dictionary, so that operators that are not held are not registered
+        self._all = {name: maker(layer) for name, maker in zip(names, makers, strict=True)}
         self.hold(names)
 
     def hold(self, names: Sequence[str]) -> None:
