@@ -348,8 +348,8 @@ def test_nobody_for_the_whole_network_is_refused_unless_asked_for() -> None:
             UserError, match=r"no client is on level exit3, .* takes [\d,]+ MACs, the strongest client affords"
         ):
             hypemefed(capacity=weak, **keys)
-    assert set(hypemefed(levels="fix", shares=[1.0, 0.0, 0.0], capacity=weak).own) == {2}
-    assert set(hypemefed(groups=[2, 2, 2], capacity=weak).own) == {0, 1, 2}
+    assert set(hypemefed(levels="fix", shares=[1.0, 0.0, 0.0], capacity=weak).level_of) == {2}
+    assert set(hypemefed(groups=[2, 2, 2], capacity=weak).level_of) == {0, 1, 2}
 
 
 def test_shares_that_clients_do_not_afford_are_told() -> None:

@@ -102,7 +102,7 @@ def test_levels_are_drawn_once_or_in_each_round_among_those_that_are_affordable(
     assert list(made.evaluation_plan().serve) == ["a"] * 300 + ["c"] * 100
     made = server(HeteroFLAggregator, "heterofl", clients=400, capacity=capacity, levels="fix")
     assert list(made.evaluation_plan().serve) == [item.model for item in made.assign(1, everyone)]
-    assert server(HeteroFLAggregator, "heterofl", levels="fix", seed=1).own.tolist() == [
+    assert server(HeteroFLAggregator, "heterofl", levels="fix", seed=1).level_of.tolist() == [
         server(HeteroFLAggregator, "heterofl", levels="fix", seed=1).keys.index(item.model)
         for item in server(HeteroFLAggregator, "heterofl", levels="fix", seed=1).assign(9, np.arange(1, 7))
     ]

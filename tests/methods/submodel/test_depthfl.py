@@ -115,7 +115,7 @@ def test_clients_train_prefixes_that_predict_by_all_exits() -> None:
     assert {model.spec["predict"] for model in made.pool} == {"mean"}
     assert made.evaluation_plan().named == {"global": "exit3"} and not made.static_statistics
     assert {made.weight(item) for item in items} == {1.0} and depthfl(weighted=True).weight(items[1]) == 20.0
-    assert (depthfl(groups=[1, 1, 4], capacity=[6.0, 5, 4, 3, 2, 1]).own == [0, 0, 0, 0, 1, 2]).all()
+    assert (depthfl(groups=[1, 1, 4], capacity=[6.0, 5, 4, 3, 2, 1]).level_of == [0, 0, 0, 0, 1, 2]).all()
 
 
 def test_exits_learn_from_each_other_ever_more() -> None:

@@ -131,8 +131,8 @@ def test_levels_are_narrower_and_less_deep() -> None:
 def test_groups_and_shares() -> None:
     made = scalefl(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
     assert (made.level_of == [1, 0, 2, 2, 0, 2]).all()
-    assert (scalefl(levels="fix", shares=[1.0, 0.0, 0.0]).own == 2).all()
-    drawn = scalefl(levels="fix", capacity=[1e15] * 6).own
+    assert (scalefl(levels="fix", shares=[1.0, 0.0, 0.0]).level_of == 2).all()
+    drawn = scalefl(levels="fix", capacity=[1e15] * 6).level_of
     assert len(set(drawn.tolist())) > 1
 
 
