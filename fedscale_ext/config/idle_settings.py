@@ -8,7 +8,7 @@ from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.config.methods import is_built_in
 from fedscale_ext.core.errors import listed
 
-_NAMED = 3  # keys, or values, that a note names for a reason
+_NAMED = 3  # values that a note names for a reason
 _METHOD = "the method"
 _MOMENTS = ("eta", "tau", "beta", "beta2")
 _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_window", "clip_bound", "cut_off_util",
@@ -16,7 +16,7 @@ _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_w
          "blacklist_max_len")  # fmt: skip
 
 Reason = tuple[str, str]
-"""A setting, and its value that leaves other settings unread."""
+"""A setting, and its value that leaves other settings unread; or a sentence, and no value."""
 
 
 def _without_public(config: JobConfig) -> Reason | None:
@@ -60,6 +60,28 @@ def _without_trace(config: JobConfig) -> Reason | None:
     return None if any(file not in (None, RESAMPLED) for file in files) else ("device_conf_file", RESAMPLED)
 
 
+def _running_statistics(config: JobConfig) -> Reason | None:
+    statistics = config.job.bn_statistics  # under auto the method decides, and its job tells
+    return ("bn_statistics", statistics) if statistics == "running" else None
+
+
+def _stop_elsewhere(config: JobConfig) -> Reason | None:
+    stop = str(config.method_params().get("stop", "rounds")) if config.job.method == "fedtrans" else "accuracy"
+    return None if stop == "accuracy" else ("fedtrans.stop", stop)
+
+
+def _by_the_data(config: JobConfig) -> Reason | None:
+    return ("the data tell classes and shape", "") if is_built_in(config.job.method) else None
+
+
+def _own_loss(config: JobConfig) -> Reason | None:
+    return (_METHOD, "qfedavg") if config.job.method == "qfedavg" else None
+
+
+def _method_given(config: JobConfig) -> Reason | None:
+    return ("method", config.job.method) if "method" in config.given else None
+
+
 #: Keys, and why a job does not read them; None where this is no reason. One of several rows is enough.
 _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...] = (
     (("public_fraction", "public_classes", "public_alpha"), _without_public),
@@ -71,14 +93,19 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     (("proxy_mu",), partial(_of_another_method, "fedprox")),
     (("proxy_mu",), partial(_own_key_given, "fedprox.mu")),
     (("device_match",), _without_trace),
+    (("bn_statistics_clients",), _running_statistics),
+    (("fedtrans.stop_gain", "fedtrans.stop_rounds"), _stop_elsewhere),
+    (("num_classes", "input_dim", "output_dim", "input_shape"), _by_the_data),
+    (("loss_decay",), _own_loss),
+    (("gradient_policy",), _method_given),
 )
 
 
 def _reason(config: JobConfig, key: str) -> Reason | None:
     """Why a job does not read a key that it was given; None where it does."""
     method, dot, _ = key.partition(".")
-    if dot:
-        return None if method == config.job.method else (_METHOD, config.job.method)
+    if dot and method != config.job.method:
+        return _METHOD, config.job.method
     found = (reason(config) for keys, reason in _TABLE if key in keys)
     return next((reason for reason in found if reason is not None), None)
 
@@ -94,7 +121,7 @@ def idle_keys(*configs: JobConfig) -> str | None:
     if not unread:
         return None
     return "; ".join(
-        f"{listed(keys, _NAMED)} {'does' if len(keys) == 1 else 'do'} nothing: {why}" for why, keys in unread.items()
+        f"{', '.join(keys)} {'does' if len(keys) == 1 else 'do'} nothing: {why}" for why, keys in unread.items()
     )
 
 
@@ -104,6 +131,6 @@ def _words(reasons: list[Reason]) -> str:
         values.setdefault(setting, []).append(value)
     return " and ".join(
         f"{setting}s are {listed(each, _NAMED)}" if setting == _METHOD and len(each) > 1 else
-        f"{setting} is {listed(each, _NAMED)}"
+        f"{setting} is {listed(each, _NAMED)}" if each != [""] else setting
         for setting, each in values.items()
     )  # fmt: skip

@@ -210,11 +210,13 @@ def make_config(
     _check_known(cluster, where)
     clean = {key: value for key, value in cluster.items() if value is not None}
     policy = or_none(theirs.get("gradient_policy"))
-    if policy is not None and "method" not in own:
+    if policy is not None:
         if policy not in _POLICY_METHODS:
-            place = where("gradient_policy")
-            raise UserError(f"{place}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}")
-        own["method"] = _POLICY_METHODS[policy]
+            place, guess = where("gradient_policy"), did_you_mean(str(policy), _POLICY_METHODS)
+            raise UserError(
+                f"{place}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}{guess}"
+            )
+        own.setdefault("method", _POLICY_METHODS[policy])
     # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
     if "ps_ip" in clean:
         theirs.setdefault("ps_ip", clean["ps_ip"])

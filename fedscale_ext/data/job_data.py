@@ -47,10 +47,17 @@ def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> N
 
 
 def split_notice(config: JobConfig, test_source: str) -> str | None:
-    """What a job says of a ``test_split`` that was given and that its data leave unread; None where they use it."""
+    """What a job says of a ``test_split`` or a ``data_seed`` that was given and that its data leave unread; None where
+    they use it."""
     # with a test.csv that names no training client, samples are held out after all: the csv being there is no reason
-    idle = "test_split" in config.given and test_source == TEST_CSV
-    return "test_split does nothing: the data have a test.csv" if idle else None
+    if test_source != TEST_CSV:
+        return None
+    unread = []
+    if "test_split" in config.given:
+        unread.append("test_split does nothing: the data have a test.csv")
+    if "data_seed" in config.given and not config.job.public_samples:
+        unread.append("data_seed does nothing: the data have a test.csv, and public_samples is 0")
+    return "; ".join(unread) or None
 
 
 def public_notice(config: JobConfig, used: bool) -> str | None:

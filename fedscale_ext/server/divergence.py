@@ -1,11 +1,16 @@
 """Training that diverged: the sentences that tell whoever watches the job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from fedscale_ext.config.job_config import JobConfig
-from fedscale_ext.core.types import Evaluation
+from fedscale_ext.core.types import Evaluation, RoundRecord
+from fedscale_ext.metrics.accuracy import accuracy
+
+_GROWN = 1000.0  # times that a loss grows in a training that diverged and stayed finite
+_LEAST_LOSS = 1e-3  # a first loss below this is none to compare with
 
 
 def failure_sentence(diverged: int, clients: int, config: JobConfig) -> str:
@@ -38,6 +43,25 @@ class DivergenceNotices:
                 f"round {evaluation.round}: training diverged: the test loss of {diverged} of {int(tested.sum())} "
                 f"clients is not finite; {_advice(self._config)}"
             )
+
+
+def end_notice(records: Sequence[RoundRecord], floor: Mapping[str, Any] | None, config: JobConfig) -> str | None:
+    """A sentence about a job that ends with figures that are finite and tell that nothing was learnt; None for others.
+
+    ``floor`` is that of the job's header: the accuracies that clients have without a model.
+    """
+    losses = [record.train_loss for record in records if np.isfinite(record.train_loss)]
+    if losses and losses[-1] > _GROWN * max(losses[0], _LEAST_LOSS):
+        return f"training diverged: its loss grew from {losses[0]:.3g} to {losses[-1]:.3g}; {_advice(config)}"
+    last = next((record.evaluation for record in reversed(records) if record.evaluation is not None), None)
+    floors = [(floor or {}).get(name) for name in ("majority", "most_frequent")]
+    known = [each["mean"] for each in floors if each and each["mean"] is not None]
+    if last is None or len(known) < len(floors) or not accuracy(last).mean < min(known):
+        return None
+    return (
+        f"accuracy after round {last.round}, {accuracy(last).mean:.1%}, is below what clients reach without a model, "
+        f"{min(known):.1%}: training has diverged or was too short"
+    )
 
 
 def _advice(config: JobConfig) -> str:

@@ -30,6 +30,7 @@ from fedscale_ext.server.model_choices import ModelChoice, assignment_sentence
 from fedscale_ext.server.privacy import JobPrivacy, check_options
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.server.schedule import dropped_bytes
+from fedscale_ext.server.setting_notices import setting_notices
 from fedscale_ext.tasks.client_tensors import ClientTensors
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.stopwatch import Stopwatch
@@ -88,11 +89,8 @@ class MethodHooks(Coordinator):
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
         self._beside: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
-        if args.learning_rate < args.min_learning_rate:
-            self.notice(
-                f"clients train with learning rate {args.min_learning_rate:g}: learning_rate {args.learning_rate:g} is "
-                "below min_learning_rate; lower that too"
-            )
+        for sentence in setting_notices(config, self.static_statistics):
+            self.notice(sentence)
 
     @classmethod
     def check_settings(cls, config: JobConfig) -> tuple[Any, bool]:

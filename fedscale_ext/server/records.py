@@ -19,6 +19,7 @@ from fedscale_ext.report.own_tables import told_tables
 from fedscale_ext.report.plots import plot_job
 from fedscale_ext.report.tables import summary_table, write_markdown
 from fedscale_ext.server import checkpoint
+from fedscale_ext.server.divergence import end_notice
 from fedscale_ext.server.resume import FOLDER
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class JobRecords:
         """
         job = self._job
         self.recorder.close()
+        if (sentence := end_notice(job.history, self.header["floor"], job.config)) is not None:
+            job.notice(sentence)
         summary = summarise(
             self.header,
             job.history,

@@ -186,6 +186,10 @@ BAD = [
     ("job_conf:\n  - exploration_decay: .nan\n", "it must lie in 0..1"),
     ("job_conf:\n  - round_threshold: -1\n", "it must lie in 0..100"),
     ("job_conf:\n  - pacer_step: 0\n", "it must be at least 1"),
+    (
+        "job_conf:\n  - gradient_policy: fed-yogy\n  - method: fedavg\n",
+        "is not built; it may be fed-prox, fed-yogi; did",
+    ),
     ("job_conf:\n  - decay_factor: 1.5\n", "key 'decay_factor' is 1.5; it must lie in 0..1"),
     ("job_conf:\n  - decay_factor: 0\n", "key 'decay_factor' is 0.0; it must be above zero"),
     ("job_conf:\n  - overcommitment: 0.5\n", "key 'overcommitment' is 0.5; it must be at least 1"),

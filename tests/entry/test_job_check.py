@@ -87,6 +87,20 @@ def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: P
     assert checked.notices and given[: len(checked.notices)] == checked.notices
 
 
+def test_keys_that_the_data_or_the_method_leave_unread_are_told(job_file: Path, tmp_path: Path) -> None:
+    def notices(**keys: Any) -> list[str]:
+        found = check(job(job_file, **keys), tmp_path / "check").notices
+        return [notice for notice in found if "does nothing" in notice]
+
+    seed = "data_seed does nothing: the data have a test.csv, and public_samples is 0"
+    assert notices(data_seed=3) == [seed]
+    assert notices(data_seed=3, public_samples=4) == []
+    statistics = "bn_statistics_clients does nothing: fedavg is tested with the running statistics of training"
+    assert notices(bn_statistics_clients=9) == [statistics]
+    assert notices(bn_statistics_clients=9, bn_statistics="federated") == []
+    assert notices(bn_statistics_clients=9, method="heterofl") == []
+
+
 def test_a_test_split_beside_a_test_csv_does_nothing(job_file: Path, tmp_path: Path) -> None:
     note = "test_split does nothing: the data have a test.csv"
     assert note in check(job(job_file, test_split=0.5), tmp_path / "check").notices

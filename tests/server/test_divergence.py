@@ -1,18 +1,21 @@
 """Training that diverges: each client's reason, one sentence per job, and the job that no client survives."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from synthetic_job import evaluation as synthetic_evaluation
+from synthetic_job import record
 
 import fedscale_ext
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.failures import diverged, is_divergence
 from fedscale_ext.core.types import Evaluation
-from fedscale_ext.server.divergence import DivergenceNotices, failure_sentence
+from fedscale_ext.server.divergence import DivergenceNotices, end_notice, failure_sentence
 from fedscale_ext.tasks.reduction import UnitSum
 from fedscale_ext.tasks.update_checks import Rejected, check_figures, fault_in_state
 from fedscale_ext.training.local_training import MultiModelClient
@@ -60,6 +63,37 @@ def test_each_sentence_is_told_once() -> None:
         f"round 2: training diverged: the loss or weights of 1 of 4 clients are not finite; {advice}",
         f"round 4: training diverged: the test loss of 2 of 3 clients is not finite; {advice}",
     ]
+
+
+FLOOR = {"majority": {"mean": 0.4}, "most_frequent": {"mean": 0.3}}
+
+
+@pytest.mark.parametrize(
+    ("losses", "accuracies", "sentence"),
+    [
+        ([2.0, 2e4], [0.5], "training diverged: its loss grew from 2 to 2e+04; lower learning_rate (0.05), or"),
+        ([2.0, 20.0, float("nan")], [0.5], None),
+        ([0.0, 0.5], [0.5], None),
+        ([2.0, 1.0], [0.9, 0.2], "accuracy after round 2, 20.0%, is below what clients reach without a model, 30.0%: "
+                                 "training has diverged or was too short"),
+        ([2.0, 1.0], [0.1, 0.35], None),  # below one of the floors alone
+        ([2.0, 1.0], [], None),
+    ],
+)  # fmt: skip
+def test_a_divergence_that_stays_finite_is_told_at_the_end(
+    losses: list[float], accuracies: list[float], sentence: str | None
+) -> None:
+    records = [replace(record(number), train_loss=loss) for number, loss in enumerate(losses, 1)]
+    for number, value in enumerate(accuracies):
+        records[number].evaluation = synthetic_evaluation(number + 1, [value, value])
+    found = end_notice(records, FLOOR, make_config({}, {}))
+    assert found is None if sentence is None else found is not None and found.startswith(sentence)
+    assert end_notice(records[:1], None, make_config({}, {})) is None
+
+
+def test_the_notice_at_the_end_is_in_the_summary(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscale_ext.server.records.end_notice", lambda *_: "it has diverged")
+    assert "it has diverged" in fedscale_ext.run(job_file, model="cnn_small", rounds=1)["notices"]
 
 
 @pytest.mark.parametrize("cohort_size", [1, 7])
