@@ -28,7 +28,7 @@ class MossParams(DeviceTypesParams, WireParams):
     ``proxy`` off is the variant without PROM: each type learns from every other. ``aggregation`` file weighs proxies by
     their fidelity (FILE), fedavg by their devices' samples. ``proxies``: each proxy begins a round as the last round's
     mean of them (global), or as it ended that round (persistent). ``same_arch_transfer``: a type that has the proxies'
-    architecture is copied, or transferred as the others are. ``bn_statistics``: BatchNorm's running statistics stay as
+    architecture is transferred as the others are, or copied. ``bn_statistics``: BatchNorm's running statistics stay as
     transfers leave them, or are estimated anew on the public samples after every transfer and after FILE.
 
     WIRE: ``wire`` is the loss, ``meta_update`` how its meta-networks learn (bilevel judges them by cross-entropy, of
@@ -47,7 +47,7 @@ class MossParams(DeviceTypesParams, WireParams):
     proxy: bool = True
     aggregation: Literal["file", "fedavg"] = "file"
     proxies: Literal["global", "persistent"] = "global"
-    same_arch_transfer: Literal["copy", "wire"] = "copy"
+    same_arch_transfer: Literal["wire", "copy"] = "wire"
     bn_statistics: Literal["running", "public"] = "running"
     ce_target: Literal["auto", "labels", "teacher"] = "auto"
 

@@ -6,9 +6,11 @@ the proxies, WIRE from their mean PM^G back to each M^i. :class:`PairwiseModels`
 
 Departures: each PM^i begins the round as the last round's PM^G, for Eq. 10 averages weights, which have no meaning
 across separate basins. Algorithm 1 makes the proxies once (line 1) and never sets them to PM^G: with ``proxies``
-persistent, each PM^i begins as it ended the last round. In the first round all begin as one random state. A type that
-has the proxy's architecture is copied instead of transferred (``same_arch_transfer`` wire is line 13 taken literally,
-which transfers to every type): its fidelity is 1.
+persistent, each PM^i begins as it ended the last round. That is 4.5 ± 1.2 points less accurate on all devices' samples
+of UCI HAR (95 % interval of three paired seeds). In the first round all begin as one random state.
+
+Line 13 transfers to every type, one that has the proxy's architecture too. With ``same_arch_transfer`` copy such a type
+is copied, and its fidelity is 1: level on UCI HAR (1.5 ± 10.8 points), though the type itself loses 5.4 ± 3.7.
 
 A transfer takes some ten steps, in which BatchNorm's running statistics lag behind the weights. With ``statistics``
 public they are estimated anew on the public samples: of the student after every transfer, and of PM^G after FILE. The
@@ -101,7 +103,7 @@ class Transfers(ABC):
         types: Mapping[str, Type],
         options: Options,
         seed: int,
-        same_arch_transfer: Literal["copy", "wire"] = "copy",
+        same_arch_transfer: Literal["wire", "copy"] = "wire",
         aggregation: Literal["file", "fedavg"] = "file",
         statistics: Literal["running", "public"] = "running",
         threads: int | None = None,
@@ -273,10 +275,10 @@ class ProxyModels(Transfers):
 
 
 class PairwiseModels(Transfers):
-    """Without proxies: up to N^2 transfers, named ``<teacher's type>.<student's type>``.
+    """Without proxies: N^2 transfers, named ``<teacher's type>.<student's type>``.
 
-    Each model is the mean by FILE of itself, with fidelity 1, and of copies of itself that learnt from the others; with
-    ``same_arch_transfer`` wire its own transfer to itself takes its place.
+    Each model is the mean by FILE of copies of itself that learnt from each type's model, its own too: the text's N^2
+    transfers. With ``same_arch_transfer`` copy the model as it was, with fidelity 1, takes the place of the latter.
     """
 
     def __init__(self, types: Mapping[str, Type], options: Options, seed: int, **switches: Any) -> None:

@@ -100,17 +100,31 @@ def test_all_that_a_job_lacks_is_one_sentence() -> None:
         moss(types=[], groups=None, public_samples=0)
     bare = {"types": ["torchvision_resnet18", CNN, "torchvision_resnet34"], "model": "torchvision_resnet34"}
     taps = [rf"moss\.{key} for torchvision_{name} \(modules whose outputs are compared\)"
-            for key, name in (("taps", "resnet18"), ("proxy_taps", "resnet34"))]  # fmt: skip
-    with pytest.raises(UserError, match=f"^a job of method moss lacks {public}, {taps[0]} and {taps[1]}$"):
+            for key, name in (("taps", "resnet18"), ("taps", "resnet34"), ("proxy_taps", "resnet34"))]  # fmt: skip
+    with pytest.raises(UserError, match=f"^a job of method moss lacks {public}, {', '.join(taps[:2])} and {taps[2]}$"):
         moss(**bare, public_samples=0)
-    with pytest.raises(UserError, match=f"^a job of method moss lacks {taps[0]}$"):
+    with pytest.raises(UserError, match=f"^a job of method moss lacks {' and '.join(taps[:2])}$"):
         moss(**bare, proxy_taps="layer1")
+    with pytest.raises(UserError, match=f"^a job of method moss lacks {taps[0]}$"):
+        moss(**bare, proxy_taps="layer1", same_arch_transfer="copy")
     with pytest.raises(UserError, match=f"^a job of method moss lacks {public}$"):
         moss(**bare, wire="ce", public_samples=0)
 
 
-def test_a_round_moves_every_type_and_tells_fidelities() -> None:
+def test_by_default_every_type_is_transferred() -> None:
     made = moss()
+    assert made.params.same_arch_transfer == "wire"  # Algorithm 1, line 13
+    assert equal(made.pool[CNN].state, made.server.proxy)  # it begins where the proxies do
+    before = pool_states(made)
+    told = play(made, 1)
+    assert all(not equal(before[key], made.pool[key].state) for key in TYPES)
+    assert not equal(made.pool[CNN].state, made.server.proxy)
+    assert set(told["fidelity"]) == set(TYPES) and all(0 <= each < 1 for each in told["fidelity"].values())
+    assert set(told["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in TYPES}
+
+
+def test_a_round_moves_every_type_and_tells_fidelities() -> None:
+    made = moss(same_arch_transfer="copy")
     assert equal(made.pool[CNN].state, made.server.proxy)  # it begins where the proxies do
     before = pool_states(made)
     told = play(made, 1)
@@ -119,13 +133,13 @@ def test_a_round_moves_every_type_and_tells_fidelities() -> None:
     assert told["diverged"] == [] and not any("diverged" in message for message in notices(made))
     assert told["fidelity"][CNN] == 1 and all(0 <= told["fidelity"][key] <= 1 for key in TYPES)
     assert set(told["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in (MLP, LENET)}
-    other = moss()
+    other = moss(same_arch_transfer="copy")
     play(other, 1)
     assert all(equal(made.pool[key].state, other.pool[key].state) for key in TYPES)
 
 
 def test_a_type_without_participants_keeps_its_model() -> None:
-    made = moss()
+    made = moss(same_arch_transfer="copy")
     play(made, 1)
     before = pool_states(made)
     clients = [item.client for item in made.assign(2, np.arange(1, 7)) if item.model != MLP]
@@ -154,15 +168,15 @@ def test_a_checkpoint_holds_all_that_the_rounds_after_it_need() -> None:
     assert equal(unbroken.server.proxy, resumed.server.proxy)
 
 
-@pytest.mark.parametrize("keys", [{}, {"proxy": False}, {"same_arch_transfer": "wire"}], ids=str)
+@pytest.mark.parametrize("keys", [{}, {"proxy": False}, {"same_arch_transfer": "copy"}], ids=str)
 def test_a_round_whose_transfers_diverge_installs_the_types_means_and_says_so(keys: dict[str, Any]) -> None:
     made = moss(lr=1e30, **keys)
     updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)))
     means = means_of(made, 1, updates)
     told = play(made, 1)
-    tried = [name for name in made.server.wires if "same_arch_transfer" not in keys or name.startswith("forward")]
+    tried = [name for name in made.server.wires if keys or name.startswith("forward")]
     assert sorted(told["diverged"]) == sorted(tried) and not told["transfers"]  # without a proxy nobody is taught
-    assert set(told["fidelity"]) == ({CNN} if not keys else set())
+    assert set(told["fidelity"]) == ({CNN} if "same_arch_transfer" in keys else set())
     for key in TYPES:
         assert equal(made.pool[key].state, means[key])
     assert all(torch.isfinite(each).all() for each in made.state()[0].values())
@@ -172,7 +186,7 @@ def test_a_round_whose_transfers_diverge_installs_the_types_means_and_says_so(ke
 
 
 @pytest.mark.parametrize("keys", [
-    {"proxy": False}, {"same_arch_transfer": "wire"}, {"aggregation": "fedavg"}, {"ce_target": "teacher"},
+    {"proxy": False}, {"same_arch_transfer": "copy"}, {"aggregation": "fedavg"}, {"ce_target": "teacher"},
     {"wire": "ce", "persistent": False}, {"meta_update": "joint", "meta_layers": 2}, {"taps": ["conv2"] * 3},
     {"cls": WithOtherData}, {"model": "lenet_6k"}, {"pair_reduce": "mean"}, {"projection_start": "least_squares"},
 ])  # fmt: skip
@@ -184,7 +198,7 @@ def test_switches_change_what_becomes_of_the_types(keys: dict[str, Any]) -> None
     told = play(other, 1)
     assert not equal(plain.pool[LENET].state, other.pool[LENET].state)
     if not keys.get("proxy", True):
-        assert len(told["transfers"]) == 6 and f"{LENET}.{MLP}" in told["fidelity"]
+        assert len(told["transfers"]) == 9 and f"{LENET}.{MLP}" in told["fidelity"]
 
 
 def test_fedavg_weighs_types_by_their_participants_samples() -> None:
@@ -196,7 +210,9 @@ def test_fedavg_weighs_types_by_their_participants_samples() -> None:
     assert all(torch.isfinite(each).all() for each in made.pool[CNN].state.values())
 
 
-@pytest.mark.parametrize(("keys", "number"), [({}, 4), ({"proxy": False}, 6)], ids=str)
+@pytest.mark.parametrize(
+    ("keys", "number"), [({}, 6), ({"proxy": False}, 9), ({"same_arch_transfer": "copy"}, 4)], ids=str
+)
 def test_people_see_how_far_the_server_is(keys: dict[str, Any], number: int) -> None:
     made = moss(**keys)
     play(made, 2)

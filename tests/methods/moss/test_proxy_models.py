@@ -49,7 +49,7 @@ def test_a_step_equals_the_plain_loop(same):
 
 
 def test_the_next_rounds_proxies_begin_where_the_last_ones_mean_ended():
-    server = as_double(ProxyModels(types(*MAPS), OPTIONS, 4, threads=2))
+    server = as_double(ProxyModels(types(*MAPS), OPTIONS, 4, same_arch_transfer="copy", threads=2))
     large = max(MAPS, key=lambda name: models.cost(SPECS[name]).parameters)  # it is given PM^G itself
     samples = dict.fromkeys(MAPS, 10)
     mean = moss_loop.server_step(server, 1, {name: start(name) for name in MAPS}, samples, public())[large]
@@ -108,7 +108,7 @@ def test_persistent_proxies_begin_where_they_ended():
 
 
 def test_a_persistent_proxy_of_a_type_that_is_absent_or_diverges_stays():
-    server = ProxyModels(types(*MAPS), SHORT, 4, proxies="persistent")
+    server = ProxyModels(types(*MAPS), SHORT, 4, proxies="persistent", same_arch_transfer="copy")
     step(server, MAPS)
     before = {key: dict(state) for key, state in server.own_proxies.items()}
     held = {name: start(name) for name in ("resnet", "cnn")}
@@ -142,7 +142,7 @@ def test_statistics_of_the_public_samples_are_those_of_the_weights_that_are_serv
 
 
 def test_a_type_of_the_proxys_architecture_is_copied():
-    server = ProxyModels(types(*MAPS), SHORT, 4)
+    server = ProxyModels(types(*MAPS), SHORT, 4, same_arch_transfer="copy")
     large = max(MAPS, key=lambda name: models.cost(SPECS[name]).parameters)
     assert server.architecture.spec == SPECS[large]
     found = step(server, MAPS)
@@ -171,7 +171,8 @@ def test_without_file_samples_count():
 @pytest.mark.parametrize("aggregation", ["file", "fedavg"])
 def test_pairs_give_each_type_the_mean_by_file_of_itself_and_what_learnt_from_the_others(aggregation):
     names, samples, data = ("cnn", "mlp", "resnet"), {"cnn": 3, "mlp": 5, "resnet": 2}, public()
-    found, plain = (PairwiseModels(types(*names), SHORT, 4, aggregation=aggregation) for _ in range(2))
+    switches = {"aggregation": aggregation, "same_arch_transfer": "copy"}
+    found, plain = (PairwiseModels(types(*names), SHORT, 4, **switches) for _ in range(2))
     held = {name: start(name) for name in names}
     new = found.step(1, held, samples, data).models
     for i in names:
@@ -196,8 +197,8 @@ def test_pairs_give_each_type_the_mean_by_file_of_itself_and_what_learnt_from_th
 
 
 def test_pairs_count_n_squared_when_the_own_architecture_is_transferred_too():
-    assert len(PairwiseModels(types(*MAPS), SHORT, 4).wires) == 6
-    assert len(PairwiseModels(types(*MAPS), SHORT, 4, same_arch_transfer="wire").wires) == 9
+    assert len(PairwiseModels(types(*MAPS), SHORT, 4, same_arch_transfer="copy").wires) == 6
+    assert len(PairwiseModels(types(*MAPS), SHORT, 4).wires) == 9
 
 
 def test_taps_that_do_not_exist_are_one_sentence():

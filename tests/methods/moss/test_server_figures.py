@@ -11,7 +11,7 @@ from methods.harness import play
 from .server_of import TYPES, moss
 
 CNN, MLP, LENET = TYPES
-WAYS = [(key, way) for key in (MLP, LENET) for way in ("to its proxy", "from the proxies' mean")]
+WAYS = [(key, way) for key in (CNN, MLP, LENET) for way in ("to its proxy", "from the proxies' mean")]
 
 
 def test_first_and_last_round_of_each_transfer() -> None:
@@ -19,10 +19,10 @@ def test_first_and_last_round_of_each_transfer() -> None:
     assert made.figures.rows() == []
     told = [play(made, 1), play(made, 2), play(made, 3)]
     rows = made.figures.rows()
-    assert [(row["type"], row["transfer"]) for row in rows] == WAYS  # the third type is copied
+    assert [(row["type"], row["transfer"]) for row in rows] == WAYS
     assert all((row["first_round"], row["last_round"], row["diverged"]) == (1, 3, 0) for row in rows)
     for which, round in (("first", told[0]), ("last", told[2])):
-        for row, back in ((rows[0], rows[1]), (rows[2], rows[3])):
+        for row, back in zip(rows[::2], rows[1::2], strict=True):
             forward, backward = (round["transfers"][f"{way}.{row['type']}"] for way in ("forward", "backward"))
             assert row[f"fidelity_{which}"] == round["fidelity"][row["type"]] and back[f"fidelity_{which}"] is None
             assert (row[f"ce_{which}"], back[f"ce_{which}"]) == (forward["ce"], backward["ce"])
@@ -35,14 +35,20 @@ def test_a_type_that_was_not_there_in_the_first_round() -> None:
     play(made, 1, participants=clients)
     play(made, 2)
     found = {row["type"]: (row["first_round"], row["last_round"]) for row in made.figures.rows()}
-    assert found == {LENET: (1, 2), MLP: (2, 2)}
+    assert found == {CNN: (1, 2), LENET: (1, 2), MLP: (2, 2)}
+
+
+def test_a_type_that_is_copied_has_no_row() -> None:
+    made = moss(same_arch_transfer="copy")
+    play(made, 1)
+    assert [(row["type"], row["transfer"]) for row in made.figures.rows()] == WAYS[2:]
 
 
 def test_without_proxies_each_pair_has_its_fidelity() -> None:
     made = moss(proxy=False)
     told = play(made, 1)
     rows = {(row["type"], row["transfer"]): row for row in made.figures.rows()}
-    assert len(rows) == 6
+    assert len(rows) == 9
     assert rows[LENET, f"from {MLP}"]["fidelity_first"] == told["fidelity"][f"{MLP}.{LENET}"]
 
 
