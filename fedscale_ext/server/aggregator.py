@@ -127,9 +127,10 @@ class MultiModelAggregator(MethodHooks):
         sizes = self.task.train_sizes
         self.eligible = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
         if not self.eligible.all():
+            more = f" or more than filter_more={args.filter_more:g}" if "filter_more" in self.config.given else ""
             self.notice(
-                f"{int((~self.eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less} "
-                f"or more than filter_more={args.filter_more:g} training samples and never train"
+                f"{int((~self.eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less}"
+                f"{more} training samples and never train"
             )
         if args.num_participants > self.eligible.sum():
             raise UserError(
