@@ -22,9 +22,16 @@ def one_line(text: str, longest: int) -> str:
 
 
 def listed(names: Sequence[str], shown: int = 5) -> str:
-    """``"a, b, c and 3 more"``: the first ``shown`` of them by name, cut where one is long."""
+    """``"a, b, c and 3 more"``: the first ``shown`` of them by name, cut where one is long.
+
+    A name with a comma is quoted.
+    """
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return ", ".join(one_line(name, 60) for name in names[:shown]) + more
+    return ", ".join(_apart(one_line(name, 60)) for name in names[:shown]) + more
+
+
+def _apart(name: str) -> str:
+    return f"'{name}'" if "," in name and name[0] not in "'\"[" else name
 
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:

@@ -24,7 +24,8 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 class DeviceTypesParams:
     """``types``: names or spec files of the types' models. A device has the largest model whose MACs it affords,
     unless ``groups`` says how many have each (the weakest devices get the type of fewest MACs, or those that come first
-    by ``groups_by``), or ``ranges`` which clients, as 1-100; both in the order of ``types``.
+    by ``groups_by``), or ``ranges`` which clients, as 1-100, by their
+    positions in the data; both in the order of ``types``.
     """
 
     types: tuple[str, ...] = ()
@@ -185,7 +186,9 @@ class DeviceTypesAggregator(ByTypeAggregator):
             match = _RANGE.fullmatch(text)
             first, last = (int(match[1]), int(match[2])) if match else (0, 0)
             if not 1 <= first <= last <= clients:
-                raise UserError(f"{key} has {text!r}; write clients as 1-100, of the {clients} that there are")
+                raise UserError(
+                    f"{key} has {text!r}; write positions of clients, as 1-100, among the {clients} of the data"
+                )
             if (types[first - 1 : last] >= 0).any():
                 raise UserError(f"{key} gives a client two types: {text} overlaps another range")
             types[first - 1 : last] = index

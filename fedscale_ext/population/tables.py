@@ -140,6 +140,8 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.nd
     try:
         header = [name.strip() for name in next(reader, [])]
         missing = [name for name in names if name not in header]
+        if missing and any(";" in name for name in header):
+            raise UserError(f"{path}: semicolons separate its columns; a trace needs commas")
         if missing:
             raise UserError(f"{path}: the header has no column {missing[0]!r}; it must be {','.join(names)}")
         if twice := repeated_column(header, (*names, RESAMPLED)):

@@ -20,6 +20,7 @@ _FEW = 25  # up to so many points each gets a mark
 _SMOOTH = 40  # from so many rounds on the training loss is smoothed
 _BARS = 60  # at most so many bars
 _NAMES = 12  # at most so many models in a legend
+_LETTERS = 52  # of a line below a narrow panel
 
 
 def model_order(records: Sequence[RoundRecord], others: Sequence[str] = ()) -> list[str]:
@@ -190,13 +191,29 @@ def legend(axis: Axes) -> None:
 
 def legend_above(axis: Axes) -> None:
     """Names of a stack of bars in rows above them; many are cut short."""
+    handles, labels = _few(axis)
+    axis.legend(
+        handles, labels, frameon=False, fontsize=8.5, ncols=_NAMES // 2, loc="upper left",
+        labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
+    )  # fmt: skip
+
+
+def legend_below(axis: Axes) -> None:
+    """The same below the panel, outside it, in as many columns as the names leave room for."""
+    handles, labels = _few(axis)
+    letters = max((len(label) for label in labels), default=1) + 4
+    axis.figure.legend(  # type: ignore[union-attr]
+        handles, labels, frameon=False, fontsize=8.5, ncols=max(1, min(_NAMES // 2, _LETTERS // letters)),
+        loc="outside lower left", labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
+    )  # fmt: skip
+
+
+def _few(axis: Axes) -> tuple[list[Any], list[str]]:
+    """Handles and names of a legend; the last of too many says how many more there are."""
     handles, labels = axis.get_legend_handles_labels()
     if len(labels) > _NAMES:
         labels[_NAMES - 1] = f"+ {len(labels) - _NAMES + 1} more"
-    axis.legend(
-        handles[:_NAMES], labels[:_NAMES], frameon=False, fontsize=8.5, ncols=_NAMES // 2, loc="upper left",
-        labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
-    )  # fmt: skip
+    return handles[:_NAMES], labels[:_NAMES]
 
 
 def nothing(axis: Axes, why: str) -> None:

@@ -57,15 +57,16 @@ def _assignment(job: LoadedJob, found: Assignment) -> "Figure":
     order = panels.model_order(job.records)
     for key, share in zip(found.models, found.share, strict=True):
         shade = panels.shade(order.index(key))
-        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=key, **shade)
+        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=key.removesuffix("@own"), **shade)
         bottom += share
     if found.kinds is not None:
         axis.set_xticks(np.arange(len(bottom)) + 0.47, found.kinds)
     else:
         ticks = list(range(0, len(bottom) + 1, max(1, len(bottom) // 3)))
         axis.set_xticks(ticks, [quantity(found.edges[tick]) for tick in ticks])
-    axis.set_ylim(0, 1.22)
+    axis.set_xlim(-0.06, len(bottom))
+    axis.set_ylim(0, 1)
     axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    panels.legend_above(axis)
+    panels.legend_below(axis)
     return figure

@@ -92,9 +92,11 @@ def write_markdown(directory: Path, summary: Mapping[str, Any]) -> Path:
 
 
 def seconds(value: float | None) -> str:
-    """A duration for people: 8.2 s, 12 min 5 s, 3 h 20 min."""
+    """A duration for people: 12 ms, 8.2 s, 12 min 5 s, 3 h 20 min."""
     if value is None:
         return "–"
+    if 0 < value < 0.1:
+        return f"{1000 * value:.2g} ms"
     if round(value, 1) < 60:
         return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)

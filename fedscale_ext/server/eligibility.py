@@ -49,9 +49,10 @@ def eligible_clients(
     args, sizes = config.fedscale, task.train_sizes
     eligible: np.ndarray = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
     if not eligible.all():
+        more = f" or more than filter_more={args.filter_more:g}" if "filter_more" in config.given else ""
         notice(
-            f"{int((~eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less} "
-            f"or more than filter_more={args.filter_more:g} training samples and never train"
+            f"{int((~eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less}"
+            f"{more} training samples and never train"
         )
     if args.num_participants > eligible.sum():
         raise UserError(

@@ -160,6 +160,11 @@ def test_csv_columns_are_found_by_name(tmp_path: Path) -> None:
     assert trace.communication_kbps.tolist() == [2209.6, 8]
 
 
+def test_a_table_with_semicolons_is_told_to_use_commas(tmp_path: Path) -> None:
+    said = refusal(csv(tmp_path, "client_id;computation;communication", "1;2;3"))
+    assert said.endswith("semicolons separate its columns; a trace needs commas")
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

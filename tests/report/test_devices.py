@@ -54,6 +54,16 @@ def test_a_few_kinds_of_devices_are_a_class_each(tmp_path: Path):
     assert "2 M" in [text.get_text() for text in single.plots(one)["assignment"][1].axes[0].get_xticklabels()]
 
 
+def test_long_names_of_models_stand_below_the_plot_of_assignments(tmp_path: Path):
+    job = load_job(write_job(tmp_path / "a", personal=True))
+    figure = single.plots(job)["assignment"][1]
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["m0", "m1"]  # without the mark of own versions
+    box, panel = legend.get_window_extent(), figure.axes[0].get_window_extent()
+    assert box.y1 < panel.y0 and box.x1 <= figure.bbox.x1
+
+
 def test_the_assignment_counts_who_is_served_what_in_bins_of_capacity(folders: list[Path]):
     found = assignment(load_job(folders[0]))
     assert found is not None and found.models == ["m0", "m1"]

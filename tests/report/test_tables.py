@@ -107,7 +107,17 @@ def test_quantity(value: float, text: str):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "–"), (8.24, "8.2 s"), (59.96, "1 min 0 s"), (725, "12 min 5 s"), (12_000, "3 h 20 min")],
+    [
+        (None, "–"),
+        (0.0, "0.0 s"),
+        (0.0123, "12 ms"),
+        (0.00004, "0.04 ms"),
+        (0.1, "0.1 s"),
+        (8.24, "8.2 s"),
+        (59.96, "1 min 0 s"),
+        (725, "12 min 5 s"),
+        (12_000, "3 h 20 min"),
+    ],
 )
 def test_seconds(value: float | None, text: str):
     assert seconds(value) == text

@@ -22,7 +22,8 @@ class MossParams(DeviceTypesParams, WireParams):
 
     ``types``: names or spec files of the types' models. A device has the largest one whose MACs it affords, unless
     ``groups`` says how many devices have each (the weakest get the type of fewest MACs), or ``ranges`` which clients,
-    as 1-100; both in the order of ``types``. ``taps``: of each type, names of the modules that WIRE compares, joined by
+    as 1-100, by their positions in the data; both in the order of ``types``.
+    ``taps``: of each type, names of the modules that WIRE compares, joined by
     +, or default; ``proxy_taps`` those of the proxies.
 
     ``proxy`` off is the variant without PROM: each type learns from every other. ``aggregation`` file weighs proxies by

@@ -45,7 +45,8 @@ class PrunedTypesParams:
     """``param_ratio``: of each type, the share of the model's parameters that its devices keep; ``match_params``
     instead: named models, or spec files, that have so many. A device has the largest type whose MACs it affords, unless
     ``groups`` says how many have each (the weakest devices get the type of fewest MACs), or ``ranges`` which clients,
-    as 1-100; both in the order of the types. ``weighted`` weighs clients by their samples.
+    as 1-100, by their positions in the data; both in the order of the types.
+    ``weighted`` weighs clients by their samples.
     """
 
     param_ratio: tuple[float, ...] = (1.0, 0.4, 0.05)
