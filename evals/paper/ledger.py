@@ -121,9 +121,8 @@ def all_of(outcomes: Sequence[str]) -> str:
 
 def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row]) -> Finding:
     """The rule on one order and data set."""
-    means = (float(one.more["figures"][one.column]["mean"]), float(one.less["figures"][one.column]["mean"]))
     count, between = len(one.seeds), interval(one.margins)
-    found = Finding(order, OPEN, count, means=means, interval=between, column=one.column)
+    found = Finding(order, OPEN, count, means=one.means, interval=between, column=one.column)
     if one.column in COSTS:
         return replace(found, reason="costs at equal rounds alone")
     if (floor := above_both(floor_rows, one.column, one.more, one.less)) is not None:

@@ -69,6 +69,19 @@ class Compared:
     less: Row
     column: str
 
+    @property
+    def means(self) -> tuple[float, float] | None:
+        """Both rows' means over the seeds that they have in common; None where there are none."""
+        if not self.seeds:
+            return None
+        more, less = (common_values(row, self.column, self.seeds) for row in (self.more, self.less))
+        return sum(more) / len(more), sum(less) / len(less)
+
+
+def common_values(row: Row, column: str, seeds: Sequence[int]) -> list[float]:
+    """A row's figures of these seeds, in their order."""
+    return [float(row["figures"][column]["values"][row["seeds"].index(seed)]) for seed in seeds]
+
 
 def _margin(more: float, less: float, order: Order) -> float:
     """Zero where both sides are equal but for rounding."""
@@ -96,8 +109,7 @@ def compared(order: Order, rows: Sequence[Row]) -> list[Compared]:
         if column not in more["figures"] or column not in less["figures"]:
             continue
         both = sorted(set(more["seeds"]) & set(less["seeds"]))
-        values = [[row["figures"][column]["values"][row["seeds"].index(seed)] for seed in both]
-                  for row in (more, less)]  # fmt: skip
+        values = [common_values(row, column, both) for row in (more, less)]
         margins = [_margin(a, b, order) for a, b in zip(*values, strict=True)]
         results.append(Compared(data, both, margins, more, less, column))
     return results

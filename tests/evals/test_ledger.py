@@ -61,6 +61,8 @@ def test_figures_of_few_seeds_are_shown(row: MakeRow) -> None:
 
 def test_only_seeds_of_both_count(row: MakeRow) -> None:
     assert outcome([74, 75, 76], [70, 70], row) == OPEN
+    found = judged(above(), [row("A", [74, 75, 90], ACCURACY), row("B", [70, 71], ACCURACY)])
+    assert found.evidence[0].findings[0].means == (74.5, 70.5)  # the page shows their difference
 
 
 def test_a_ratio_and_a_margin_are_part_of_an_order(row: MakeRow) -> None:
