@@ -80,7 +80,7 @@ class WorkItem:
 
     ``model`` is a key of the aggregator's model pool. ``objective`` holds JSON values that the
     executor's client understands (e.g. ``{"prox_mu": 0.1}``). A client may have several items, of different
-    models: it trains them one after another. ``effort``: MACs per sample in parts of the model's, where steps
+    models: it trains them one after another. ``compute_fraction``: MACs per sample in parts of the model's, where steps
     compute less or more than the model once; the virtual clock and the cost of a round count it. So they do ``bytes``
     in each direction, where that is not the model's size, and ``upload`` of what a client hands in, where it is less.
     ``dropped`` names tensors whose change the client keeps to itself: they count as unchanged, and not as bytes that
@@ -90,7 +90,7 @@ class WorkItem:
     client: int
     model: str
     objective: Mapping[str, Any] = field(default_factory=dict)
-    effort: float = 1.0
+    compute_fraction: float = 1.0
     bytes: int | None = None
     dropped: Sequence[str] = ()
     upload: int | None = None

@@ -50,7 +50,7 @@ def round_record(
     computed: dict[str, float] = {}  # samples by model, each for as much of the model as was computed
     for update in updates:
         model = update.item.model
-        computed[model] = computed.get(model, 0.0) + update.trained * update.item.effort
+        computed[model] = computed.get(model, 0.0) + update.trained * update.item.compute_fraction
     samples = sum(update.trained for update in updates)
     loss = math.fsum(update.loss * update.trained for update in updates) / samples if samples else math.nan
     forward_macs = float(sum(count * cost[key].forward_macs for key, count in computed.items()))

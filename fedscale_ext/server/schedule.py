@@ -95,7 +95,7 @@ def client_times(
     computation, communication = completion_times(
         population.computation_ms[index],
         population.communication_kbps[index],
-        macs=np.array([known[item.model].forward_macs * item.effort for item in items], dtype=np.float64),
+        macs=np.array([known[item.model].forward_macs * item.compute_fraction for item in items], dtype=np.float64),
         down_bytes=np.array(down, dtype=np.float64),
         up_bytes=np.array(up, dtype=np.float64),
         local_steps=1,

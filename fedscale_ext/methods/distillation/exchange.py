@@ -119,7 +119,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         down = self.target.nbytes + (self._download if first else 0)
         up = len(rows) * self.task.num_classes * self.target.itemsize
         key = self.keys[self.type_of[client - 1]]
-        return WorkItem(client, key, {**objective, "public": phases}, effort=effort, bytes=down, upload=up)
+        return WorkItem(client, key, {**objective, "public": phases}, compute_fraction=effort, bytes=down, upload=up)
 
     @property
     def _download(self) -> int:

@@ -204,7 +204,7 @@ class FedorASAggregator(MultiModelAggregator):
             self.tuning.aggregate()
             return
         self.record("operators", self.training.aggregate())
-        self.record("effort", {update.client: update.item.effort for update in updates})
+        self.record("effort", {update.client: update.item.compute_fraction for update in updates})
         self.record("trained", {update.client: update.trained for update in updates})
         experience = self.handed[Returned.kind]
         assert isinstance(experience, Experience)

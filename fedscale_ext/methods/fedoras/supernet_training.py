@@ -191,7 +191,7 @@ class SupernetTraining:
         key_of_draw = (self._seed, round, client)
         paths = drawn_paths(self.costs[number], held, tier.budget, p.dynamic_budget, len(sizes), *key_of_draw)
         macs = float(np.average(path_macs(self.macs, paths), weights=sizes))
-        return WorkItem(client, key, objective, effort=macs / model.cost.forward_macs)
+        return WorkItem(client, key, objective, compute_fraction=macs / model.cost.forward_macs)
 
     def collect(self, update: Update, state: State, examples: np.ndarray) -> None:
         """Add a client's state to the means of the operators that it trained."""

@@ -218,7 +218,9 @@ class FedMaskAggregator(PrunedTypesAggregator):
         if widths == channels.widths(channels.whole(spec)):
             up = mask_bytes(models.resized(spec, self.target(client))) + self.bit_bytes
         effort = self.part_effort(client)
-        return WorkItem(client, KEY, {"fedmask": {"target": self.target(client)}}, effort=effort, bytes=down, upload=up)
+        return WorkItem(
+            client, KEY, {"fedmask": {"target": self.target(client)}}, compute_fraction=effort, bytes=down, upload=up
+        )
 
     def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
         """Entries that a client returns: masks within its structure, and all statistics."""

@@ -238,7 +238,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
             return WorkItem(client, KEY, objective, bytes=cost.bytes, upload=cost.bytes + bits)
         forward, backward = cost.forward_macs, cost.training_macs - cost.forward_macs
         effort = (forward + share * backward) / cost.training_macs
-        return WorkItem(client, KEY, objective, effort=effort, bytes=self._skeleton_bytes(share))
+        return WorkItem(client, KEY, objective, compute_fraction=effort, bytes=self._skeleton_bytes(share))
 
     def _skeleton_bytes(self, share: float) -> int:
         state = self.pool[KEY].state

@@ -141,4 +141,4 @@ class HermesAggregator(PrunedTypesAggregator):
         objective = {"hermes": settings, "group_lasso": p.lasso, HELD_OUT: p.validation}
         every, alone = (int(sizes[client - 1]) for sizes in self._held)
         carried = every - alone + self.bit_bytes
-        return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=carried)
+        return WorkItem(client, KEY, objective, compute_fraction=self.part_effort(client), bytes=carried)

@@ -216,7 +216,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         p, type_index = self.params, self.type_of[client - 1]
         ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
         objective = {"ticket": ticket, HELD_OUT: p.validation}
-        return WorkItem(client, KEY, objective, effort=self.efforts[type_index], bytes=self._bytes(client))
+        return WorkItem(client, KEY, objective, compute_fraction=self.efforts[type_index], bytes=self._bytes(client))
 
     def _bytes(self, client: int) -> int:
         """Bytes of the surviving values, of what is never pruned, and of the mask."""

@@ -207,7 +207,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         assert self._mean is not None  # somebody was collected
         self.pool.update(KEY, self._mean.result())
         self._mean = None
-        self.record("effort", {update.client: update.item.effort for update in updates})
+        self.record("effort", {update.client: update.item.compute_fraction for update in updates})
 
     def expected_shares(self) -> dict[str, float]:
         """All clients train the one model."""

@@ -211,7 +211,9 @@ class TailorFLAggregator(PrunedTypesAggregator):
         first = all(bool(one.all()) for one in self.active_channels(client).values())
         down = whole if first else self.part_cost(client).bytes + self.bit_bytes
         up = (self.costs[self.type_of[client - 1]].bytes if first else self.part_cost(client).bytes) + self.bit_bytes
-        return WorkItem(client, KEY, objective, effort=self.part_effort(client), bytes=down, upload=up + gates)
+        return WorkItem(
+            client, KEY, objective, compute_fraction=self.part_effort(client), bytes=down, upload=up + gates
+        )
 
     def weight(self, item: WorkItem) -> float:
         """The weight of the base times the share of the parameters that the client keeps."""

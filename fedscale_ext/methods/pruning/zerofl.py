@@ -225,7 +225,9 @@ class ZeroFLAggregator(FedAvgAggregator):
         objective = {"zerofl": {"sparsity": p.sparsity, "upload": p.upload, "share": p.share}}
         effort = 1 - p.sparsity if p.skips_zeros else 1.0
         upload = min(self._upload, self.pool[KEY].cost.bytes)
-        return [WorkItem(client, KEY, objective, effort=effort, upload=upload) for client in participants.tolist()]
+        return [
+            WorkItem(client, KEY, objective, compute_fraction=effort, upload=upload) for client in participants.tolist()
+        ]
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve the weights of SWAT's forward pass to every client."""

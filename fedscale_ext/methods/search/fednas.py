@@ -181,7 +181,7 @@ class FedNASAggregator(FedAvgAggregator):
         search = {"train": p.lambda_train, "val": p.lambda_val, "adam": adam}
         objective = {"search": search, HELD_OUT: p.val_ratio}
         effort = 1.0 + (p.lambda_train > 0) + (p.lambda_val > 0)  # passes of each step
-        return [WorkItem(client, SEARCHED, objective, effort=effort) for client in participants.tolist()]
+        return [WorkItem(client, SEARCHED, objective, compute_fraction=effort) for client in participants.tolist()]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the clients' means of w and alpha, by samples (Algorithm 1, server)."""

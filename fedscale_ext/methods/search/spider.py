@@ -296,7 +296,10 @@ class SpiderAggregator(FedAvgAggregator):
         whole = self.pool[KEY].cost.forward_macs
         return [
             WorkItem(
-                client, KEY, {"spider": settings, HELD_OUT: p.val_ratio}, effort=1 + self.local_macs(client) / whole
+                client,
+                KEY,
+                {"spider": settings, HELD_OUT: p.val_ratio},
+                compute_fraction=1 + self.local_macs(client) / whole,
             )
             for client in participants.tolist()
         ]

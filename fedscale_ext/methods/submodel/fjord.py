@@ -201,7 +201,9 @@ class FjordAggregator(RatesAggregator):
         """The work item of a client, with the mean MACs of the widths that its steps draw."""
         level = int(self.level_of[client - 1])
         macs = self._macs_of_steps(level)
-        return WorkItem(client, self.keys[level], self.objective(level), effort=float(np.mean(macs)) / macs[0])
+        return WorkItem(
+            client, self.keys[level], self.objective(level), compute_fraction=float(np.mean(macs)) / macs[0]
+        )
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its p_max; with ``each_width``, test the model of every p, too."""

@@ -60,10 +60,12 @@ def test_work_on_public_samples_counts(tmp_path: Path) -> None:
     items = {item.client: item for item in play(found, 1)}
     seen = found.task.step_sizes(2, {"local_epochs": 4}).sum()
     assert seen == 4 * 20 and items[2].objective["local_epochs"] == 4
-    assert items[2].effort == pytest.approx(1 + (3 * PUBLIC + 5 / 3) / seen)
+    assert items[2].compute_fraction == pytest.approx(1 + (3 * PUBLIC + 5 / 3) / seen)
     later = {item.client: item for item in play(found, 2)}
     seen = found.task.step_sizes(2, {}).sum()
-    assert later[2].effort == pytest.approx(1 + (5 + 5 / 3) / seen) and "local_epochs" not in later[2].objective
+    assert (
+        later[2].compute_fraction == pytest.approx(1 + (5 + 5 / 3) / seen) and "local_epochs" not in later[2].objective
+    )
     assert [each["loss"] for each in items[2].objective["public"]] == ["labels", "mae"]
     assert [each["loss"] for each in later[2].objective["public"]] == ["mae"]
 

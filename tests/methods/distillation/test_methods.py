@@ -135,7 +135,7 @@ def test_devices_know_nothing_of_public_data_in_feddf_and_fedet(tmp_path: Path) 
     for method in ("feddf", "fedet"):
         found = made(method, tmp_path, steps=2)
         for item in play(found, 1):
-            assert item.effort == 1.0 and not item.objective
+            assert item.compute_fraction == 1.0 and not item.objective
             assert found.traffic(item) == found.uploaded(item) == found.pool[item.model].cost.bytes
 
 

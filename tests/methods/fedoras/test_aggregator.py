@@ -157,7 +157,7 @@ def test_the_clock_counts_the_macs_of_the_paths_that_a_client_draws(fedoras: Any
     for item in made.assign(3, np.arange(1, 7)):
         counts = examples_of(made, 3, item).numpy()
         total = (macs.macs[macs.held] * counts[macs.held]).sum() / counts[0].sum() + macs.fixed_macs
-        assert item.effort * made.pool[item.model].cost.forward_macs == pytest.approx(total)
+        assert item.compute_fraction * made.pool[item.model].cost.forward_macs == pytest.approx(total)
         assert item.objective["paths"]["load"] == load and item.objective["held_out"] == 0.1
 
 

@@ -125,8 +125,8 @@ def test_a_bit_for_each_weight_of_the_structure_travels() -> None:
     assert mask_bytes(made.pool["global"].spec) == every < made.pool["global"].cost.bytes / 25
     first = made.assign(1, np.array([1]))[0]
     small = mask_bytes(next(iter(made.type_specs().values())))
-    assert first.bytes == every and first.upload == small + made.bit_bytes and first.effort == 1.0
+    assert first.bytes == every and first.upload == small + made.bit_bytes and first.compute_fraction == 1.0
     for group, one in made.active.items():
         one[0] = torch.arange(one.shape[1]) < made.target(1)[group]
     later = made.assign(2, np.array([1]))[0]
-    assert later.bytes == later.upload == small and later.effort < 1.0
+    assert later.bytes == later.upload == small and later.compute_fraction < 1.0

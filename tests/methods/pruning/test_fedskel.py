@@ -141,5 +141,7 @@ def test_rounds_traffic_and_effort(share: float) -> None:
     own = sum(w[0].nbytes * skeleton_size(len(w), made.shares[0]) for w in weights.values())
     assert items[0].bytes == own and items[0].upload is None
     backward = cost.training_macs - cost.forward_macs
-    assert items[0].effort == pytest.approx((cost.forward_macs + made.shares[0] * backward) / cost.training_macs)
+    assert items[0].compute_fraction == pytest.approx(
+        (cost.forward_macs + made.shares[0] * backward) / cost.training_macs
+    )
     assert all(item.objective["fedskel"]["set"] for item in made.assign(3, everybody))

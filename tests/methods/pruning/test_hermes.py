@@ -140,7 +140,9 @@ def test_only_what_overlaps_travels() -> None:
     whole = sum(tensor.nbytes for tensor in state.values())
     bits = sum(-(-every.shape[1] // 8) for every in made.active.values())
     first = made.assign(1, torch.arange(1, 4).numpy())
-    assert [item.bytes for item in first] == [whole + bits] * 3 and [item.effort for item in first] == [1.0] * 3
+    assert [item.bytes for item in first] == [whole + bits] * 3 and [item.compute_fraction for item in first] == [
+        1.0
+    ] * 3
     for group, every in made.active.items():
         every[0, 0] = every[1, 0] = False  # client 3 has the first channels for itself
         assert every[2].all(), group
@@ -148,7 +150,7 @@ def test_only_what_overlaps_travels() -> None:
     masks = channels.masks(made.layout, made.active_channels(1), state)
     shared = sum(int(mask.sum()) * state[name].itemsize for name, mask in masks.items())
     assert [item.bytes for item in items] == [shared + bits] * 3
-    assert items[0].effort == items[1].effort < items[2].effort == 1.0
+    assert items[0].compute_fraction == items[1].compute_fraction < items[2].compute_fraction == 1.0
 
 
 @pytest.mark.parametrize("start", ["whole", "type"])
@@ -176,5 +178,5 @@ def test_a_client_that_begins_at_its_types_size_trains_and_tests_the_leading_cha
         assert channels.widths(kept) == target
         assert all(bool(one[: target[group]].all()) for group, one in kept.items())
     made.assign(1, np.arange(1, 7))
-    assert min(made.item_of(client).effort for client in range(1, 7)) < 1
-    assert max(made.item_of(client).effort for client in range(1, 7)) == 1
+    assert min(made.item_of(client).compute_fraction for client in range(1, 7)) < 1
+    assert max(made.item_of(client).compute_fraction for client in range(1, 7)) == 1

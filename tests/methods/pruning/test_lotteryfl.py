@@ -246,7 +246,7 @@ def test_traffic_counts_surviving_weights_and_a_bit_for_each() -> None:
     made.left[1] -= 1000
     first, second = made.assign(1, np.array([1, 2]))
     assert first.bytes == cost + -(-made._all // 8) and second.bytes == first.bytes - 4000
-    assert first.effort == second.effort == 1.0  # dense kernels compute zeros too
+    assert first.compute_fraction == second.compute_fraction == 1.0  # dense kernels compute zeros too
 
 
 JOB: dict[str, Any] = {
@@ -339,10 +339,12 @@ def test_a_types_target_is_a_part_of_what_it_begins_with() -> None:
     assert len(small) == 3
     for item in small:
         left = int(made.left[item.client - 1]) / made._all
-        assert left < 0.2 and item.objective["ticket"]["target"] == pytest.approx(left / 2) and item.effort < 0.3
+        assert (
+            left < 0.2 and item.objective["ticket"]["target"] == pytest.approx(left / 2) and item.compute_fraction < 0.3
+        )
         assert made.traffic(item) < 0.5 * made.pool["global"].cost.bytes
     whole = next(made.item_of(client) for client in range(1, 7) if made.type_of[client - 1] == 0)
-    assert whole.objective["ticket"]["target"] == 0.5 and whole.effort == 1.0
+    assert whole.objective["ticket"]["target"] == 0.5 and whole.compute_fraction == 1.0
 
 
 @pytest.mark.parametrize(("keys", "sentence"), [

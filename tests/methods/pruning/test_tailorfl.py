@@ -122,4 +122,4 @@ def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
         assert channels.widths(kept) == made.target(number)
         assert all(torch.equal(one, made.active[group][number - 1]) for group, one in kept.items())
     later = made.assign(2, np.array([1]))[0]
-    assert later.bytes < cost and later.effort < 1.0
+    assert later.bytes < cost and later.compute_fraction < 1.0

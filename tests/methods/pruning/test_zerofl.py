@@ -141,10 +141,10 @@ def test_what_it_counts_for() -> None:
     bits = sum(-(-weight.numel() // 8) for weight in weights.values())
     assert item.upload == cost.bytes - 4 * (entries - values) + bits < 0.4 * cost.bytes
     assert item.bytes is None and made.traffic(item) == cost.bytes and made.uploaded(item) == item.upload
-    assert item.effort == pytest.approx(0.1)
+    assert item.compute_fraction == pytest.approx(0.1)
     dense = server(ZeroFLAggregator, "zerofl", sparsity=0.9, mask_ratio=1.0, skips_zeros=False)
     (item,) = dense.assign(1, np.array([3]))
-    assert (item.effort, item.upload, item.objective["zerofl"]["share"]) == (1.0, cost.bytes, 1.0)
+    assert (item.compute_fraction, item.upload, item.objective["zerofl"]["share"]) == (1.0, cost.bytes, 1.0)
 
 
 def test_what_is_tested_is_the_network_of_the_forward_pass_and_what_trains_on_is_dense() -> None:

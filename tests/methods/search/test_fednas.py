@@ -122,7 +122,7 @@ def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
     for init in ("random", "inherited"):
         made = fednas(search_rounds=2, init=init)
         item = made.assign(1, np.array([2]))[0]
-        assert (item.model, item.effort, item.objective["held_out"]) == (SEARCHED, 3.0, 0.5)
+        assert (item.model, item.compute_fraction, item.objective["held_out"]) == (SEARCHED, 3.0, 0.5)
         play(made, 1)
         state = dict(made.pool[SEARCHED].state)
         assert DERIVED not in made.pool and made.evaluation_plan().serve == [SEARCHED] * 6
@@ -137,7 +137,7 @@ def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
         wanted = state if init == "inherited" else models.initial_state(spec, 1)
         assert equal(made.pool[DERIVED].state, {name: wanted[name] for name in made.pool[DERIVED].state})
         after = made.assign(3, np.array([2]))[0]
-        assert (after.model, after.objective, after.effort) == (DERIVED, {}, 1.0)
+        assert (after.model, after.objective, after.compute_fraction) == (DERIVED, {}, 1.0)
         assert made.evaluation_plan().named == {"global": DERIVED}
         before = made.pool[SEARCHED].version
         play(made, 3)

@@ -169,11 +169,11 @@ def test_when_networks_shrink_and_what_they_count_for(spider: Any) -> None:
     told = [made.assign(round, np.array([1]))[0].objective["spider"]["shrink"] for round in range(1, 9)]
     assert told == [None, "layer", None, None, "layer", None, None, "layer"]
     (item,) = made.assign(1, np.array([2]))
-    assert item.effort == pytest.approx(2.0) and item.objective["held_out"] == 0.2
+    assert item.compute_fraction == pytest.approx(2.0) and item.objective["held_out"] == 0.2
     made.local.alive[1, :, 1:] = False
     whole = made.pool[KEY].cost.forward_macs
     conv1 = made.tables.fixed_macs + made.tables.macs[:, 0].sum()
-    assert made.assign(1, np.array([2]))[0].effort == pytest.approx(1 + conv1 / whole) and conv1 < whole
+    assert made.assign(1, np.array([2]))[0].compute_fraction == pytest.approx(1 + conv1 / whole) and conv1 < whole
     assert made.evaluation_plan().serve == ["global@own"] * 6
 
 

@@ -154,11 +154,11 @@ def test_a_clients_cost_is_that_of_the_widths_that_it_draws(distil: bool) -> Non
     made = server(FjordAggregator, "fjord", distil=distil, capacity=[1e15, 1, 1e15, 1e15, 1e15, 1e15])
     macs = [made.pool[key].cost.forward_macs for key in "abcde"]
     items = made.assign(2, np.arange(1, 7))
-    assert items[1].model == "e" and items[1].effort == 1.0
+    assert items[1].model == "e" and items[1].compute_fraction == 1.0
     for item in items[2:]:
         drawn = drawn_widths(1, 2, item.client, 5, 2)
         expected = sum(macs[choice] + (macs[0] if distil and choice else 0) for choice in drawn) / 2
-        assert item.effort * macs[0] == pytest.approx(expected)
+        assert item.compute_fraction * macs[0] == pytest.approx(expected)
         assert [widths["stem"] for widths in item.objective["widths"]] == [8, 7, 5, 4, 2]
 
 
@@ -184,7 +184,7 @@ def test_a_usual_round_costs_the_mean_of_all_draws(distil: bool) -> None:
     made = server(FjordAggregator, "fjord", p=[0.25, 1.0], distil=distil)
     whole, quarter = (made.pool[key].cost.forward_macs for key in made.keys)
     (first, *_) = made.usual(first=False)
-    assert first.effort == pytest.approx(((whole + quarter) / 2 + distil * whole / 2) / whole)
+    assert first.compute_fraction == pytest.approx(((whole + quarter) / 2 + distil * whole / 2) / whole)
 
 
 def test_each_width_is_tested_where_that_is_asked_for() -> None:
