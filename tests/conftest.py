@@ -9,9 +9,37 @@ import torch
 from hypothesis import HealthCheck, settings
 from tiny_job import tiny_data, write_job_file
 
+# What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that.
+SECOND_TIER = (
+    "cli/test_every_command.py",
+    "cluster",
+    "driver/test_run.py",
+    "evals",
+    "faults",
+    "methods/distillation/test_jobs.py",
+    "methods/fedoras/test_driver.py",
+    "methods/fedoras/test_whole_jobs.py",
+    "methods/fedtrans/test_switches_alone.py",
+    "models/test_named_models.py",
+    "models/test_supernet.py",
+    "test_benchmark_configs.py",
+    "test_compat.py",
+    "test_lint.py",
+    "test_notebook.py",
+)
+
 torch.set_num_threads(1)
 settings.register_profile("still", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("still")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the second tier."""
+    here = Path(__file__).parent
+    paths = [here / name for name in SECOND_TIER]
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in paths):
+            item.add_marker("second_tier")
 
 
 @pytest.fixture(scope="session", autouse=True)
