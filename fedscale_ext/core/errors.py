@@ -15,10 +15,10 @@ class UserError(Exception):
         super().__init__(one_line(sentence, 2000))
 
 
-def one_line(text: str, longest: int) -> str:
-    """``text`` as one line of printable characters, cut where it is longer than ``longest``."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * longest]).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+def one_line(text: str, max_chars: int) -> str:
+    """``text`` as one line of printable characters, cut where it is longer than ``max_chars``."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * max_chars]).split())
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
 
 
 def listed(names: Sequence[str], shown: int = 5) -> str:
@@ -46,5 +46,5 @@ def meant_or_known(word: str, known: Iterable[str], shown: int = 12) -> str:
     names = sorted(known)
     rest = f" and {len(names) - shown} more" if len(names) > shown else ""
     # spread over all of them: the first ones by name may all be of one kind
-    some = names if not rest else [names[place * len(names) // shown] for place in range(shown)]
+    some = names if not rest else [names[index * len(names) // shown] for index in range(shown)]
     return did_you_mean(word, names) or f"; there are {', '.join(some)}{rest}"

@@ -56,14 +56,14 @@ class Task:
     def samples_of(self, items: "Sequence[WorkItem]") -> np.ndarray:
         """How many samples the steps of each item see, int64 [items]."""
         seen = self.samples_seen(np.array([item.client - 1 for item in items], dtype=np.int64))
-        for place, item in enumerate(items):
+        for index, item in enumerate(items):
             if OWN_STEPS in item.objective or OWN_EPOCHS in item.objective:
-                seen[place] = self.step_sizes(item.client, item.objective).sum()
+                seen[index] = self.step_sizes(item.client, item.objective).sum()
         return seen
 
-    def samples_seen(self, places: np.ndarray) -> np.ndarray:
+    def samples_seen(self, indices: np.ndarray) -> np.ndarray:
         """How many samples the steps of clients (their numbers - 1) see in a round, int64 [clients]."""
-        sizes = self.train_sizes[places]
+        sizes = self.train_sizes[indices]
         if self.local_epochs is not None:
             return sizes * self.local_epochs
         return np.minimum(sizes, self.batch_size) * self.local_steps
