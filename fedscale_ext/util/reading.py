@@ -22,11 +22,11 @@ def open_plain(path: str | os.PathLike[str], most: int | None = None) -> BinaryI
     # a pipe without a writer opens at once this way, and is then seen to be one
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
-        if most is not None and found.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, of which {most:,} are allowed", str(path))
+        if most is not None and status.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, of which {most:,} are allowed", str(path))
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
@@ -42,8 +42,8 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
 def repeated_column(header: Sequence[str], read: Collection[str]) -> str | None:
     """Words about the first of the columns that are ``read`` by name and stand twice in a table's ``header``; None
     where each is there once: which of two is meant cannot be known."""
-    for place, name in enumerate(header):
-        if name in read and name in header[:place]:
+    for index, name in enumerate(header):
+        if name in read and name in header[:index]:
             return f"the header has the column {name!r} twice; keep one of them"
     return None
 

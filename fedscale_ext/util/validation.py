@@ -24,8 +24,9 @@ def first_fault(error: ValidationError) -> tuple[str, Any, str]:
     it is; and what it must be: ``it must be a whole number``."""
     faults = error.errors(include_url=False)
     key = _key(faults[0])
-    said = list(dict.fromkeys(_requirement(fault) for fault in faults if _key(fault) == key))
-    return key, faults[0]["input"], " or ".join([said[0], *(each.removeprefix(_MUST) for each in said[1:])])
+    requirements = list(dict.fromkeys(_requirement(fault) for fault in faults if _key(fault) == key))
+    requirement = " or ".join([requirements[0], *(each.removeprefix(_MUST) for each in requirements[1:])])
+    return key, faults[0]["input"], requirement
 
 
 def _key(fault: ErrorDetails) -> str:
