@@ -42,21 +42,21 @@ def fedscale_actions() -> dict[str, argparse.Action]:
 
 
 def fedscale_arguments(
-    given: Mapping[str, Any], actions: Mapping[str, argparse.Action], where: Callable[[str], str]
+    settings: Mapping[str, Any], actions: Mapping[str, argparse.Action], where: Callable[[str], str]
 ) -> argparse.Namespace:
-    """Every argument of FedScale, with the values ``given`` by key in its right type; UserError says ``where`` the
+    """Every argument of FedScale, with the values ``settings`` by key in its right type; UserError says ``where`` the
     key of one stands that is of another type or out of its range."""
     values = {action.dest: action.default for action in actions.values()}
     values["use_cuda"] = True
     values.update(_DEFAULTS)
-    values.update(_sample_mode_defaults(given.get("sample_mode", "random"), where))
-    for key, value in given.items():
+    values.update(_sample_mode_defaults(settings.get("sample_mode", "random"), where))
+    for key, value in settings.items():
         try:
             values[actions[key].dest] = _typed(key, value, actions[key])
         except (TypeError, ValueError, OverflowError):
-            said = f"{where(key)}: key {key!r} is {value!r:.100}; it must be {_kind(key, actions[key])}"
+            sentence = f"{where(key)}: key {key!r} is {value!r:.100}; it must be {_kind(key, actions[key])}"
             point = isinstance(value, str) and _COMMA.fullmatch(value)
-            raise UserError(said + (f", as in {value.replace(',', '.')}" if point else "")) from None
+            raise UserError(sentence + (f", as in {value.replace(',', '.')}" if point else "")) from None
         choices = actions[key].choices
         if choices and values[actions[key].dest] not in choices:
             raise UserError(f"{where(key)}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")
@@ -100,8 +100,8 @@ def _sample_mode_defaults(mode: Any, where: Callable[[str], str]) -> dict[str, A
     known = str(expanded("sample_mode", mode))
     if known not in _SAMPLE_MODES:
         guess = did_you_mean(known, _SAMPLE_MODES)
-        place = where("sample_mode")
-        raise UserError(f"{place}: key 'sample_mode' is {mode!r:.100}; it may be {', '.join(_SAMPLE_MODES)}{guess}")
+        location = where("sample_mode")
+        raise UserError(f"{location}: key 'sample_mode' is {mode!r:.100}; it may be {', '.join(_SAMPLE_MODES)}{guess}")
     return _SAMPLE_MODES[known]
 
 

@@ -195,35 +195,35 @@ def make_config(
         return f"--set {key}" if key in overridden else str(source or "the configuration")
 
     actions = fedscale_actions()
-    own, theirs, params = {}, {}, {}
+    job_keys, fedscale_keys, params = {}, {}, {}
     for key, value in flat.items():
         if "." in key:
             params[key] = _scalar(expanded(key, value))
         elif key in JobKeys.model_fields:
-            own[key] = or_none(expanded(key, value))
+            job_keys[key] = or_none(expanded(key, value))
         elif key in actions:
-            theirs[key] = value
+            fedscale_keys[key] = value
         else:
             raise UserError(
                 f"{where(key)}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"
             )
     _check_known(cluster, where)
     clean = {key: value for key, value in cluster.items() if value is not None}
-    policy = or_none(theirs.get("gradient_policy"))
+    policy = or_none(fedscale_keys.get("gradient_policy"))
     if policy is not None:
         if policy not in _POLICY_METHODS:
-            place, guess = where("gradient_policy"), did_you_mean(str(policy), _POLICY_METHODS)
+            location, guess = where("gradient_policy"), did_you_mean(str(policy), _POLICY_METHODS)
             raise UserError(
-                f"{place}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}{guess}"
+                f"{location}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}{guess}"
             )
-        own.setdefault("method", _POLICY_METHODS[policy])
+        job_keys.setdefault("method", _POLICY_METHODS[policy])
     # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
     if "ps_ip" in clean:
-        theirs.setdefault("ps_ip", clean["ps_ip"])
+        fedscale_keys.setdefault("ps_ip", clean["ps_ip"])
     config = JobConfig(
         cluster=_validated(ClusterKeys, clean, where),
-        job=_validated(JobKeys, own, where),
-        fedscale=fedscale_arguments(theirs, actions, where),
+        job=_validated(JobKeys, job_keys, where),
+        fedscale=fedscale_arguments(fedscale_keys, actions, where),
         params=params,
         given=dict(flat),
         source=source,
@@ -355,8 +355,8 @@ def _validated(model: type, values: Mapping[str, Any], where: Callable[[str], st
     try:
         return model(**values)
     except ValidationError as error:
-        key, given, requirement = first_fault(error)
-        raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {given!r}; {requirement}") from None
+        key, value, requirement = first_fault(error)
+        raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {value!r}; {requirement}") from None
 
 
 def _scalar(value: Any) -> Any:
