@@ -41,14 +41,14 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
     able = (job.task.test_sizes > 0) & (job.task.train_sizes > 0)
     tested = [item for item in items if able[item.client - 1]]
     sizes = dispatcher.cohort_sizes_of(tested)
-    handed = dispatcher.handed_with(tested)
+    client_tensors = dispatcher.handed_with(tested)
     spread = SPREAD[dispatcher.device.partition(":")[0]]
     units = plan_units(tested, job.pool, job.task, sizes.__getitem__, job.unit_size, spread)
     return [
         job.make_unit(
             EVENT,
             [part[0].model],
-            **dispatcher.brings(handed, part),
+            **dispatcher.brings(client_tensors, part),
             items=[{"client": one.client, "model": one.model, "objective": dict(one.objective)} for one in part],
             clients=[one.client for one in part],
             learning_rate=job.learning_rate(round),
@@ -59,7 +59,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
             norms=False,
         )
         for unit in units
-        for part in dispatcher.in_messages(unit, unit[0].model, handed)
+        for part in dispatcher.in_messages(unit, unit[0].model, client_tensors)
     ]
 
 

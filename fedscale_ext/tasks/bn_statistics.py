@@ -36,12 +36,12 @@ def layers(state: State) -> list[str]:
 
 def template(state: State) -> State:
     """Names, shapes and types of what :func:`sums` gives for a model."""
-    found: State = {}
+    zeros: State = {}
     for layer in layers(state):
         vector = torch.zeros_like(state[f"{layer}.{_MEAN}"], dtype=torch.float64)
-        found |= {f"{layer}.{_COUNT}": torch.zeros((), dtype=torch.float64)}
-        found |= {f"{layer}.{_SUM}": vector, f"{layer}.{_SQUARES}": vector.clone()}
-    return found
+        zeros |= {f"{layer}.{_COUNT}": torch.zeros((), dtype=torch.float64)}
+        zeros |= {f"{layer}.{_SUM}": vector, f"{layer}.{_SQUARES}": vector.clone()}
+    return zeros
 
 
 @torch.no_grad()
@@ -101,17 +101,17 @@ def reestimate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> None
     served_to: dict[str, np.ndarray] = {}  # bool [clients]
     keys, indices = served(plan)
     for key in [*keys, *plan.named.values()]:
-        own = indices == keys.index(key) if key in keys else np.zeros(task.num_clients, dtype=bool)
+        mask = indices == keys.index(key) if key in keys else np.zeros(task.num_clients, dtype=bool)
         for member in members(key):
-            served_to[member] = served_to.get(member, False) | own
-    asked = []
-    for key, own in served_to.items():
+            served_to[member] = served_to.get(member, False) | mask
+    requests = []
+    for key, mask in served_to.items():
         if layers(pool[key].state):
-            clients = _measured_clients(job, round, key, own)
-            asked += [(key, part.tolist()) for part in pieces(clients, task.train_sizes[clients - 1])]
-    units = [job.make_unit(EVENT, [key], model=key, clients=clients) for key, clients in asked]
+            clients = _measured_clients(job, round, key, mask)
+            requests += [(key, part.tolist()) for part in pieces(clients, task.train_sizes[clients - 1])]
+    units = [job.make_unit(EVENT, [key], model=key, clients=clients) for key, clients in requests]
     totals: dict[str, State] = {}
-    for (key, clients), answer in zip(asked, dispatcher.answers(units), strict=True):
+    for (key, clients), answer in zip(requests, dispatcher.answers(units), strict=True):
         like = template(pool[key].state)
         fault = answer.reason if isinstance(answer, Dropped) else None
         if not isinstance(answer, Dropped):

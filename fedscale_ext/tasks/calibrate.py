@@ -104,10 +104,10 @@ class CohortSizes:
         """Decide by measured seconds and keep it; what another job chose in the meantime stands."""
         key = self.key(spec)
         self.chosen[key] = self._read(key) or fastest(seconds)
-        kept = {"size": self.chosen[key], "seconds": {str(size): spent for size, spent in seconds.items()}}
+        record = {"size": self.chosen[key], "seconds": {str(size): spent for size, spent in seconds.items()}}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(self._path(key), json.dumps({**kept, "spec": spec.to_json(), **self._about}, indent=1))
+            write_atomic(self._path(key), json.dumps({**record, "spec": spec.to_json(), **self._about}, indent=1))
         except OSError as error:
             logging.warning(f"the size of cohorts is not kept for later jobs: {error}")
         return self.chosen[key]

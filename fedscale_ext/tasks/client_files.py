@@ -67,9 +67,9 @@ class ClientFiles:
     def load_state(self, rounds: State) -> None:
         """Take back what :meth:`state` gave; UserError where a client's file is missing."""
         self._rounds = dict(rounds)
-        for key, own in rounds.items():
-            for client in (own.nonzero().flatten() + 1).tolist():
-                path = self._path(key, client, int(own[client - 1]))
+        for key, client_rounds in rounds.items():
+            for client in (client_rounds.nonzero().flatten() + 1).tolist():
+                path = self._path(key, client, int(client_rounds[client - 1]))
                 if not path.is_file():
                     raise UserError(f"{path} is missing; the job cannot continue without it")
 
@@ -78,9 +78,9 @@ class ClientFiles:
         self._versions.clear()
         for folder in self._folder.glob("*"):
             for path in folder.iterdir():
-                found = _NAME.fullmatch(path.name)
-                if found and int(found[2]) <= round:
-                    self._versions.setdefault((unquote(folder.name), int(found[1])), []).append(int(found[2]))
+                match = _NAME.fullmatch(path.name)
+                if match and int(match[2]) <= round:
+                    self._versions.setdefault((unquote(folder.name), int(match[1])), []).append(int(match[2]))
                 else:
                     path.unlink()
         for versions in self._versions.values():
@@ -92,7 +92,7 @@ class ClientFiles:
         for (key, client), versions in self._versions.items():
             if len(versions) > 1:
                 # a checkpoint needs the newest file that was there by then
-                needed = {versions[place] for place in np.searchsorted(versions, ends, side="right") - 1 if place >= 0}
+                needed = {versions[index] for index in np.searchsorted(versions, ends, side="right") - 1 if index >= 0}
                 for round in set(versions) - needed:
                     self._path(key, client, round).unlink(missing_ok=True)
                 self._versions[key, client] = sorted(needed)

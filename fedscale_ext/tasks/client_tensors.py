@@ -14,19 +14,21 @@ from fedscale_ext.tasks.update_checks import checked_tensors
 from fedscale_ext.transport import wire
 
 
-def section_name(kind: str, place: int) -> str:
+def section_name(kind: str, index: int) -> str:
     """Name of the section of a unit's client, in either direction; ``kind`` is that of :class:`ClientTensors`."""
-    return f"{kind}/{place}"
+    return f"{kind}/{index}"
 
 
-def read_handed(kinds: Iterable[str], sections: Mapping[str, wire.Section]) -> dict[str, dict[int, State]]:
+def read_client_tensors(kinds: Iterable[str], sections: Mapping[str, wire.Section]) -> dict[str, dict[int, State]]:
     """What came with a unit, by kind and place of the client; those without a section have none yet."""
-    handed: dict[str, dict[int, State]] = {}
+    states: dict[str, dict[int, State]] = {}
     for kind in kinds:
         begin = section_name(kind, 0).removesuffix("0")
-        own = {name.removeprefix(begin): section for name, section in sections.items() if name.startswith(begin)}
-        handed[kind] = {int(place): wire.bytes_to_tensors(section) for place, section in own.items()}
-    return handed
+        client_sections = {
+            name.removeprefix(begin): section for name, section in sections.items() if name.startswith(begin)
+        }
+        states[kind] = {int(index): wire.bytes_to_tensors(section) for index, section in client_sections.items()}
+    return states
 
 
 CONTROL_VARIATES = "variate"  # the kind of SCAFFOLD's and FedDyn's tensors of clients
@@ -74,8 +76,8 @@ class ClientTensors:
 
     def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
         """What a unit's clients are handed. Called by any thread."""
-        handed = {section_name(self.kind, place): self.handed(item) for place, item in enumerate(items)}
-        return {name: wire.tensors_to_bytes(own) for name, own in handed.items() if own is not None}
+        states = {section_name(self.kind, index): self.handed(item) for index, item in enumerate(items)}
+        return {name: wire.tensors_to_bytes(state) for name, state in states.items() if state is not None}
 
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:
         """What a client handed back as it came: raises Rejected unless it is like the template."""
@@ -92,7 +94,8 @@ class ClientTensors:
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave; UserError where a client's file is missing."""
         begin = "rounds/"
-        self.files.load_state({name[len(begin) :]: own for name, own in tensors.items() if name.startswith(begin)})
+        rounds = {name[len(begin) :]: tensor for name, tensor in tensors.items() if name.startswith(begin)}
+        self.files.load_state(rounds)
 
 
 class Returned(ClientTensors):
@@ -140,8 +143,8 @@ class OwnTensorsFrom(OwnTensors):
         self._start = start
 
     def handed(self, item: WorkItem) -> State | None:  # noqa: D102
-        found = super().handed(item)
-        return self._start(item.client) if found is None else found
+        stored = super().handed(item)
+        return self._start(item.client) if stored is None else stored
 
 
 class Shared(ClientTensors):

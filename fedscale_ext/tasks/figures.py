@@ -49,12 +49,12 @@ def test_clients(
     Of several models the mean logits count; each is done with before the next is asked for.
     """
     rows = [data.test_rows(client) for client in clients]
-    owner = torch.from_numpy(np.repeat(np.arange(len(clients)), [len(own) for own in rows]))
+    owner = torch.from_numpy(np.repeat(np.arange(len(clients)), [len(client_rows) for client_rows in rows]))
     every = np.concatenate(rows)
     logits = torch.zeros(0)
     for number, model in enumerate(models):
-        found = outputs(model, data, every, batch, device)
-        logits = logits + (found - logits) / (number + 1) if number else found
+        model_logits = outputs(model, data, every, batch, device)
+        logits = logits + (model_logits - logits) / (number + 1) if number else model_logits
     there = classes_present(data, clients)[owner] if mask else None
     figures = client_figures(logits, data.labels(every), there)
     return torch.zeros(len(clients), figures.shape[1], dtype=torch.float64).index_add_(0, owner, figures).numpy()

@@ -115,7 +115,7 @@ class Dispatcher(Protocol):
     def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
         """How many clients train side by side, by key of their model."""
 
-    def in_messages(self, unit: Sequence[T], key: str, handed: Sequence[ClientTensors]) -> list[Sequence[T]]:
+    def in_messages(self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors]) -> list[Sequence[T]]:
         """A unit cut so that each part fits into a message."""
 
     def own_of(self, key: str) -> list[ClientTensors]:
@@ -124,10 +124,10 @@ class Dispatcher(Protocol):
     def handed_with(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
         """The tensors that the clients of these items get beside models."""
 
-    def brings(self, handed: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+    def brings(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """Arguments of ``make_unit`` that make a unit carry these tensors."""
 
-    def brings_to_test(self, own: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+    def brings_to_test(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """The same for a test of clients' personal versions."""
 
     def answers(self, units: Sequence[Unit], lenient: bool = False) -> Iterator[tuple[Any, Any] | Dropped]:

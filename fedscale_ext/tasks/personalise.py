@@ -46,14 +46,14 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
         names = members(key)
         size = min(sizes[name] for name in names)
         items = [WorkItem(client, names[0], objective) for client in clients]
-        own = dispatcher.own_of(key)
+        client_tensors = dispatcher.own_of(key)
         planned = plan_units(items, job.pool, job.task, partial(_always, size), job.unit_size, spread)
-        for unit in (part for whole in planned for part in dispatcher.in_messages(whole, names[0], own)):
+        for unit in (part for whole in planned for part in dispatcher.in_messages(whole, names[0], client_tensors)):
             units.append(
                 job.make_unit(
                     EVENT,
                     names,
-                    **dispatcher.brings(own, unit),
+                    **dispatcher.brings(client_tensors, unit),
                     members=names,
                     clients=[item.client for item in unit],
                     objective=objective,

@@ -33,13 +33,13 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> list[tuple
     most = max(1, _UNIT_SAMPLES // max(1, int(job.task.test_sizes.sum())))
     units = []
     for key, clients in by_key.items():
-        names, own = members(key), dispatcher.own_of(key)
+        names, client_tensors = members(key), dispatcher.own_of(key)
         tested = clients if is_own(key) else clients[:1]
         parts = [tested[start : start + most] for start in range(0, len(tested), most)]
-        for part in (list(one) for whole in parts for one in dispatcher.in_messages(whole, names[0], own)):
-            brought = dispatcher.brings_to_test(own, [WorkItem(client, names[0]) for client in part])
+        for part in (list(one) for whole in parts for one in dispatcher.in_messages(whole, names[0], client_tensors)):
+            arguments = dispatcher.brings_to_test(client_tensors, [WorkItem(client, names[0]) for client in part])
             rate = job.learning_rate(round)
-            unit = job.make_unit(EVENT, names, **brought, learning_rate=rate, members=names, clients=part)
+            unit = job.make_unit(EVENT, names, **arguments, learning_rate=rate, members=names, clients=part)
             units.append((unit, part if is_own(key) else clients))
     return units
 

@@ -36,7 +36,7 @@ def plan_units(
         groups.setdefault((item.model, json.dumps(shared, sort_keys=True)), []).append(item)
     units: list[Sequence[WorkItem]] = []
     for (model, _), group in groups.items():
-        group.sort(key=lambda item: _place(item, task))
+        group.sort(key=lambda item: _cohort_order(item, task))
         size = cohort(model)
         most = min(max(size, unit_size), math.ceil(len(items) / spread))
         parts = math.ceil(len(group) / (most * math.ceil(len(items) / (most * _MOST))))
@@ -47,7 +47,7 @@ def plan_units(
     return units
 
 
-def _place(item: WorkItem, task: Task) -> tuple[int, int, int]:
+def _cohort_order(item: WorkItem, task: Task) -> tuple[int, int, int]:
     """By falling steps, as a cohort needs it, then by the samples that they see."""
     sizes = task.step_sizes(item.client, item.objective)
     return -len(sizes), -int(sizes.sum()), item.client
