@@ -81,8 +81,8 @@ def resampled(clips: np.ndarray, rate: int) -> np.ndarray:
     if rate == RATE:
         return clips
     length = clips.shape[1] * RATE // rate
-    made = np.fft.irfft(np.fft.rfft(clips, axis=1), length, axis=1) * (length / clips.shape[1])
-    return np.rint(made).clip(-32768, 32767).astype(np.int16)
+    signal = np.fft.irfft(np.fft.rfft(clips, axis=1), length, axis=1) * (length / clips.shape[1])
+    return np.rint(signal).clip(-32768, 32767).astype(np.int16)
 
 
 def write_wav(path: Path, samples: np.ndarray) -> None:
@@ -130,10 +130,10 @@ def _mfcc_matrices() -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=1)
 def cosines() -> np.ndarray:
     """The orthonormal cosine transform of decibels in bands, [40, 128]."""
-    place = np.arange(_MFCC_BANDS) + 0.5
-    made = np.cos(np.pi / _MFCC_BANDS * np.arange(COEFFICIENTS)[:, None] * place) * np.sqrt(2 / _MFCC_BANDS)
-    made[0] /= np.sqrt(2)
-    return made
+    bands = np.arange(_MFCC_BANDS) + 0.5
+    matrix = np.cos(np.pi / _MFCC_BANDS * np.arange(COEFFICIENTS)[:, None] * bands) * np.sqrt(2 / _MFCC_BANDS)
+    matrix[0] /= np.sqrt(2)
+    return matrix
 
 
 def mfcc(samples: np.ndarray) -> np.ndarray:

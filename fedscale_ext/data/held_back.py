@@ -57,6 +57,6 @@ def _turns(waiting: dict[int, deque[int]], how: HeldBack, rng: np.random.Generat
         return
     log = log_gamma(rng, how.alpha, (len(labels),))
     while any(waiting.values()):
-        left = [place for place, label in enumerate(labels) if waiting[label]]
+        left = [index for index, label in enumerate(labels) if waiting[label]]
         edges = np.cumsum(np.exp(log[left] - log[left].max()))
         yield labels[left[int(np.searchsorted(edges, rng.random() * edges[-1], side="right"))]]

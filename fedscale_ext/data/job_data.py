@@ -94,7 +94,8 @@ def main_classes(config: JobConfig, digest: str) -> np.ndarray:
     whose executors reported the data set ``digest``. A simulation looks at the clients' labels for that."""
     data = _as_executors(config, digest, "so that clients' classes are not known")
     labels = (data.labels(data.train_rows(client + 1)).numpy() for client in range(data.num_clients))
-    return np.array([np.bincount(own, minlength=data.num_classes).argmax() for own in labels], dtype=np.int64)
+    counts = (np.bincount(client_labels, minlength=data.num_classes) for client_labels in labels)
+    return np.array([classes.argmax() for classes in counts], dtype=np.int64)
 
 
 def _as_executors(config: JobConfig, digest: str, consequence: str) -> DataSet:

@@ -54,16 +54,16 @@ def decode_sample(path: Path, shape: Shape, values: bool, conversions: Conversio
 def _read_values(path: Path, shape: Shape) -> np.ndarray:
     try:
         with open_plain(path, math.prod(shape) * 8 + _HEADER) as file:
-            found = read_npy(file)
+            array = read_npy(file)
     except FileNotFoundError as error:
         raise UserError(f"the array {path} does not exist") from error
     except OSError as error:
         raise UserError(f"the array {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"the array {path} cannot be read ({error}): replace it or remove its row") from error
-    if found.shape != shape:
-        raise UserError(f"the array {path} has shape {list(found.shape)[:8]}, not {list(shape)}")
-    return as_values(found, f"the array {path}")
+    if array.shape != shape:
+        raise UserError(f"the array {path} has shape {list(array.shape)[:8]}, not {list(shape)}")
+    return as_values(array, f"the array {path}")
 
 
 def as_values(x: np.ndarray, where: str) -> np.ndarray:

@@ -41,17 +41,17 @@ def held_out_mask(
     mask = np.zeros(len(client), dtype=bool)
     rows, offsets = group(client, clients)
     for index in range(clients):
-        own = rows[offsets[index] : offsets[index + 1]]
-        count = held_out_count(len(own), fraction)
+        client_rows = rows[offsets[index] : offsets[index + 1]]
+        count = held_out_count(len(client_rows), fraction)
         if not count:
             continue
         rng = stream(seed, 0, index + 1, "test split")
-        mixed = rng.permutation(own)
+        mixed = rng.permutation(client_rows)
         if labels is None:
             mask[mixed[:count]] = True
         else:
             in_classes = mixed[np.argsort(labels[mixed], kind="stable")]
-            mask[in_classes[((np.arange(count) + rng.random()) * len(own) / count).astype(np.int64)]] = True
+            mask[in_classes[((np.arange(count) + rng.random()) * len(client_rows) / count).astype(np.int64)]] = True
     return mask
 
 

@@ -147,8 +147,8 @@ def open_data_set(
     naming the file (and line) and what to do.
     """
     check_fraction(test_split)
-    found = open_decoded(data_dir, data_set, data_map_file, input_shape, progress)
-    about, train, test, cached = found.about, found.train, found.test, found.samples
+    decoded = open_decoded(data_dir, data_set, data_map_file, input_shape, progress)
+    about, train, test, cached = decoded.about, decoded.train, decoded.test, decoded.samples
     clients = len(train.clients)
 
     offsets_of_test = len(train)

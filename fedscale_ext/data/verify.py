@@ -60,8 +60,8 @@ class Verification:
 
 def _quantiles(client: np.ndarray, clients: int) -> tuple[int, ...]:
     sizes = np.bincount(client[client < clients], minlength=clients)
-    found = np.percentile(sizes, QUANTILES, method="nearest") if clients else np.zeros(len(QUANTILES))
-    return tuple(int(value) for value in found)
+    quantiles = np.percentile(sizes, QUANTILES, method="nearest") if clients else np.zeros(len(QUANTILES))
+    return tuple(int(value) for value in quantiles)
 
 
 def _repeated_files(train: Mapping, test: Mapping | None) -> list[str]:

@@ -84,8 +84,8 @@ class Downloadable:
         if mirror is None:
             return self
         if mirror.startswith(("http://", "https://")):
-            own = {mirror: mirror if "{name}" in mirror else f"{mirror.rstrip('/')}/{{name}}"}
-            return replace(self, sources=tuple(replace(source, mirrors=own) for source in self.sources))
+            mirrors = {mirror: mirror if "{name}" in mirror else f"{mirror.rstrip('/')}/{{name}}"}
+            return replace(self, sources=tuple(replace(source, mirrors=mirrors) for source in self.sources))
         having = [source for source in self.sources if mirror in source.mirrors]
         if not having:
             names = [name for source in self.sources for name in source.mirrors]
@@ -101,12 +101,12 @@ def catalogue() -> dict[str, Downloadable]:
     """All that can be downloaded, by name."""
     text = files("fedscale_ext.data.download").joinpath("sources.json").read_text(encoding="utf-8")
     entries: dict[str, Any] = json.loads(text)["data_sets"]
-    found = {}
+    data_sets = {}
     for name, entry in entries.items():
         folder = entry.get("files_of", name)
         content = entries[folder]
-        found[name] = Downloadable(name, folder, content["samples"], tuple(map(_source, content["sources"])))
-    return found
+        data_sets[name] = Downloadable(name, folder, content["samples"], tuple(map(_source, content["sources"])))
+    return data_sets
 
 
 def downloadable(name: str) -> Downloadable:
@@ -115,8 +115,8 @@ def downloadable(name: str) -> Downloadable:
     for entry in entries.values():
         if entry.name.lower() == name.lower():
             return entry
-    own = f": import files of your own (fedscale dataset import FILES --data-set {name})" if known(name) else ""
-    raise UserError(f"{name!r} cannot be downloaded{own or meant_or_known(name, entries)}")
+    hint = f": import files of your own (fedscale dataset import FILES --data-set {name})" if known(name) else ""
+    raise UserError(f"{name!r} cannot be downloaded{hint or meant_or_known(name, entries)}")
 
 
 def _source(content: Mapping[str, Any]) -> Source:

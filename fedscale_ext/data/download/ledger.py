@@ -34,20 +34,20 @@ def check(path: Path, file: File, downloads: Path, progress: Progress | None = N
     """
     if file.size is not None and path.stat().st_size != file.size:
         raise HostError(f"its file has {path.stat().st_size:,} bytes where {file.size:,} belong")
-    found = sha256(path, progress)
+    digest = sha256(path, progress)
     if file.sha256 is not None:
-        if found != file.sha256:
-            raise HostError(f"its file has the sha256 {found[:12]}…, where {file.sha256[:12]}… is known")
+        if digest != file.sha256:
+            raise HostError(f"its file has the sha256 {digest[:12]}…, where {file.sha256[:12]}… is known")
         return f"its sha256 is the one that is known ({file.origin})"
     known = _read(downloads / LEDGER)
-    first = known.setdefault(file.name, found)
-    if first != found:
+    first = known.setdefault(file.name, digest)
+    if first != digest:
         raise HostError(
-            f"its file has the sha256 {found[:12]}…, that of the first download had {first[:12]}… "
+            f"its file has the sha256 {digest[:12]}…, that of the first download had {first[:12]}… "
             f"(in {downloads / LEDGER}: delete it there to take the new one)"
         )
     _write(downloads / LEDGER, known)
-    return f"no sha256 is published for it: its own, {found[:12]}…, is kept in {downloads / LEDGER} for comparison"
+    return f"no sha256 is published for it: its own, {digest[:12]}…, is kept in {downloads / LEDGER} for comparison"
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -136,9 +136,9 @@ def classes(labels: np.ndarray, clients: int, per_client: int, seed: int) -> np.
     holders: list[list[int]] = [[] for _ in present]
     for owner in range(clients):
         # those that most shares are left of, equal ones in random order: no class is left over for too few clients
-        for place in np.lexsort((rng.random(len(present)), -left))[:per_client]:
-            left[place] -= 1
-            holders[place].append(owner)
+        for column in np.lexsort((rng.random(len(present)), -left))[:per_client]:
+            left[column] -= 1
+            holders[column].append(owner)
     client = np.empty(len(labels), dtype=np.int64)
     for label, size, who in zip(present, sizes, holders, strict=True):
         if size < len(who):
@@ -159,11 +159,11 @@ def follow(
     client = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rng = stream(seed, "partition", "test", int(label))
-        own = rng.permutation(np.flatnonzero(labels == label))
+        rows = rng.permutation(np.flatnonzero(labels == label))
         who = rng.permutation(clients)  # in random order, so that rounding favours nobody
         holders = train_client[(train_labels == label) & (train_client >= 0)]
         shares = np.bincount(holders, minlength=clients)[who]
         edges = np.cumsum(shares if shares.any() else np.ones(clients))
-        places = (np.arange(len(own)) + rng.random()) * (edges[-1] / len(own))
-        client[own] = who[np.searchsorted(edges, places, side="right")]
+        positions = (np.arange(len(rows)) + rng.random()) * (edges[-1] / len(rows))
+        client[rows] = who[np.searchsorted(edges, positions, side="right")]
     return client
