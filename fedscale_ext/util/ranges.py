@@ -21,7 +21,7 @@ class Range:
     below: float | None = None
 
     def holds(self, value: float) -> bool:
-        """Whether a number lies in it; NaN lies in none."""
+        """Whether a number lies in the range; NaN lies in none."""
         return (
             math.isfinite(value)
             and (self.least is None or value >= self.least)
@@ -50,8 +50,11 @@ CountOrNone = Annotated[int, Range(0)]
 
 
 def check_ranges(params: Any, method: str) -> None:
-    """UserError for a number of the dataclass ``params``, or one in a list of them, that is infinite, none, or outside
-    its range; None lies in each, and infinity where it is the default of a number without one."""
+    """Raise UserError for a number of the dataclass ``params`` that is infinite, NaN or outside its range.
+
+    The numbers of a list are checked one by one. None lies in each range. Infinity is allowed as the default of a
+    number without a range.
+    """
     hints = get_type_hints(type(params), include_extras=True)
     for field in fields(params):
         limits = _range(hints[field.name])
@@ -72,8 +75,10 @@ def _numbers(key: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 def values(hint: Any, more: Iterable[Any] = ()) -> str:
-    """What a type hint, and ``more`` that constrains it, allow: ``number above 0 or null``; a word among that says
-    all."""
+    """Describe the values that a type hint allows: ``number above 0 or null``.
+
+    ``more`` holds constraints. A text among them is the whole description.
+    """
     description = next((each for each in more if isinstance(each, str)), None)
     if description is not None:
         return description
