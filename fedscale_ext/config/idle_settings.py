@@ -111,7 +111,7 @@ def _reason(config: JobConfig, key: str) -> Reason | None:
 
 
 def idle_keys(*configs: JobConfig) -> str | None:
-    """A sentence about keys that these jobs were given and none of them reads, with the reasons; None for none."""
+    """Describe the configured keys that none of these jobs reads, with the reasons; None where there are none."""
     unread: dict[str, list[str]] = {}  # why -> keys
     for key in dict.fromkeys(key for config in configs for key in config.given):
         reasons = [_reason(config, key) for config in configs if key in config.given]

@@ -17,14 +17,14 @@ _WORDS = ((True, "on"), (False, "off"), (None, "none"))
 
 
 def make_params(params: type, config: JobConfig) -> Any:
-    """An instance of the frozen dataclass ``params`` with the job's values, of their types and within their ranges.
+    """Make an instance of the frozen dataclass ``params`` from the job's values; types and ranges are checked.
 
-    A class method ``job_defaults(config) -> dict`` of the dataclass, where there is one, gives the
-    defaults that depend on the rest of the job (a data set, a key of FedScale's). A method ``lacks(config) -> list``
-    names what the job must give and does not, which is told in one sentence.
+    The dataclass may have two methods. The class method ``job_defaults(config) -> dict`` returns defaults that depend
+    on the rest of the job, such as the data set. ``lacks(config) -> list`` names missing settings, which UserError
+    lists.
 
-    UserError also for a key of another method that this method does not have: its value binds nothing, but a
-    misspelt key would otherwise go unseen in each job of a comparison.
+    UserError also for a misspelt key of another method. Its value does not bind this job, but a comparison of several
+    methods would otherwise ignore the key in each job.
     """
     method = config.job.method
     settings = config.method_params()

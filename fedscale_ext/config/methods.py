@@ -43,24 +43,27 @@ _BUILT_IN = {
 
 
 def method_names() -> list[str]:
-    """Every method that can be named in a configuration."""
+    """Return the names of all methods that a configuration can choose."""
     return sorted(_import_paths())
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a method is this package's own."""
+    """Whether a method is part of this package."""
     return name in _BUILT_IN
 
 
 def check_name(name: str) -> None:
-    """UserError with a suggestion for a name that nobody registered."""
+    """Raise UserError, with a suggestion, for a name that nobody registered."""
     if name not in _BUILT_IN:  # which spares a look at all installed packages
         _import_path(name)
 
 
 def method_class(name: str) -> type:
-    """The aggregator class of a method; UserError with a suggestion for a name that nobody registered, and with file
-    and line where its modules cannot be imported."""
+    """Import the aggregator class of a method.
+
+    UserError with a suggestion for a name that nobody registered. UserError with file and line for a module that
+    cannot be imported.
+    """
     path = _import_path(name)
     module, _, attribute = path.partition(":")
     try:
