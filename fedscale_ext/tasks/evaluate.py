@@ -50,7 +50,7 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evalua
 
 
 class Evaluate(Kind):
-    """The unit's model, or each client's personal version of it, is tested on the unit's clients' test samples."""
+    """A test of the unit's model, or of each client's personal version, on the test samples of the unit's clients."""
 
     event: ClassVar[str] = commons.MODEL_TEST
 
@@ -76,9 +76,9 @@ class Evaluate(Kind):
 
 
 def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]]]:
-    """(model key, clients) pieces that cover a plan; they do not depend on the number of executors.
+    """Return pieces (model key, clients) that cover a plan, whatever the number of executors.
 
-    A client's samples run once per model, also where the model it is served is a named one too.
+    A client's samples run once per model, also where its served model is a named one too.
     """
     named = list(dict.fromkeys(plan.named.values()))
     tested = np.flatnonzero(task.test_sizes > 0)
@@ -91,14 +91,16 @@ def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]
 
 
 def served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
-    """The keys of the models that are served, and the place of each client's among them, int64 [clients]."""
+    """Return the keys of the served models, and the index of each client's model among them, int64 [clients]."""
     index_of = {key: index for index, key in enumerate(dict.fromkeys(plan.serve))}
     return list(index_of), np.fromiter(map(index_of.__getitem__, plan.serve), np.int64, len(plan.serve))
 
 
 class Gathered:
-    """Reduces what units report to what each client is served and to the named models, without keeping it. ``mask``:
-    figures have masked columns, too."""
+    """Reduces the units' figures to those of each client's served model and of the named models.
+
+    ``mask``: figures have masked columns, too.
+    """
 
     def __init__(self, plan: EvaluationPlan, task: Task, mask: bool = False) -> None:
         self._plan, self._task = plan, task
@@ -123,7 +125,7 @@ class Gathered:
             self._named_correct[key][rows] = figures[:, 0]
 
     def miss(self, key: str, clients: Sequence[int]) -> None:
-        """These clients could not be tested on a model: they count as clients without test samples."""
+        """Count clients as clients without test samples: they could not be tested on a model."""
         rows = np.asarray(clients) - 1
         if key in self._named:
             self._named_count[key] -= int(self._task.test_sizes[rows].sum())
@@ -131,7 +133,7 @@ class Gathered:
         self._count[rows[self._served[rows] == self._index.get(key, -1)]] = 0
 
     def evaluation(self, round: int) -> Evaluation:
-        """The evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
+        """Return the evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
         named = {}
         for title, key in self._plan.named.items():
             correct, _, loss = self._named[key] / max(1, self._named_count[key])

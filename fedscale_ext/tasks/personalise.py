@@ -32,7 +32,7 @@ EVENT = "personalise"  # of a unit that does it, beside FedScale's events; and t
 
 
 def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) -> list[Unit]:
-    """Units of clients that are served one model, or one ensemble."""
+    """Plan units of clients that are served one model, or one ensemble."""
     job = dispatcher.job
     tested = np.flatnonzero((job.task.test_sizes > 0) & (job.task.train_sizes > 0)) + 1
     by_key: dict[str, list[int]] = {}
@@ -73,8 +73,10 @@ def _always(size: int, _: str) -> int:
 
 
 def personalise(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) -> Evaluation:
-    """The clients' figures after ``epochs`` on the models that they are served; one that could not be tuned, or whose
-    unit was dropped, counts as untested."""
+    """Test clients after they tuned their served models for ``epochs``.
+
+    A client that could not be tuned, or whose unit was dropped, counts as untested.
+    """
     job = dispatcher.job
     task = job.task
     columns, count = np.zeros((task.num_clients, len(COLUMNS))), np.zeros(task.num_clients, dtype=np.int64)
@@ -99,7 +101,7 @@ def personalise(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs
 
 
 class Personalise(Kind):
-    """The unit's models are tuned for each of its clients, and tested."""
+    """Tuning of the unit's models for each of its clients, and a test of the results."""
 
     event: ClassVar[str] = EVENT
 

@@ -28,7 +28,7 @@ CLASSES = "classes"  # ... and of the weight of those who have each class, where
 
 
 class UnitSum:
-    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0.
+    """Sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0.
 
     A client with |x_k - x_0| above ``max_norm`` is left out. With ``clip_norm``, each change is first clipped
     to this norm; ``num_unclipped`` counts those that were no longer to begin with.
@@ -49,8 +49,9 @@ class UnitSum:
     ) -> list[str | None]:
         """Add trained states [clients, *shape]; a client whose weight is None is left out.
 
-        So is one whose state is not finite or too far from the start: the result says so, for each client.
-        ``classes`` bool [clients, classes]: the rows of the others do not count (:mod:`own_classes`).
+        A client whose state is not finite or too far from the start is left out, too. The result holds the fault of
+        each client, or None. ``classes`` bool [clients, classes]: rows of other classes do not count
+        (:mod:`own_classes`).
         """
         names = list(states)
         sums = torch.stack([_checksums(states[name]) for name in names])  # [tensors, clients]
@@ -101,7 +102,7 @@ class UnitSum:
         return class_rows(self._spec, classes, lead=1)
 
     def change(self) -> State:
-        """The sum, in the dtypes of the model (whole numbers as float32), on the CPU; ends the adding."""
+        """Return the sum on the CPU, in the dtypes of the model (whole numbers as float32). No addition may follow."""
         change = {}
         for name, start in self._start.items():
             total = self._total.pop(name, None)  # the largest tensors live here: one at a time
@@ -175,11 +176,11 @@ class ModelMean:
 
     @property
     def total(self) -> State:
-        """The sum of changes, float64."""
+        """Return the sum of changes, float64."""
         return self._total
 
     def state(self) -> State:
-        """The weighted mean of the clients' states, in the model's dtypes; whole numbers are rounded."""
+        """Return the weighted mean of the clients' states, in the model's dtypes; whole numbers are rounded."""
         return {name: self._mean(name, start) for name, start in self._start.items()}
 
     def _mean(self, name: str, start: Tensor) -> Tensor:
@@ -192,7 +193,7 @@ class ModelMean:
 
 
 def template(start: State) -> State:
-    """Names, shapes and dtypes of a unit's sum for a model in state ``start``."""
+    """Return the names, shapes and dtypes of a unit's sum for a model in state ``start``."""
     return {name: tensor.to(_dtype(tensor)) for name, tensor in start.items()}
 
 

@@ -25,7 +25,7 @@ _UNIT_SAMPLES = 32_768  # of a unit of clients' own versions, about
 
 
 def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> list[tuple[Unit, list[int]]]:
-    """Units, and whose figures each gives: a client for each row, or all who are served the one model of the unit."""
+    """Plan units, each with the clients of its figures: one per row, or all who share the unit's one model."""
     job = dispatcher.job
     by_key: dict[str, list[int]] = {}
     for client, key in enumerate(serve, 1):
@@ -45,7 +45,7 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> list[tuple
 
 
 def test_on_all(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> Evaluation:
-    """Figures of each client's model on the test samples of all clients; one whose unit was dropped is untested."""
+    """Test each client's model on the test samples of all clients; a client of a dropped unit is untested."""
     job = dispatcher.job
     columns, count = np.zeros((len(serve), len(COLUMNS))), np.zeros(len(serve), dtype=np.int64)
     units = plan(dispatcher, round, serve)
@@ -62,7 +62,7 @@ def test_on_all(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> Eva
 
 
 class TestOnAll(Kind):
-    """The unit's model, or each client's personal version of it, is tested on all clients' test samples."""
+    """A test of the unit's model, or of each client's personal version, on the test samples of all clients."""
 
     event: ClassVar[str] = EVENT
 

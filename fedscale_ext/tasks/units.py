@@ -23,7 +23,7 @@ def plan_units(
     unit_size: int,
     spread: int = SPREAD["cpu"],
 ) -> list[Sequence[WorkItem]]:
-    """Units of clients of one model and objective, the costliest first.
+    """Plan units of clients of one model and objective, the costliest first.
 
     A unit holds about ``unit_size`` clients, a whole cohort at least, and more in a large round, so that the
     number of units stays bounded. ``cohort``: clients that train side by side on the model of a key.
@@ -54,6 +54,6 @@ def _cohort_order(item: WorkItem, task: Task) -> tuple[int, int, int]:
 
 
 def in_parts(group: Sequence[T], parts: int) -> list[Sequence[T]]:
-    """A group cut into ``parts`` that differ in length by one at most."""
+    """Cut a group into ``parts`` that differ in length by one at most."""
     bounds = [len(group) * part // parts for part in range(parts + 1)]
     return [group[begin:end] for begin, end in pairwise(bounds)]

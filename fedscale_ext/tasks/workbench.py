@@ -40,8 +40,11 @@ class Workbench:
         self._cohorts: dict[tuple[ModelSpec, bool], Cohort] = {}
 
     def keep(self, header: Mapping[str, Any], sections: dict[str, wire.Section]) -> None:
-        """Remember the states that came along; an older version of the same model is let go, and so is each section
-        as soon as it is read. Transient states of earlier units are forgotten."""
+        """Store the states that came with a unit.
+
+        They replace older versions of their models. Each section is dropped as soon as it is read. Transient states of
+        earlier units are dropped, too.
+        """
         self._stored = {key: stored for key, stored in self._stored.items() if not stored.transient}
         for key, entry in header["models"].items():
             if key in sections:
@@ -54,19 +57,19 @@ class Workbench:
                 raise wire.WireError(f"version {entry['version']} of model {key!r} was not sent to this executor")
 
     def state(self, key: str) -> State:
-        """The state of a pool key as it was sent, on the training device."""
+        """Return the state of a pool key as it was sent, on the training device."""
         return self._stored[key].start.state
 
     def spec(self, key: str) -> ModelSpec:
-        """The spec of a pool key."""
+        """Return the spec of a pool key."""
         return self._stored[key].spec
 
     def host(self, key: str) -> ModelSpec:
-        """The spec of the resident module that runs a model: the supernet of which it is a part, or its own."""
+        """Return the spec of the resident module that runs a model: its supernet's, or its own."""
         return self._stored[key].host
 
     def module(self, key: str) -> torch.nn.Module:
-        """The resident module that runs a model, holding that model's state as it was sent and nothing else."""
+        """Return the resident module that runs a model, reset to that model's state as it was sent."""
         stored = self._stored[key]
         resident = self._resident(stored.host)
         if isinstance(resident.module, Searchable):
@@ -75,13 +78,15 @@ class Workbench:
         return resident.module
 
     def resident(self, key: str) -> torch.nn.Module:
-        """The same module as it is, holding whatever was put there last."""
+        """Return the resident module that runs a model, with whatever state it holds."""
         return self._resident(self._stored[key].host).module
 
     def cohort(self, key: str, clients: int, *, factored: bool) -> Cohort | None:
-        """A cohort of a model's spec for at least ``clients`` clients, each at that model's state; None
-        where the model cannot train in cohorts. ``factored``: large linear layers keep their steps'
-        factors instead of weights for each client, where that can be."""
+        """Return a cohort for at least ``clients`` clients, each at the model's state.
+
+        None where the model cannot train in cohorts. ``factored``: where possible, large linear layers keep the
+        factors of their steps instead of weights for each client.
+        """
         stored = self._stored[key]
         spec = stored.spec
         if spec not in self._networks:
@@ -106,8 +111,10 @@ class Workbench:
 
 
 def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
-    """Whether linear weights can be kept as factors (``training/factored.py``): for the optimizer, for what is done
-    with the update, and for the number of rows that they would have."""
+    """Whether linear weights can be kept as factors (``training/factored.py``).
+
+    The optimizer, the use of the update, and the number of rows of the factors decide.
+    """
     conf = confs[0]
     few = max(conf.local_steps * conf.batch_size for conf in confs) <= MOST_ROWS
     no_norm = header["clip_norm"] is None and conf.max_update_norm is None and not header["norms"]
