@@ -195,7 +195,7 @@ def open_cache(
     *,
     values: bool = False,
 ) -> Cached:
-    """The decoded samples of the given csv files in order, from the cache or decoded now: pixels, or ``values``.
+    """Return the decoded samples of the csv files, in order, from the cache if possible: pixels, or ``values``.
 
     Opening reads every byte of the arrays once to compare their digest; a wrong cache is built anew.
     Raises UserError naming a file that cannot be decoded, or when nothing can be written anywhere.

@@ -9,7 +9,7 @@ _TRIES = 1000
 
 
 def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> np.ndarray:
-    """Client of each sample, int64 [n]; the largest clients give to empty ones."""
+    """Draw the client of each sample, int64 [n]; the largest clients give samples to empty ones."""
     client = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rng = stream(seed, "partition", "dirichlet", int(label))
@@ -28,7 +28,7 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> np.n
 
 
 def dirichlet_at_least(labels: np.ndarray, clients: int, alpha: float, seed: int, least: int) -> np.ndarray:
-    """Client of each sample, int64 [n], where everyone has ``least`` samples or more.
+    """Draw the client of each sample, int64 [n]; each client has ``least`` samples or more.
 
     As in HypeMeFed's public code, a client with its even share of all samples gets nothing of
     the labels that follow, and a partition in which somebody has too few is drawn anew. That code draws for ever; here
@@ -56,7 +56,7 @@ def dirichlet_at_least(labels: np.ndarray, clients: int, alpha: float, seed: int
 
 
 def dirichlet_equal(labels: np.ndarray, clients: int, alpha: float, seed: int, each: int) -> np.ndarray:
-    """Client of each sample, int64 [n], where everyone has exactly ``each`` samples; -1 for those that are left over.
+    """Draw the client of each sample, int64 [n]; each client has exactly ``each`` samples. -1 marks the rest.
 
     Each client draws proportions of the labels from Dirichlet(alpha), and takes its samples by these (Hsu et al. 2019);
     of a label that the clients before it, in random order, have used up, it takes others by the rest of its
@@ -88,7 +88,7 @@ def dirichlet_equal(labels: np.ndarray, clients: int, alpha: float, seed: int, e
 
 
 def log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, ...]) -> np.ndarray:
-    """Logarithms of Gamma(alpha) draws, which divided by their sum are Dirichlet: float64 of that shape.
+    """Draw logarithms of Gamma(alpha), float64 of ``shape``. Such draws, divided by their sum, are Dirichlet.
 
     Gamma(a) = Gamma(a + 1) * U^(1/a): in logarithms they survive a tiny alpha, where plain draws underflow to 0 / 0.
     """

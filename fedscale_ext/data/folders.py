@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def new_folder(parent: Path, prefix: str) -> Path:
-    """A new folder in ``parent`` with the permissions that ``mkdir`` would give (``mkdtemp`` hides it from others)."""
+    """Make a new folder in ``parent`` with the permissions of ``mkdir`` (``mkdtemp`` hides it from others)."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     mask = os.umask(0)
     os.umask(mask)

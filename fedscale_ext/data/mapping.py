@@ -32,7 +32,7 @@ Problem = Callable[[str, str], None]
 
 
 def stop(kind: str, sentence: str) -> None:
-    """The default way to take a problem: it ends the reading."""
+    """Raise UserError: the default reaction to a problem."""
     raise UserError(sentence)
 
 
@@ -79,12 +79,12 @@ class Mapping:
         return len(self.labels)
 
     def file(self, row: int) -> Path:
-        """The file of a row."""
+        """Return the file of a row."""
         return self.root / self.paths[row]
 
 
 def data_folder(data_dir: str | os.PathLike[str]) -> Path:
-    """The folder of a data set, or a UserError that names the ways to get one."""
+    """Return the folder of a data set; UserError names the ways to get one."""
     folder = Path(data_dir).expanduser()
     if not folder.is_dir():
         generated = folder.with_name(f"{folder.name}_generated")

@@ -27,7 +27,7 @@ class PublicData:
 
 
 def of_the_same_task(data: DataSet, fraction: float) -> PublicData:
-    """The first ``fraction`` of what the clients' data set keeps back."""
+    """Return the first ``fraction`` of the samples that the clients' data set keeps back."""
     rows = _first(data.public_rows, fraction)
     x, labels = data.tensors(rows)
     return PublicData(x, labels, f"{len(rows)} samples of {data.name} that no client has")
@@ -36,7 +36,7 @@ def of_the_same_task(data: DataSet, fraction: float) -> PublicData:
 def of_another_folder(
     folder: str | os.PathLike[str], how: HeldBack, fraction: float, seed: int, data: DataSet
 ) -> PublicData:
-    """Samples of a folder in FedScale's layout, beside the clients' ``data``: its clients and split do not count.
+    """Read samples of a folder in FedScale's layout; its clients and split are ignored.
 
     Labels hold where both are of one data set. UserError where shapes differ, or a sample is a client's too.
     """

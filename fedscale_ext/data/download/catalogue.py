@@ -25,17 +25,17 @@ class File:
 
     @property
     def expected(self) -> int:
-        """Bytes to plan with, 0 where nothing is known."""
+        """Expected bytes of the file, 0 where nothing is known."""
         return self.size or self.about or 0
 
     @property
     def most(self) -> int:
-        """Bytes beyond which it cannot be this file."""
+        """Most bytes that the file may have."""
         return self.size or max(4 * self.expected, 1 << 32)
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is unpacked before it is imported."""
+        """Whether the file is unpacked before the import."""
         return self.name.endswith((".tar.gz", ".tgz", ".tar", ".zip"))
 
 
@@ -67,11 +67,11 @@ class Downloadable:
 
     @property
     def needs_partition(self) -> bool:
-        """Whether its samples are nobody's, so that clients must be made."""
+        """Whether the samples have no clients, so that an import needs a partition."""
         return all(source.format in WITHOUT_CLIENTS for source in self.sources)
 
     def import_bytes(self) -> int:
-        """Disk that the imported folder takes, roughly: a file per sample, in blocks of 4 KiB, and its decoded twin."""
+        """Estimate the bytes of the imported folder: a file per sample, in blocks of 4 KiB, and decoded samples."""
         entry = known(self.name)
         assert entry is not None
         channels, height, width = entry.shape
@@ -80,7 +80,7 @@ class Downloadable:
         return self.samples * (-(-written // 4096) * 4096 + stored)
 
     def at(self, mirror: str | None) -> "Downloadable":
-        """With this mirror only: one of those it has, or the address of a folder; UserError for anything else."""
+        """Return a copy with one mirror only: a known one, or the address of a folder; UserError for anything else."""
         if mirror is None:
             return self
         if mirror.startswith(("http://", "https://")):
@@ -98,7 +98,7 @@ class Downloadable:
 
 
 def catalogue() -> dict[str, Downloadable]:
-    """All that can be downloaded, by name."""
+    """Return the data sets that can be downloaded, by name."""
     text = files("fedscale_ext.data.download").joinpath("sources.json").read_text(encoding="utf-8")
     entries: dict[str, Any] = json.loads(text)["data_sets"]
     data_sets = {}
@@ -110,7 +110,7 @@ def catalogue() -> dict[str, Downloadable]:
 
 
 def downloadable(name: str) -> Downloadable:
-    """One of them, however its name is written; UserError where there is none, saying what works."""
+    """Return a data set by its name in upper or lower case; UserError, with alternatives, where there is none."""
     entries = catalogue()
     for entry in entries.values():
         if entry.name.lower() == name.lower():

@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 class NoHostError(Exception):
-    """No mirror gave the files: one sentence with each one's reason and what works instead."""
+    """Error of a download that failed at each mirror, with the reasons and alternatives."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Got:
 
     @property
     def paths(self) -> list[Path]:
-        """Where the files are."""
+        """Paths of the files."""
         return [self.folder / file.name for file in self.source.files]
 
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """Nobody else downloads to ``folder`` (made if need be) meanwhile; UserError where somebody does."""
+    """Lock ``folder``, made if need be, against other downloads; UserError where one is under way."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -65,10 +65,10 @@ def get(
     patience: Patience | None = None,
     progress: Progress | None = None,
 ) -> Got:
-    """Bring the files of one of its sources to ``folder``: what is there is kept if it is whole, a part of a file is
-    continued. ``say`` hears what is done, line by line.
+    """Download the files of one source of ``data_set`` to ``folder``.
 
-    Raises NoHostError where no mirror gives them, UserError where the disk does not do.
+    Complete files stay. Parts of files are continued. ``say`` is called with each line about the progress.
+    Raises NoHostError where all mirrors fail, UserError where the disk does.
     """
     reasons = []
     for source in data_set.sources:
@@ -88,8 +88,10 @@ def get(
 
 
 def check_disk(data_set: Downloadable, downloads: Path, out: Path) -> None:
-    """UserError where the disks are too small for what is to come, by its first source: a rough figure, before the
-    first byte."""
+    """Raise UserError where the disks are too small for the download and its import.
+
+    The first source gives the rough size. Nothing is downloaded.
+    """
     source = data_set.sources[0]
     coming = sum(max(0, file.expected - _there(downloads / file.name)) for file in source.files)
     needs = {_existing(downloads): coming + source.unpacked}
@@ -106,7 +108,7 @@ def check_disk(data_set: Downloadable, downloads: Path, out: Path) -> None:
 
 
 def amount(size: float) -> str:
-    """Bytes in words: 170 MB, 2.4 GB."""
+    """Write a number of bytes: 170 MB, 2.4 GB."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"

@@ -30,7 +30,7 @@ _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 
 class HostError(Exception):
-    """A host does not give a file, and why in a few words; ``passing``: it may if asked again."""
+    """Error of a host that does not send a file, with the reason; ``passing``: a later try may succeed."""
 
     def __init__(self, why: str, *, passing: bool = False) -> None:
         super().__init__(why)
@@ -61,8 +61,10 @@ class Wanted:
 
 
 def fetch(remote: Wanted, part: Path, patience: Patience, progress: Progress | None = None) -> None:
-    """Bring all of the file to ``part``. Raises HostError where the host does not give it, UserError where it cannot
-    be written."""
+    """Download the whole file to ``part``.
+
+    Raises HostError where the host does not send it, UserError where it cannot be written.
+    """
     failures, reached = 0, _size(part)
     while True:
         try:
@@ -76,7 +78,7 @@ def fetch(remote: Wanted, part: Path, patience: Patience, progress: Progress | N
 
 
 def forget(part: Path) -> None:
-    """Remove what has come and the note about it."""
+    """Remove a partial download and the note about it."""
     part.unlink(missing_ok=True)
     _note(part).unlink(missing_ok=True)
 

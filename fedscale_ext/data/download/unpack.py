@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Unpacked:
-    """Files and bytes that were written, and how many pickles were left in the archive."""
+    """Numbers of files and bytes written, and of pickles left in the archive."""
 
     files: int
     bytes: int

@@ -29,8 +29,10 @@ Read = Callable[[int], Bytes]
 
 
 def read_mat(path: Path, names: Sequence[str]) -> list[np.ndarray]:
-    """The arrays of these names; UserError where the file or one of them is missing, damaged, or other than
-    an array of numbers."""
+    """Read the arrays of these names.
+
+    UserError where the file or an array is missing or damaged, or where an array does not hold numbers.
+    """
     arrays: dict[str, np.ndarray] = {}
     with open_part(path, _MOST) as file:
         try:

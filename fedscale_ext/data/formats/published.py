@@ -25,31 +25,31 @@ class Published(Source):
 
     @classmethod
     def locate(cls, path: Path) -> Path | None:
-        """The folder of the files if ``path`` is or holds it."""
+        """Find the folder of the files: ``path`` or one below it; None where there is none."""
         signs = [f"{cls.parts[0]}{ending}" for ending in cls.endings]
         folders = (path, *(path / name for name in cls.subfolders))
         return next((folder for folder in folders if any((folder / sign).is_file() for sign in signs)), None)
 
     def folder(self) -> Path:
-        """The folder of the files; UserError where there is none."""
+        """Return the folder of the files; UserError where there is none."""
         folder = self.locate(self.path)
         if folder is None:
             raise UserError(f"{self.path} holds no {self.kind}: it must have the file {self.parts[0]}{self.endings[0]}")
         return folder
 
     def file(self, part: str) -> Path:
-        """The file of one of the ``parts``: the first of the ``endings`` that is there."""
+        """Return the file of one of the ``parts``: the first of the ``endings`` that exists."""
         folder = self.folder()
         named = [folder / f"{part}{ending}" for ending in self.endings]
         return next((path for path in named if path.exists()), named[0])
 
     def files(self) -> list[Path]:
-        """All files of the ``parts`` that are there."""
+        """Return the existing files of all ``parts``."""
         return [path for path in map(self.file, self.parts) if path.is_file()]
 
 
 def open_part(path: Path, most: int) -> BinaryIO:
-    """One of the files, of at most ``most`` bytes; UserError where it is missing or cannot be read."""
+    """Open a file of at most ``most`` bytes; UserError where it is missing or cannot be read."""
     try:
         return open_plain(path, most)
     except OSError as error:

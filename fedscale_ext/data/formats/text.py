@@ -26,7 +26,7 @@ _NUMBER[[ord(one) for one in CHARACTERS]] = np.arange(1, len(CHARACTERS) + 1)
 
 
 def numbers(text: str) -> np.ndarray:
-    """The number of each character, uint8 [len(text)]; 0 for one that is not known."""
+    """Return the number of each character, uint8 [len(text)]; 0 for unknown ones."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return np.where(codes < len(_NUMBER), _NUMBER[np.minimum(codes, len(_NUMBER) - 1)], 0).astype(np.uint8)
 

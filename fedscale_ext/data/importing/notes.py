@@ -105,7 +105,7 @@ def shared_note(train: np.ndarray, test: np.ndarray, path: Callable[[int], str])
 
 
 def untested_note(untested: int, clients: int) -> str:
-    """Clients that train and are not tested."""
+    """Describe the clients that train and are not tested."""
     are = "it is" if untested == 1 else "they are"
     has = "has" if untested == 1 else "have"
     return f"{untested:,} of {counted(clients, 'client')} {has} no test samples: {are} not in the accuracies"

@@ -63,7 +63,7 @@ class Partition:
             raise UserError("a minimum of samples and an exact number are both given: leave one of them out")
 
     def settings(self) -> dict[str, Any]:
-        """Its fields for dataset.json; those that were added later only where they are asked for."""
+        """Return the fields for dataset.json; later additions only where they are set."""
         later = {"min_samples": 1, "samples_per_client": 0}
         return {key: value for key, value in asdict(self).items() if value != later.get(key)}
 
@@ -99,7 +99,7 @@ def _deal(pieces: int, samples: int) -> np.ndarray:
 
 
 def iid(samples: int, clients: int, seed: int) -> np.ndarray:
-    """Shuffle and deal evenly: sizes differ by at most 1."""
+    """Shuffle the samples and deal them evenly: sizes differ by at most 1."""
     client = np.empty(samples, dtype=np.int64)
     client[stream(seed, "partition", "iid").permutation(samples)] = _deal(clients, samples)
     return client
@@ -152,9 +152,10 @@ def classes(labels: np.ndarray, clients: int, per_client: int, seed: int) -> np.
 def follow(
     train_client: np.ndarray, train_labels: np.ndarray, labels: np.ndarray, clients: int, seed: int
 ) -> np.ndarray:
-    """Client of each test sample, int64 [n]: each class is shared out as the training samples of that class are.
+    """Draw the client of each test sample, int64 [n], in proportion to the training samples of its class.
 
-    So a client's test samples have its own mix of classes. A class that nobody trains on is dealt evenly.
+    So a client's test samples have the mix of classes of its training samples. A class without training samples is
+    dealt evenly.
     """
     client = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):

@@ -58,8 +58,11 @@ class Written:
 
 
 def check_out_dir(out_dir: Path, force: bool) -> dict[str, Any]:
-    """UserError where ``out_dir`` is never to be replaced by a data set, or holds something that no command here made
-    and ``force`` is not set; the description of the data set that is there, {} where it may be written."""
+    """Return the description of the data set in ``out_dir``, {} where a new one may be written.
+
+    UserError for a folder that no data set may replace. UserError also, without ``force``, for content that no command
+    of this package made.
+    """
     resolved = out_dir.resolve()
     if resolved in (Path.cwd(), *Path.cwd().parents, Path.home()):
         raise UserError(f"{out_dir} cannot be replaced by a data set: name a folder of its own")
@@ -312,6 +315,6 @@ def spread(partition: Partition, labels: np.ndarray, split: np.ndarray, seed: in
 
 
 def report_progress(progress: Progress | None, done: int, total: int) -> None:
-    """Tell of progress every 256 samples and at the end (``total`` 0: not known)."""
+    """Report progress every 256 samples and at the end (``total`` 0: not known)."""
     if progress is not None and (done % 256 == 0 or done == total):
         progress(done, total)

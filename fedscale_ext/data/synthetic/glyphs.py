@@ -33,7 +33,7 @@ FONTS = (
 
 @dataclass(frozen=True)
 class Style:
-    """How a writer draws. Lengths are fractions of the picture's side, angles radians.
+    """A writer's style of drawing. Lengths are fractions of the picture's side, angles radians.
 
     ``pen`` is the width added to (or taken from) each side of the font's strokes, ``elastic`` [2, knots, knots] the
     displacements that all of the writer's characters share, ``wobble`` how far one sample departs from them.
@@ -53,7 +53,7 @@ class Style:
 
 
 def writer_style(seed: int, writer: int) -> Style:
-    """The style of a writer (1, 2, …); it does not depend on how many other writers there are."""
+    """Draw the style of a writer (1, 2, …); it does not depend on the number of writers."""
     rng = stream(seed, 0, writer, "glyph style")
     font = FONTS[int(rng.integers(len(FONTS)))]
     bold = "Bol" in font or font == "cmb10"
