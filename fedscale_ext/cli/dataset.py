@@ -276,7 +276,7 @@ def _format(source: Path) -> Format:
         return Format.cifar
     by_files = {"svhn": SvhnSource, "stl10": Stl10Source, "unimib": UnimibSource, "idx": IdxSource}
     for name, published in by_files.items():
-        if published.place(source):
+        if published.locate(source):
             return Format(name)
     if has_clips(source):
         return Format.speech

@@ -62,7 +62,7 @@ def download(
     from fedscale_ext.data.audio import check_librosa
     from fedscale_ext.data.download import get
     from fedscale_ext.data.download.catalogue import downloadable
-    from fedscale_ext.data.importing.writer import check_place
+    from fedscale_ext.data.importing.writer import check_out_dir
     from fedscale_ext.data.registry import known
     from fedscale_ext.data.split import check_fraction
 
@@ -77,7 +77,7 @@ def download(
         check_librosa()
     check_fraction(test_fraction)
     place = out or Path("data") / (own_name or wanted.name)
-    check_place(place, force)
+    check_out_dir(place, force)
     settings: dict[str, Any] = {"name": own_name, "test_fraction": test_fraction, "seed": seed, "force": force}
     settings |= {"partition": spread, "local_test": test is Tests.local}
     folder = downloads.expanduser() / wanted.folder

@@ -35,28 +35,30 @@ _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a
 
 
 def fedscale_actions() -> dict[str, argparse.Action]:
-    """The action of each key that FedScale's config_parser knows."""
+    """Return the argparse action of each key of FedScale's config_parser."""
     parser = compat.fedscale_parser()
     return {option[2:]: action for action in parser._actions for option in action.option_strings
             if option.startswith("--") and option != "--help"}  # fmt: skip
 
 
 def fedscale_arguments(
-    given: Mapping[str, Any], actions: Mapping[str, argparse.Action], where: Callable[[str], str]
+    settings: Mapping[str, Any], actions: Mapping[str, argparse.Action], where: Callable[[str], str]
 ) -> argparse.Namespace:
-    """Every argument of FedScale, with the values ``given`` by key in its right type; UserError says ``where`` the
-    key of one stands that is of another type or out of its range."""
+    """Return every argument of FedScale: the values of ``settings``, by key, in their types, and defaults.
+
+    UserError for a value of another type or out of its range; ``where`` names the source of a key.
+    """
     values = {action.dest: action.default for action in actions.values()}
     values["use_cuda"] = True
     values.update(_DEFAULTS)
-    values.update(_sample_mode_defaults(given.get("sample_mode", "random"), where))
-    for key, value in given.items():
+    values.update(_sample_mode_defaults(settings.get("sample_mode", "random"), where))
+    for key, value in settings.items():
         try:
             values[actions[key].dest] = _typed(key, value, actions[key])
         except (TypeError, ValueError, OverflowError):
-            said = f"{where(key)}: key {key!r} is {value!r:.100}; it must be {_kind(key, actions[key])}"
+            sentence = f"{where(key)}: key {key!r} is {value!r:.100}; it must be {_kind(key, actions[key])}"
             point = isinstance(value, str) and _COMMA.fullmatch(value)
-            raise UserError(said + (f", as in {value.replace(',', '.')}" if point else "")) from None
+            raise UserError(sentence + (f", as in {value.replace(',', '.')}" if point else "")) from None
         choices = actions[key].choices
         if choices and values[actions[key].dest] not in choices:
             raise UserError(f"{where(key)}: key {key!r} is {value!r}; it may be {', '.join(map(str, choices))}")
@@ -81,7 +83,7 @@ def fedscale_arguments(
 
 
 def allowed(key: str, action: argparse.Action) -> str:
-    """What a key of FedScale's may be, in words, as :func:`fedscale_ext.util.ranges.values` tells it of others."""
+    """Describe the values of a FedScale key in the words of :func:`fedscale_ext.util.ranges.values`."""
     if key in _ONLY:
         return str(_ONLY[key])
     if key == "sample_mode":
@@ -100,8 +102,8 @@ def _sample_mode_defaults(mode: Any, where: Callable[[str], str]) -> dict[str, A
     known = str(expanded("sample_mode", mode))
     if known not in _SAMPLE_MODES:
         guess = did_you_mean(known, _SAMPLE_MODES)
-        place = where("sample_mode")
-        raise UserError(f"{place}: key 'sample_mode' is {mode!r:.100}; it may be {', '.join(_SAMPLE_MODES)}{guess}")
+        location = where("sample_mode")
+        raise UserError(f"{location}: key 'sample_mode' is {mode!r:.100}; it may be {', '.join(_SAMPLE_MODES)}{guess}")
     return _SAMPLE_MODES[known]
 
 
@@ -157,12 +159,12 @@ def _boolean(value: Any) -> bool:
 
 
 def or_none(value: Any) -> Any:
-    """None where ``value`` is how a command line writes it."""
+    """Return None for the texts ``None`` and ``null`` of a command line, else ``value``."""
     return None if isinstance(value, str) and value in ("None", "null") else value
 
 
 def expanded(key: str, value: Any) -> Any:
-    """``value`` with its $VARIABLES expanded, where it is text; UserError for one that is not set."""
+    """Return ``value`` with its $VARIABLES expanded if it is text; UserError for a variable that is not set."""
     if not isinstance(value, str):
         return value
     text = os.path.expandvars(value)

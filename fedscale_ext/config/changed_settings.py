@@ -17,7 +17,7 @@ _NAMED = 5  # settings that a sentence names at most
 
 
 def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The settings that decide the result and differ, in words: ``seed was 1 and is 2``; empty where none differs.
+    """Describe the settings that decide the result and differ: ``seed was 1 and is 2``; empty where none differs.
 
     Keys of methods that a job does not use count on neither side.
     """
@@ -28,8 +28,11 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a checkpoint or a header, and those that the release that wrote it had no names for, as it
-    behaved: the default, but ``seed`` decided whose samples are whose, and devices in a file went by order."""
+    """Complete the settings of a checkpoint or a header with keys that the release behind it did not have.
+
+    They get their defaults, with two exceptions. ``data_seed`` is ``seed``. ``device_match`` is ``order`` where files
+    describe devices.
+    """
     files = {settings.get(key) for key in ("device_conf_file", "device_avail_file")} - {None, RESAMPLED}
     before = {"data_seed": settings.get("seed"), **({"device_match": "order"} if files else {})}
     return {**_defaults(), **before, **settings}

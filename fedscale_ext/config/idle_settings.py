@@ -50,9 +50,9 @@ def _of_another_method(reader: str, config: JobConfig) -> Reason | None:
     return (_METHOD, method) if method != reader and is_built_in(method) else None
 
 
-def _own_key_given(own: str, config: JobConfig) -> Reason | None:
-    given = own.partition(".")[0] == config.job.method and own in config.params
-    return (own, str(config.params[own])) if given else None
+def _set_by_method_key(key: str, config: JobConfig) -> Reason | None:
+    is_set = key.partition(".")[0] == config.job.method and key in config.params
+    return (key, str(config.params[key])) if is_set else None
 
 
 def _without_trace(config: JobConfig) -> Reason | None:
@@ -74,11 +74,11 @@ def _by_the_data(config: JobConfig) -> Reason | None:
     return ("the data tell classes and shape", "") if is_built_in(config.job.method) else None
 
 
-def _own_loss(config: JobConfig) -> Reason | None:
+def _loss_of_qfedavg(config: JobConfig) -> Reason | None:
     return (_METHOD, "qfedavg") if config.job.method == "qfedavg" else None
 
 
-def _method_given(config: JobConfig) -> Reason | None:
+def _method_named(config: JobConfig) -> Reason | None:
     return ("method", config.job.method) if "method" in config.given else None
 
 
@@ -89,15 +89,15 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     (("capacity_spread",), _by_deadline),
     (_OORT, _unguided),
     (tuple(f"yogi_{name}" for name in _MOMENTS), _without_yogi),
-    *(((f"yogi_{name}",), partial(_own_key_given, f"fedyogi.{name}")) for name in _MOMENTS),
+    *(((f"yogi_{name}",), partial(_set_by_method_key, f"fedyogi.{name}")) for name in _MOMENTS),
     (("proxy_mu",), partial(_of_another_method, "fedprox")),
-    (("proxy_mu",), partial(_own_key_given, "fedprox.mu")),
+    (("proxy_mu",), partial(_set_by_method_key, "fedprox.mu")),
     (("device_match",), _without_trace),
     (("bn_statistics_clients",), _running_statistics),
     (("fedtrans.stop_gain", "fedtrans.stop_rounds"), _stop_elsewhere),
     (("num_classes", "input_dim", "output_dim", "input_shape"), _by_the_data),
-    (("loss_decay",), _own_loss),
-    (("gradient_policy",), _method_given),
+    (("loss_decay",), _loss_of_qfedavg),
+    (("gradient_policy",), _method_named),
 )
 
 
@@ -106,12 +106,12 @@ def _reason(config: JobConfig, key: str) -> Reason | None:
     method, dot, _ = key.partition(".")
     if dot and method != config.job.method:
         return _METHOD, config.job.method
-    found = (reason(config) for keys, reason in _TABLE if key in keys)
-    return next((reason for reason in found if reason is not None), None)
+    reasons = (reason(config) for keys, reason in _TABLE if key in keys)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def idle_keys(*configs: JobConfig) -> str | None:
-    """A sentence about keys that these jobs were given and none of them reads, with the reasons; None for none."""
+    """Describe the configured keys that none of these jobs reads, with the reasons; None where there are none."""
     unread: dict[str, list[str]] = {}  # why -> keys
     for key in dict.fromkeys(key for config in configs for key in config.given):
         reasons = [_reason(config, key) for config in configs if key in config.given]

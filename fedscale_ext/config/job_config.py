@@ -107,7 +107,7 @@ class JobConfig:
 
 
 def entry_path(exp_path: str, entry: str) -> Path:
-    """The file of an entry on this machine: below ``exp_path``, else below this package; UserError where it is not."""
+    """Find the file of an entry on this machine: below ``exp_path``, else below this package; UserError for none."""
     root = Path(expanded("exp_path", exp_path))
     for folder in (root, PACKAGE.parent / root):
         if (folder / entry).is_file():
@@ -118,7 +118,7 @@ def entry_path(exp_path: str, entry: str) -> Path:
 
 
 def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a job's settings, as :meth:`JobConfig.echo` or header.json has them, decides its result, as JSON."""
+    """Return the settings that decide a job's result; ``echo`` is that of :meth:`JobConfig.echo` or header.json."""
     of_method = f"{echo.get('method')}."  # a key with a dot is a hyperparameter; no method reads another one's
     settings = {
         key: value
@@ -129,7 +129,10 @@ def decisive(echo: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_aside(echo: Mapping[str, Any]) -> int:
-    """How many training samples a job takes away from its clients as public data, by its settings as above."""
+    """Return the number of training samples that a job takes from its clients as public data.
+
+    ``echo`` is that of :meth:`JobConfig.echo` or header.json.
+    """
     return 0 if echo.get("public_dir") else int(echo.get("public_samples") or 0)
 
 
@@ -195,35 +198,35 @@ def make_config(
         return f"--set {key}" if key in overridden else str(source or "the configuration")
 
     actions = fedscale_actions()
-    own, theirs, params = {}, {}, {}
+    job_keys, fedscale_keys, params = {}, {}, {}
     for key, value in flat.items():
         if "." in key:
             params[key] = _scalar(expanded(key, value))
         elif key in JobKeys.model_fields:
-            own[key] = or_none(expanded(key, value))
+            job_keys[key] = or_none(expanded(key, value))
         elif key in actions:
-            theirs[key] = value
+            fedscale_keys[key] = value
         else:
             raise UserError(
                 f"{where(key)}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"
             )
     _check_known(cluster, where)
     clean = {key: value for key, value in cluster.items() if value is not None}
-    policy = or_none(theirs.get("gradient_policy"))
+    policy = or_none(fedscale_keys.get("gradient_policy"))
     if policy is not None:
         if policy not in _POLICY_METHODS:
-            place, guess = where("gradient_policy"), did_you_mean(str(policy), _POLICY_METHODS)
+            location, guess = where("gradient_policy"), did_you_mean(str(policy), _POLICY_METHODS)
             raise UserError(
-                f"{place}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}{guess}"
+                f"{location}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}{guess}"
             )
-        own.setdefault("method", _POLICY_METHODS[policy])
+        job_keys.setdefault("method", _POLICY_METHODS[policy])
     # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
     if "ps_ip" in clean:
-        theirs.setdefault("ps_ip", clean["ps_ip"])
+        fedscale_keys.setdefault("ps_ip", clean["ps_ip"])
     config = JobConfig(
         cluster=_validated(ClusterKeys, clean, where),
-        job=_validated(JobKeys, own, where),
-        fedscale=fedscale_arguments(theirs, actions, where),
+        job=_validated(JobKeys, job_keys, where),
+        fedscale=fedscale_arguments(fedscale_keys, actions, where),
         params=params,
         given=dict(flat),
         source=source,
@@ -233,7 +236,7 @@ def make_config(
 
 
 def from_argv(argv: Sequence[str]) -> JobConfig:
-    """The configuration that a driver passed to an entry script as ``--key value`` or ``--key=value``."""
+    """Read the configuration that a driver passed to an entry script as ``--key value`` or ``--key=value``."""
     flat: dict[str, Any] = {}
     key = None
     for token in argv:
@@ -248,13 +251,13 @@ def from_argv(argv: Sequence[str]) -> JobConfig:
 
 
 def to_argv(config: JobConfig, **extra: Any) -> list[str]:
-    """``--key=value`` for every key that the user gave and for ``extra``; :func:`from_argv` reads it back."""
+    """Return ``--key=value`` for every key that the user set and for ``extra``; :func:`from_argv` reads it back."""
     pairs = {"ps_ip": config.fedscale.ps_ip, **config.given, **extra}
     return [f"--{key}={_as_text(key, value)}" for key, value in pairs.items()]
 
 
 def with_values(config: JobConfig, **values: Any) -> JobConfig:
-    """The same job with some job_conf keys set anew, validated again."""
+    """Return a copy of the job with some job_conf keys set anew, validated again."""
     cluster = {key: value for key, value in config.cluster.model_dump().items() if key != "ps_ip"}
     cluster["worker_ips"] = list(config.cluster.worker_ips)
     changed = make_config(cluster, {"ps_ip": config.fedscale.ps_ip, **config.given, **values}, config.source)
@@ -262,7 +265,7 @@ def with_values(config: JobConfig, **values: Any) -> JobConfig:
 
 
 def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
-    """One (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``.
+    """Return one (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``.
 
     A host without slots runs one executor per core that this process may use, or one on its first GPU.
     """
@@ -280,12 +283,12 @@ def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
 
 
 def executor_configs(config: JobConfig) -> str:
-    """FedScale's ``--executor_configs`` argument."""
+    """Return FedScale's ``--executor_configs`` argument."""
     return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in slots_by_worker(config))
 
 
 def slots_by_worker(config: JobConfig) -> list[tuple[str, list[int]]]:
-    """Each entry of worker_ips as its host and the number of executors on each GPU."""
+    """Split each entry of worker_ips into its host and the number of executors on each GPU."""
     workers = []
     for worker in config.cluster.worker_ips:
         match = re.fullmatch(r"\s*([^\s:\[\]]+)\s*(?::\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*)?", worker)
@@ -307,7 +310,7 @@ def _default_executors(config: JobConfig) -> int:
 
 
 def shipped_configs() -> dict[str, Path]:
-    """Configurations that come with the package, by name."""
+    """Return the paths of the configurations that come with the package, by name."""
     for folder in (PACKAGE / "benchmark_configs", PACKAGE.parent / "benchmark_configs"):
         if folder.is_dir():
             return {path.stem: path for path in sorted(folder.glob("*.yml"))}
@@ -355,8 +358,8 @@ def _validated(model: type, values: Mapping[str, Any], where: Callable[[str], st
     try:
         return model(**values)
     except ValidationError as error:
-        key, given, requirement = first_fault(error)
-        raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {given!r}; {requirement}") from None
+        key, value, requirement = first_fault(error)
+        raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {value!r}; {requirement}") from None
 
 
 def _scalar(value: Any) -> Any:

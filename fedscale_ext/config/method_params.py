@@ -17,38 +17,38 @@ _WORDS = ((True, "on"), (False, "off"), (None, "none"))
 
 
 def make_params(params: type, config: JobConfig) -> Any:
-    """An instance of the frozen dataclass ``params`` with the job's values, of their types and within their ranges.
+    """Make an instance of the frozen dataclass ``params`` from the job's values; types and ranges are checked.
 
-    A class method ``job_defaults(config) -> dict`` of the dataclass, where there is one, gives the
-    defaults that depend on the rest of the job (a data set, a key of FedScale's). A method ``lacks(config) -> list``
-    names what the job must give and does not, which is told in one sentence.
+    The dataclass may have two methods. The class method ``job_defaults(config) -> dict`` returns defaults that depend
+    on the rest of the job, such as the data set. ``lacks(config) -> list`` names missing settings, which UserError
+    lists.
 
-    UserError also for a key of another method that this method does not have: its value binds nothing, but a
-    misspelt key would otherwise go unseen in each job of a comparison.
+    UserError also for a misspelt key of another method. Its value does not bind this job, but a comparison of several
+    methods would otherwise ignore the key in each job.
     """
     method = config.job.method
-    given = config.method_params()
+    settings = config.method_params()
     for other, values in config.params_by_method().items():
         _check_names(other, values, params if other == method else method_class(other).Params)  # type: ignore[attr-defined]
     defaults = params.job_defaults(config) if hasattr(params, "job_defaults") else {}
     hints = get_type_hints(params)
-    given = {name: _word(value, hints[name]) for name, value in given.items()}
+    settings = {name: _word(value, hints[name]) for name, value in settings.items()}
     try:
-        made: Any = TypeAdapter(params).validate_python({**defaults, **given})
+        instance: Any = TypeAdapter(params).validate_python({**defaults, **settings})
     except ValidationError as error:
         key, value, requirement = first_fault(error)
         raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
-    check_ranges(made, method)
-    if hasattr(made, "lacks") and (missing := made.lacks(config)):
+    check_ranges(instance, method)
+    if hasattr(instance, "lacks") and (missing := instance.lacks(config)):
         *others, last = missing
         raise UserError(f"a job of method {method} lacks {', '.join(others)}{' and ' if others else ''}{last}")
-    return made
+    return instance
 
 
-def _check_names(method: str, given: Iterable[str], params: type) -> None:
-    """UserError for a name ``given`` to a method whose hyperparameters, the dataclass ``params``, do not have it."""
+def _check_names(method: str, keys: Iterable[str], params: type) -> None:
+    """Raise UserError for the first of the names ``keys`` that is no field of the dataclass ``params`` of a method."""
     names = [field.name for field in dataclasses.fields(params)]
-    for name in given:
+    for name in keys:
         if name not in names:
             others = f"; it has {', '.join(names) or 'no hyperparameters'}"
             known = did_you_mean(name, names, f"{method}.") or others

@@ -43,31 +43,34 @@ _BUILT_IN = {
 
 
 def method_names() -> list[str]:
-    """Every method that can be named in a configuration."""
-    return sorted(_places())
+    """Return the names of all methods that a configuration can choose."""
+    return sorted(_import_paths())
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a method is this package's own."""
+    """Whether a method is part of this package."""
     return name in _BUILT_IN
 
 
 def check_name(name: str) -> None:
-    """UserError with a suggestion for a name that nobody registered."""
+    """Raise UserError, with a suggestion, for a name that nobody registered."""
     if name not in _BUILT_IN:  # which spares a look at all installed packages
-        _place(name)
+        _import_path(name)
 
 
 def method_class(name: str) -> type:
-    """The aggregator class of a method; UserError with a suggestion for a name that nobody registered, and with file
-    and line where its modules cannot be imported."""
-    place = _place(name)
-    module, _, attribute = place.partition(":")
+    """Import the aggregator class of a method.
+
+    UserError with a suggestion for a name that nobody registered. UserError with file and line for a module that
+    cannot be imported.
+    """
+    path = _import_path(name)
+    module, _, attribute = path.partition(":")
     try:
         return getattr(import_module(module), attribute)
     except Exception as error:  # whatever a module's own lines raise
         what = error.msg if isinstance(error, SyntaxError) else error
-        where = _line(error, module.partition(".")[0]) or f"entry point {place}"
+        where = _line(error, module.partition(".")[0]) or f"entry point {path}"
         raise UserError(f"method {name} cannot be loaded: {where}: {type(error).__name__}: {what}") from error
 
 
@@ -75,22 +78,22 @@ def _line(error: Exception, package: str) -> str:
     """File and line of a package at which an import failed, the innermost; empty where none of it was run."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}"
-    found = ""
+    location = ""
     called = error.__traceback__ and error.__traceback__.tb_next  # the first frame is that of method_class itself
     for frame, line in walk_tb(called):
         if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
-            found = f"{frame.f_code.co_filename}, line {line}"
-    return found
+            location = f"{frame.f_code.co_filename}, line {line}"
+    return location
 
 
-def _place(name: str) -> str:
-    places = _places()
-    if name not in places:
-        known = ", ".join(sorted(places))
-        hint = did_you_mean(name, places) or f"; there are {known}, and others once their package is installed"
+def _import_path(name: str) -> str:
+    paths = _import_paths()
+    if name not in paths:
+        known = ", ".join(sorted(paths))
+        hint = did_you_mean(name, paths) or f"; there are {known}, and others once their package is installed"
         raise UserError(f"there is no method {name!r}{hint}")
-    return places[name]
+    return paths[name]
 
 
-def _places() -> dict[str, str]:
+def _import_paths() -> dict[str, str]:
     return {**_BUILT_IN, **{entry.name: entry.value for entry in entry_points(group=GROUP)}}

@@ -44,8 +44,10 @@ LEAST_SIDE = {name: side for side, names in _SIDES.items() for name in names}
 
 
 def surely_takes(name: str, shape: tuple[int, int, int] | None) -> bool:
-    """Whether that name is a model's of the package that takes inputs (C, H, W), of which None is not known; where
-    not, the models themselves are to be asked."""
+    """Whether ``name`` is a model of the package that takes inputs of ``shape`` (C, H, W); None: not known.
+
+    False means: build the model to find out.
+    """
     if name not in LEAST_SIDE or shape is None:
         return name in LEAST_SIDE
     _, height, width = shape

@@ -75,7 +75,7 @@ _COMMON = {
 
 
 def reference() -> str:
-    """The page as Markdown."""
+    """Return docs/configuration.md as Markdown."""
     theirs = fedscale_actions()
     head = ["", "| key | default | may be | meaning |", "|---|---|---|---|"]
     lines = [_HEAD, "## Keys of FedScale that most jobs set", *head]

@@ -11,7 +11,7 @@ EVENTS_VARIABLE = "FEDSCALE_EXT_EVENTS"
 
 
 def print_event(event: dict[str, Any]) -> None:
-    """One JSON line on standard output where a driver asked for it; silence otherwise."""
+    """Print an event as one JSON line on standard output, if a driver requested events."""
     if os.environ.get(EVENTS_VARIABLE):
         # in one piece: print writes the end of the line apart, and a line of the log could come between
         sys.stdout.write(f"{json.dumps(event, default=str)}\n")
@@ -19,4 +19,4 @@ def print_event(event: dict[str, Any]) -> None:
 
 
 def ignore_event(event: dict[str, Any]) -> None:
-    """For callers who want no progress."""
+    """Do nothing: for callers who want no progress."""

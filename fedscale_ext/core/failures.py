@@ -20,7 +20,7 @@ def count(reasons: "Counter[str]", reason: str, times: int = 1) -> None:
 
 
 def diverged(what: str) -> str:
-    """The reason of a client whose numbers are not finite; ``what`` is a clause that names them."""
+    """Return the reason of a client whose numbers are not finite; ``what`` is a clause that names them."""
     return f"{_DIVERGED}{what}"
 
 

@@ -16,15 +16,18 @@ HELD_OUT = "held_out"  # of an objective: the share of a client's training sampl
 
 
 def hold_out(samples: int, share: float, seed: int, client: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of what a client trains on and of its validation part: the same in every round, drawn from its own
-    stream. The validation part is ``share`` of its training samples, rounded up; of a single sample there is none."""
+    """Draw the rows that a client trains on and the rows of its validation part, int64 each.
+
+    The client's stream decides: the rows are the same in every round. The validation part is ``share`` of the
+    client's training samples, rounded up. A single sample is trained on.
+    """
     count = samples - _left(samples, share)
     rows = stream(seed, client, "validation").permutation(samples)
     return np.sort(rows[count:]), np.sort(rows[:count])
 
 
 def trained_on(samples: int, objective: Mapping[str, Any]) -> int:
-    """How many of its samples a client trains on with ``objective``."""
+    """Return the number of samples that a client trains on with ``objective``."""
     return _left(samples, objective.get(HELD_OUT, 0.0))
 
 
@@ -35,9 +38,9 @@ def _left(samples: int, share: float) -> int:
 def local_steps(
     samples: int, batch_size: int, steps: int, epochs: int | None, objective: Mapping[str, Any]
 ) -> tuple[int, int | None]:
-    """Steps and epochs of a client: ``steps`` and None, or with ``epochs`` as many steps as these have batches.
+    """Return the steps and epochs of a client: ``steps`` and None, or the batches of ``epochs`` and ``epochs``.
 
-    What an objective says of either goes before what the job says.
+    The objective's own steps or epochs take precedence over the job's.
     """
     if OWN_STEPS in objective:
         return int(objective[OWN_STEPS]), None
@@ -46,8 +49,11 @@ def local_steps(
 
 
 def step_sizes(samples: int, batch_size: int, steps: int, epochs: int | None) -> np.ndarray:
-    """How many samples each step of a client sees, int64 [steps]: batches of one size, or with ``epochs`` all samples
-    in each, the last batch of an epoch being what is left."""
+    """Return the number of samples that each step of a client sees, int64 [steps].
+
+    Without ``epochs``, all batches have one size. With ``epochs``, each epoch sees all samples; its last batch holds
+    the rest.
+    """
     if epochs is None:
         return np.full(steps, min(samples, batch_size))
     epoch = np.full(steps // epochs, batch_size)
@@ -56,7 +62,7 @@ def step_sizes(samples: int, batch_size: int, steps: int, epochs: int | None) ->
 
 
 def drawn_rows(samples: int, conf: Namespace, rng: np.random.Generator) -> list[np.ndarray]:
-    """Row numbers of each step of a client with the settings ``conf``."""
+    """Draw the row numbers of each step of a client with the settings ``conf``."""
     if conf.local_epochs is None:
         return list(batches(samples, conf.batch_size, conf.local_steps, rng))
     ends = range(conf.batch_size, samples, conf.batch_size)
@@ -64,7 +70,7 @@ def drawn_rows(samples: int, conf: Namespace, rng: np.random.Generator) -> list[
 
 
 def batches(samples: int, batch_size: int, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Row numbers of ``steps`` batches: shuffled epochs whose incomplete last batch is left out.
+    """Yield the row numbers of ``steps`` batches from shuffled epochs, without their incomplete last batch.
 
     A client with fewer samples than a batch trains on all of them in each step (FedScale's loader
     drops its only, incomplete batch and never ends).

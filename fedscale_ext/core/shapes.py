@@ -14,12 +14,12 @@ SIZE_OR_SHAPE = "height x width, as 128x128, or channels x height x width, as 3x
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape as users write it: 3x64x64."""
+    """Return a shape as users write it: 3x64x64."""
     return "x".join(map(str, shape))
 
 
 def parse_sides(value: Any) -> tuple[int, ...] | None:
-    """Numbers of a shape that is text ("3x64x64", "3, 64, 64") or a sequence; None where it is neither."""
+    """Read the sides of a shape from text ("3x64x64", "3, 64, 64") or a sequence; None for anything else."""
     sides = re.split("[x ,]+", value.strip("([ ])")) if isinstance(value, str) else value
     if not isinstance(sides, list | tuple) or not all(re.fullmatch(r"[0-9]{1,4}", str(side)) for side in sides):
         return None
@@ -27,7 +27,10 @@ def parse_sides(value: Any) -> tuple[int, ...] | None:
 
 
 def check_shape(shape: Sequence[int], values: bool = False) -> Shape:
-    """The shape (C, H, W) if it can be an input: 1 or 3 channels (``values``: 1 to 1024), sides of 1 to 1024 pixels."""
+    """Return the shape (C, H, W); UserError unless a model can take it.
+
+    Sides have 1 to 1024 pixels. Pictures have 1 or 3 channels, ``values`` 1 to 1024.
+    """
     if (
         len(shape) != 3
         or any(isinstance(side, bool) or not isinstance(side, Integral) for side in shape)
@@ -42,7 +45,7 @@ def check_shape(shape: Sequence[int], values: bool = False) -> Shape:
 
 
 def parse_picture_shape(text: str, where: str) -> tuple[int, ...]:
-    """Sides of pictures, (height, width) or (channels, height, width), as the option ``where`` gives them."""
+    """Read (height, width) or (channels, height, width) from ``text``; messages name the option ``where``."""
     sides = parse_sides(text)
     if sides is None or len(sides) not in (2, 3):
         raise UserError(f"{where} {text!r} is no shape: give {SIZE_OR_SHAPE}")
@@ -52,5 +55,5 @@ def parse_picture_shape(text: str, where: str) -> tuple[int, ...]:
 
 
 def with_channels(sides: Sequence[int], channels: int) -> Shape:
-    """A whole shape (C, H, W): ``channels`` are those where ``sides`` are (H, W) alone. UserError out of bounds."""
+    """Complete ``sides`` to (C, H, W): (H, W) get ``channels``. UserError where the shape is out of bounds."""
     return check_shape([channels, *sides] if len(sides) == 2 else sides)

@@ -44,26 +44,29 @@ class Task:
     client_names: Sequence[str] = ()
 
     def name_of(self, client: int) -> str:
-        """What people call a client: its name, or its number where names are not known."""
+        """Return a client's name, or its number as text where names are not known."""
         return self.client_names[client - 1] if self.client_names else str(client)
 
     def step_sizes(self, client: int, objective: Mapping[str, Any]) -> np.ndarray:
-        """How many samples each step of a client sees that trains with ``objective``, int64 [steps]."""
+        """Return the number of samples that each step of a client sees under ``objective``, int64 [steps]."""
         samples = trained_on(int(self.train_sizes[client - 1]), objective)
         batch = int(objective.get("batch_size", self.batch_size))
         return step_sizes(samples, batch, *local_steps(samples, batch, self.local_steps, self.local_epochs, objective))
 
     def samples_of(self, items: "Sequence[WorkItem]") -> np.ndarray:
-        """How many samples the steps of each item see, int64 [items]."""
+        """Return the number of samples that the steps of each item see, int64 [items]."""
         seen = self.samples_seen(np.array([item.client - 1 for item in items], dtype=np.int64))
-        for place, item in enumerate(items):
+        for index, item in enumerate(items):
             if OWN_STEPS in item.objective or OWN_EPOCHS in item.objective:
-                seen[place] = self.step_sizes(item.client, item.objective).sum()
+                seen[index] = self.step_sizes(item.client, item.objective).sum()
         return seen
 
-    def samples_seen(self, places: np.ndarray) -> np.ndarray:
-        """How many samples the steps of clients (their numbers - 1) see in a round, int64 [clients]."""
-        sizes = self.train_sizes[places]
+    def samples_seen(self, indices: np.ndarray) -> np.ndarray:
+        """Return the number of samples that clients see in a round, int64 [clients].
+
+        ``indices`` are the clients' numbers - 1, int64 [clients].
+        """
+        sizes = self.train_sizes[indices]
         if self.local_epochs is not None:
             return sizes * self.local_epochs
         return np.minimum(sizes, self.batch_size) * self.local_steps
@@ -183,7 +186,7 @@ def is_own(key: str) -> bool:
 
 
 def members(key: str) -> list[str]:
-    """Keys of the models behind a key of an evaluation: several for an ensemble."""
+    """Return the keys of the models behind a key of an evaluation: several for an ensemble."""
     return key.removesuffix(_OWN).split("+")
 
 
@@ -216,7 +219,7 @@ class Evaluation:
 
 @dataclass
 class RoundRecord:
-    """Everything that the runtime knows of a finished round (one line of metrics.jsonl)."""
+    """All data of a finished round: one line of metrics.jsonl."""
 
     round: int
     virtual_clock_s: float

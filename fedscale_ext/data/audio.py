@@ -48,7 +48,10 @@ FEATURES_VERSION = 1
 
 
 def read_wav(path: Path) -> np.ndarray:
-    """Samples of a wav file, int16 [n]: 16 kHz, 16 bits; the mean of two channels. UserError names the file."""
+    """Read the samples of a wav file of 16 kHz and 16 bits, int16 [n]; UserError names the file.
+
+    Of two channels, the mean is returned.
+    """
     try:
         data = read_plain(path, MAX_WAV_BYTES)
     except FileNotFoundError as error:
@@ -77,12 +80,12 @@ def read_wav(path: Path) -> np.ndarray:
 
 
 def resampled(clips: np.ndarray, rate: int) -> np.ndarray:
-    """Clips int16 [N, n] at ``rate`` as ones at 16 kHz, int16: the same frequencies, none beyond them."""
+    """Resample clips int16 [N, n] from ``rate`` to 16 kHz, int16; no frequencies are added."""
     if rate == RATE:
         return clips
     length = clips.shape[1] * RATE // rate
-    made = np.fft.irfft(np.fft.rfft(clips, axis=1), length, axis=1) * (length / clips.shape[1])
-    return np.rint(made).clip(-32768, 32767).astype(np.int16)
+    signal = np.fft.irfft(np.fft.rfft(clips, axis=1), length, axis=1) * (length / clips.shape[1])
+    return np.rint(signal).clip(-32768, 32767).astype(np.int16)
 
 
 def write_wav(path: Path, samples: np.ndarray) -> None:
@@ -95,7 +98,7 @@ def write_wav(path: Path, samples: np.ndarray) -> None:
 
 
 def check_librosa() -> None:
-    """UserError where librosa is not installed, without the seconds that importing it takes."""
+    """Raise UserError where librosa is not installed, without the seconds of an import."""
     if find_spec("librosa") is None:
         raise UserError(_NO_LIBROSA)
 
@@ -129,15 +132,15 @@ def _mfcc_matrices() -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=1)
 def cosines() -> np.ndarray:
-    """The orthonormal cosine transform of decibels in bands, [40, 128]."""
-    place = np.arange(_MFCC_BANDS) + 0.5
-    made = np.cos(np.pi / _MFCC_BANDS * np.arange(COEFFICIENTS)[:, None] * place) * np.sqrt(2 / _MFCC_BANDS)
-    made[0] /= np.sqrt(2)
-    return made
+    """Return the orthonormal cosine transform of decibels in bands, [40, 128]."""
+    bands = np.arange(_MFCC_BANDS) + 0.5
+    matrix = np.cos(np.pi / _MFCC_BANDS * np.arange(COEFFICIENTS)[:, None] * bands) * np.sqrt(2 / _MFCC_BANDS)
+    matrix[0] /= np.sqrt(2)
+    return matrix
 
 
 def mfcc(samples: np.ndarray) -> np.ndarray:
-    """Cepstral coefficients of a clip, int16 [n] at 16 kHz: float16 [1, 40, 51] of (coefficient, time)."""
+    """Compute cepstral coefficients of a clip, int16 [n] at 16 kHz: float16 [1, 40, 51] of (coefficient, time)."""
     bands, cosines = _mfcc_matrices()
     spectrum = _librosa().stft(
         _clip(samples), n_fft=_MFCC_FRAME, hop_length=_HOP, window="hann", center=True, pad_mode="reflect"
@@ -153,7 +156,7 @@ def _librosa_bands() -> np.ndarray:
 
 
 def square_mfcc(samples: np.ndarray) -> np.ndarray:
-    """``librosa.feature.mfcc`` of a clip, int16 [n] at 16 kHz: float16 [1, 32, 32] of (coefficient, time)."""
+    """Compute ``librosa.feature.mfcc`` of a clip, int16 [n] at 16 kHz: float16 [1, 32, 32] of (coefficient, time)."""
     librosa = _librosa()
     spectrum = librosa.stft(_clip(samples), n_fft=_LIBROSA_FRAME, hop_length=_LIBROSA_HOP)
     decibels = librosa.power_to_db(_librosa_bands() @ (spectrum.real**2 + spectrum.imag**2))
@@ -169,7 +172,7 @@ def _clip(samples: np.ndarray) -> np.ndarray:
 
 
 def log_mel(samples: np.ndarray) -> np.ndarray:
-    """Features of a clip, int16 [n] at 16 kHz: float16 [1, 49, 40] of (time, band)."""
+    """Compute log-mel features of a clip, int16 [n] at 16 kHz: float16 [1, 49, 40] of (time, band)."""
     spectrum = _librosa().stft(_clip(samples), n_fft=_FRAME, hop_length=_HOP, window="hann", center=False)
     energy = _bands() @ (spectrum.real**2 + spectrum.imag**2)
     return np.log(energy + LOG_MEL_FLOOR).T[None].astype(np.float16)

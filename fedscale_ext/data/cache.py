@@ -45,7 +45,7 @@ class Cached:
     notes: tuple[str, ...] = ()
 
 
-def _places(data_dir: Path) -> list[Path]:
+def _cache_folders(data_dir: Path) -> list[Path]:
     """Where caches may be: beside the data, and in the user's cache folder for data that is read-only.
 
     Data may come from anywhere: a link among it must not decide where files are written and cleared away.
@@ -114,7 +114,7 @@ def _fill(folder: Path, mappings: Sequence[Mapping], shape: Shape, values: bool,
     images = (decode_sample(part.file(row), shape, values, changes) for part in mappings for row in range(len(part)))
     labels = np.concatenate([part.labels for part in mappings])
     hashes = {
-        "x.npy": _write(folder / "x.npy", _type(values), (samples, *shape), _told(images, progress, samples)),
+        "x.npy": _write(folder / "x.npy", _type(values), (samples, *shape), _with_progress(images, progress, samples)),
         "y.npy": _write(folder / "y.npy", np.int64, (samples,), [labels]),
     }
     notes = changes.sentences(shape, "")
@@ -132,7 +132,7 @@ def _write(path: Path, dtype: type, shape: tuple[int, ...], parts: Iterable[np.n
     return digest.hexdigest()
 
 
-def _told(images: Iterable[np.ndarray], progress: Progress | None, samples: int) -> Iterator[np.ndarray]:
+def _with_progress(images: Iterable[np.ndarray], progress: Progress | None, samples: int) -> Iterator[np.ndarray]:
     for done, image in enumerate(images):
         if progress is not None and done % 256 == 0 and done:
             progress(done, samples)
@@ -141,15 +141,15 @@ def _told(images: Iterable[np.ndarray], progress: Progress | None, samples: int)
         progress(samples, samples)
 
 
-def _temporary_folder(place: Path) -> Path | None:
+def _temporary_folder(parent: Path) -> Path | None:
     """A new folder to build in, None where nothing can be written; abandoned ones are cleared away."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        for old in place.glob("tmp-*"):
+        parent.mkdir(parents=True, exist_ok=True)
+        for old in parent.glob("tmp-*"):
             with contextlib.suppress(OSError):
                 if time.time() - old.stat().st_mtime > _ABANDONED_S:
                     shutil.rmtree(old, ignore_errors=True)
-        return new_folder(place, "tmp-")
+        return new_folder(parent, "tmp-")
     except OSError:
         return None
 
@@ -172,13 +172,13 @@ def _publish(built: Path, final: Path, samples: int, shape: Shape, values: bool)
 
 
 @contextlib.contextmanager
-def _one_at_a_time(place: Path) -> Iterator[None]:
+def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Hold a place while decoding for it, so that the other processes of a job wait instead of doing the same.
 
     The system lets go when the process ends, however it ends. A file system without locks is no error:
     then each process decodes, and the first to finish gives the cache its name.
     """
-    handle = os.open(place, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -195,33 +195,34 @@ def open_cache(
     *,
     values: bool = False,
 ) -> Cached:
-    """The decoded samples of the given csv files in order, from the cache or decoded now: pixels, or ``values``.
+    """Return the decoded samples of the csv files, in order, from the cache if possible: pixels, or ``values``.
 
     Opening reads every byte of the arrays once to compare their digest; a wrong cache is built anew.
     Raises UserError naming a file that cannot be decoded, or when nothing can be written anywhere.
     """
     key, samples = _key(mappings, shape, values), sum(map(len, mappings))
-    places = _places(data_dir)
-    for place in places:
-        cached = _open(place / key, samples, shape, values)
+    cache_folders = _cache_folders(data_dir)
+    for cache_folder in cache_folders:
+        cached = _open(cache_folder / key, samples, shape, values)
         if cached is not None:
             return cached
-    for place in places:
-        folder = _temporary_folder(place)
+    for cache_folder in cache_folders:
+        folder = _temporary_folder(cache_folder)
         if folder is None:
             continue
         try:
-            with _one_at_a_time(place):
-                cached = _open(place / key, samples, shape, values)  # another process may have made it meanwhile
+            with _one_at_a_time(cache_folder):
+                cached = _open(cache_folder / key, samples, shape, values)  # another process may have made it meanwhile
                 if cached is not None:
                     return cached
                 _fill(folder, mappings, shape, values, progress)
-                return _publish(folder, place / key, samples, shape, values)
+                return _publish(folder, cache_folder / key, samples, shape, values)
         except OSError as error:
             raise UserError(
-                f"the decoded samples cannot be cached in {place}: {error.strerror} (make room or set XDG_CACHE_HOME)"
+                f"the decoded samples cannot be cached in {cache_folder}: {error.strerror} "
+                "(make room or set XDG_CACHE_HOME)"
             ) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    names = " or ".join(map(str, places))
+    names = " or ".join(map(str, cache_folders))
     raise UserError(f"no cache can be written in {names}: set XDG_CACHE_HOME to a writable folder")

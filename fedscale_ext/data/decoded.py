@@ -10,8 +10,10 @@ from fedscale_ext.data.mapping import Mapping, data_folder
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a folder is, the rows of its csv files (``test`` None where there is none), and their samples in order, in
-    the shape of ``about``."""
+    """A data folder: its description, the rows of its csv files, and their samples in order.
+
+    ``test`` is None without a test.csv. Samples have the shape of ``about``.
+    """
 
     about: Description
     train: Mapping

@@ -9,15 +9,15 @@ _TRIES = 1000
 
 
 def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> np.ndarray:
-    """Client of each sample, int64 [n]; the largest clients give to empty ones."""
+    """Draw the client of each sample, int64 [n]; the largest clients give samples to empty ones."""
     client = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rng = stream(seed, "partition", "dirichlet", int(label))
-        own = rng.permutation(np.flatnonzero(labels == label))
+        rows = rng.permutation(np.flatnonzero(labels == label))
         log = log_gamma(rng, alpha, (clients,))
         share = np.exp(log - log.max())
         edges = np.cumsum(share) / share.sum()
-        client[own] = np.searchsorted(edges[:-1], (np.arange(len(own)) + 0.5) / len(own))
+        client[rows] = np.searchsorted(edges[:-1], (np.arange(len(rows)) + 0.5) / len(rows))
     sizes = np.bincount(client, minlength=clients)
     for empty in np.flatnonzero(sizes == 0):
         giver = int(np.argmax(sizes))
@@ -28,7 +28,7 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> np.n
 
 
 def dirichlet_at_least(labels: np.ndarray, clients: int, alpha: float, seed: int, least: int) -> np.ndarray:
-    """Client of each sample, int64 [n], where everyone has ``least`` samples or more.
+    """Draw the client of each sample, int64 [n]; each client has ``least`` samples or more.
 
     As in HypeMeFed's public code, a client with its even share of all samples gets nothing of
     the labels that follow, and a partition in which somebody has too few is drawn anew. That code draws for ever; here
@@ -48,15 +48,15 @@ def dirichlet_at_least(labels: np.ndarray, clients: int, alpha: float, seed: int
         best = max(best, _draw(sizes, clients, alpha, rng), key=lambda counts: counts.sum(1).min())
     _mend(best, least)
     client = np.empty(len(labels), dtype=np.int64)
-    for place, label in enumerate(present):
-        own = np.flatnonzero(labels == label)
-        mixed = stream(seed, "partition", "dirichlet at least", "samples", int(label)).permutation(own)
-        client[mixed] = np.repeat(np.arange(clients), best[:, place])
+    for column, label in enumerate(present):
+        rows = np.flatnonzero(labels == label)
+        mixed = stream(seed, "partition", "dirichlet at least", "samples", int(label)).permutation(rows)
+        client[mixed] = np.repeat(np.arange(clients), best[:, column])
     return client
 
 
 def dirichlet_equal(labels: np.ndarray, clients: int, alpha: float, seed: int, each: int) -> np.ndarray:
-    """Client of each sample, int64 [n], where everyone has exactly ``each`` samples; -1 for those that are left over.
+    """Draw the client of each sample, int64 [n]; each client has exactly ``each`` samples. -1 marks the rest.
 
     Each client draws proportions of the labels from Dirichlet(alpha), and takes its samples by these (Hsu et al. 2019);
     of a label that the clients before it, in random order, have used up, it takes others by the rest of its
@@ -80,15 +80,15 @@ def dirichlet_equal(labels: np.ndarray, clients: int, alpha: float, seed: int, e
             counts[owner] += taken
             left -= taken
     client = np.full(len(labels), -1, dtype=np.int64)
-    for place, label in enumerate(present):
-        own = np.flatnonzero(labels == label)
-        mixed = stream(seed, "partition", "dirichlet equal", "samples", int(label)).permutation(own)
-        client[mixed[: sizes[place] - left[place]]] = np.repeat(np.arange(clients), counts[:, place])
+    for column, label in enumerate(present):
+        rows = np.flatnonzero(labels == label)
+        mixed = stream(seed, "partition", "dirichlet equal", "samples", int(label)).permutation(rows)
+        client[mixed[: sizes[column] - left[column]]] = np.repeat(np.arange(clients), counts[:, column])
     return client
 
 
 def log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, ...]) -> np.ndarray:
-    """Logarithms of Gamma(alpha) draws, which divided by their sum are Dirichlet: float64 of that shape.
+    """Draw logarithms of Gamma(alpha), float64 of ``shape``. Such draws, divided by their sum, are Dirichlet.
 
     Gamma(a) = Gamma(a + 1) * U^(1/a): in logarithms they survive a tiny alpha, where plain draws underflow to 0 / 0.
     """
@@ -99,13 +99,13 @@ def _draw(sizes: np.ndarray, clients: int, alpha: float, rng: np.random.Generato
     """Samples of each client and label, int64 [clients, labels], for ``sizes`` samples of each label."""
     even, have = sizes.sum() / clients, np.zeros(clients, dtype=np.int64)
     counts = np.zeros((clients, len(sizes)), dtype=np.int64)
-    for place, log in enumerate(log_gamma(rng, alpha, (len(sizes), clients))):
+    for column, log in enumerate(log_gamma(rng, alpha, (len(sizes), clients))):
         log[have >= even] = -np.inf
         edges = np.cumsum(np.exp(log - log.max()))
-        edges = np.rint(edges / edges[-1] * sizes[place]).astype(np.int64)
-        counts[0, place] = edges[0]
-        counts[1:, place] = edges[1:] - edges[:-1]
-        have += counts[:, place]
+        edges = np.rint(edges / edges[-1] * sizes[column]).astype(np.int64)
+        counts[0, column] = edges[0]
+        counts[1:, column] = edges[1:] - edges[:-1]
+        have += counts[:, column]
     return counts
 
 
@@ -114,10 +114,10 @@ def _mend(counts: np.ndarray, least: int) -> None:
     for poor in np.flatnonzero(counts.sum(1) < least):
         while (lacks := least - counts[poor].sum()) > 0:
             spare = counts.sum(1) - least
-            given = np.minimum(counts, np.maximum(spare, 0)[:, None])  # what each could give of each label
-            wanted = np.flatnonzero(given.any(0))
-            label = wanted[np.argmax(counts[poor, wanted])]
-            giver = int(np.argmax(given[:, label]))
-            moved = min(int(lacks), int(given[giver, label]))
+            spare_counts = np.minimum(counts, np.maximum(spare, 0)[:, None])  # what each could give of each label
+            available = np.flatnonzero(spare_counts.any(0))
+            label = available[np.argmax(counts[poor, available])]
+            giver = int(np.argmax(spare_counts[:, label]))
+            moved = min(int(lacks), int(spare_counts[giver, label]))
             counts[giver, label] -= moved
             counts[poor, label] += moved

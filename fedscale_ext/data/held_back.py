@@ -23,10 +23,10 @@ class HeldBack:
 
 
 def choose(labels: np.ndarray, how: HeldBack, seed: int, client: np.ndarray | None = None) -> np.ndarray:
-    """Row numbers of public samples among ``labels`` int [n]: int64 [how.samples], equal for equal seeds.
+    """Draw rows of public samples among ``labels`` int [n]: int64 [how.samples], equal for equal seeds.
 
-    Their first so many are what fewer samples would be, so that a fraction is taken from the front. With ``client``
-    int [n], whose samples the rows are, nobody gives more than half of them. UserError where they do not suffice.
+    Fewer samples are the first ones of this draw, so that a fraction is taken from the front. With ``client`` int [n],
+    the clients of the rows, each client gives at most half of its samples. UserError where they do not suffice.
     """
     rng = stream(seed, "public data")
     spare = None if client is None else np.bincount(client, minlength=1) // 2
@@ -57,6 +57,6 @@ def _turns(waiting: dict[int, deque[int]], how: HeldBack, rng: np.random.Generat
         return
     log = log_gamma(rng, how.alpha, (len(labels),))
     while any(waiting.values()):
-        left = [place for place, label in enumerate(labels) if waiting[label]]
+        left = [index for index, label in enumerate(labels) if waiting[label]]
         edges = np.cumsum(np.exp(log[left] - log[left].max()))
         yield labels[left[int(np.searchsorted(edges, rng.random() * edges[-1], side="right"))]]

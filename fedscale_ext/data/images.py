@@ -102,7 +102,7 @@ def decode(
 
 
 def orientation(image: Image.Image) -> int:
-    """The EXIF orientation of an image, 1 (upright) to 8; 1 where there is none that can be read."""
+    """Return the EXIF orientation of an image, 1 (upright) to 8; 1 where none can be read."""
     if "exif" not in image.info and image.format != "TIFF":
         return 1
     try:
@@ -112,7 +112,7 @@ def orientation(image: Image.Image) -> int:
 
 
 def natural_shape(source: Path | bytes, name: str = "") -> Shape:
-    """Shape (C, H, W) that an image file has by itself once it is upright; C is 1 for grey images, else 3."""
+    """Return the shape (C, H, W) of an image file once it is upright; C is 1 for grey images, else 3."""
 
     def look(image: Image.Image, deep: bool) -> Shape:
         height, width = image.height, image.width

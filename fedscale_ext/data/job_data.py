@@ -13,13 +13,15 @@ from fedscale_ext.data.store import TEST_CSV, DataSet, open_data_set
 
 
 def open_job_data(config: JobConfig, progress: Progress | None = None) -> DataSet:
-    """The clients' data set; public samples of the same task are nobody's. The job's ``seed`` changes nothing in it.
-    ``progress`` hears of samples decoded."""
+    """Open the clients' data set. Public samples of the same task belong to no client.
+
+    The job's ``seed`` does not affect it. ``progress`` is called with the number of decoded samples.
+    """
     return open_data_set(**data_arguments(config), progress=progress)
 
 
 def data_arguments(config: JobConfig) -> dict[str, Any]:
-    """All arguments of ``open_data_set`` that make the clients' data set: equal ones give the same one."""
+    """Return all arguments of ``open_data_set`` for the clients' data set: equal ones give the same data set."""
     args, job = config.fedscale, config.job
     return {
         "data_dir": args.data_dir,
@@ -37,8 +39,10 @@ def _how(config: JobConfig) -> HeldBack:
 
 
 def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> None:
-    """UserError where a job that is resumed has a data set of another ``digest`` than ``before``, which it had
-    ``when``."""
+    """Raise UserError where a resumed job's data set has another ``digest`` than ``before``.
+
+    ``when`` names the time of ``before``.
+    """
     if digest != before:
         raise UserError(
             f"data_dir {config.fedscale.data_dir} holds other samples or clients than when {when}: put these back, or "
@@ -47,8 +51,7 @@ def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> N
 
 
 def split_notice(config: JobConfig, test_source: str) -> str | None:
-    """What a job says of a ``test_split`` or a ``data_seed`` that was given and that its data leave unread; None where
-    they use it."""
+    """Return a notice about a configured ``test_split`` or ``data_seed`` that the data ignore; None for none."""
     # with a test.csv that names no training client, samples are held out after all: the csv being there is no reason
     if test_source != TEST_CSV:
         return None
@@ -61,8 +64,10 @@ def split_notice(config: JobConfig, test_source: str) -> str | None:
 
 
 def public_notice(config: JobConfig, used: bool) -> str | None:
-    """What a job says of its public data when it starts; None where it has none. ``used``: whether its method asks for
-    them."""
+    """Return a job's first notice about its public data; None where it has none.
+
+    ``used``: whether its method uses them.
+    """
     job, samples = config.job, set_aside(config.echo())
     if samples and used:
         return f"{samples:,} training samples are set aside from the clients as public data"
@@ -77,7 +82,7 @@ def public_notice(config: JobConfig, used: bool) -> str | None:
 
 
 def public_data(config: JobConfig, digest: str) -> PublicData:
-    """What the server holds in a job whose executors reported the data set ``digest``."""
+    """Open the server's public data in a job whose executors reported the data set ``digest``."""
     job = config.job
     if not job.public_samples:
         raise UserError(
@@ -90,11 +95,15 @@ def public_data(config: JobConfig, digest: str) -> PublicData:
 
 
 def main_classes(config: JobConfig, digest: str) -> np.ndarray:
-    """The class of which each client has most training samples (of equal ones the first), int64 [clients], in a job
-    whose executors reported the data set ``digest``. A simulation looks at the clients' labels for that."""
+    """Return the most frequent class of each client's training samples, int64 [clients].
+
+    Of equally frequent classes the first counts. ``digest`` is the data set that the executors reported. Only a
+    simulation can look at clients' labels.
+    """
     data = _as_executors(config, digest, "so that clients' classes are not known")
     labels = (data.labels(data.train_rows(client + 1)).numpy() for client in range(data.num_clients))
-    return np.array([np.bincount(own, minlength=data.num_classes).argmax() for own in labels], dtype=np.int64)
+    counts = (np.bincount(client_labels, minlength=data.num_classes) for client_labels in labels)
+    return np.array([classes.argmax() for classes in counts], dtype=np.int64)
 
 
 def _as_executors(config: JobConfig, digest: str, consequence: str) -> DataSet:

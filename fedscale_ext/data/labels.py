@@ -19,7 +19,7 @@ def row_of(mask: np.ndarray) -> str:
 
 
 def whole_numbers(values: Any, where: str) -> np.ndarray:
-    """Integers, booleans or whole floats as int64 [n]; UserError naming ``where`` and the first row that is not."""
+    """Convert integers, booleans or whole floats to int64 [n]; UserError names ``where`` and the first other row."""
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:
@@ -35,7 +35,7 @@ def whole_numbers(values: Any, where: str) -> np.ndarray:
 
 
 def as_text(values: np.ndarray, where: str) -> list[str]:
-    """Text of an array of strings, or of bytes in UTF-8."""
+    """Decode an array of strings, or of bytes in UTF-8."""
     if values.dtype.kind == "U":
         return [str(value) for value in values]
     try:
@@ -93,7 +93,7 @@ class Classes(NamedTuple):
 def number_classes(
     labels: np.ndarray, entry: KnownDataSet | None, declared: int | None, names: Sequence[str]
 ) -> Classes:
-    """The classes of a source's labels int [n].
+    """Number the classes of a source's labels int [n].
 
     A known data set and a source that declares its number of classes keep their labels. Labels of other kinds are
     sorted and numbered from 0 where they leave gaps or begin elsewhere, and keep their values as names.
@@ -151,6 +151,6 @@ def _numbers(classes: Sequence[int], names: Sequence[str]) -> str:
 
 
 def class_text(label: int, names: Sequence[str] = ()) -> str:
-    """A class by its number, and its name where it has one of its own."""
+    """Write a class as its number, and its name where it has one."""
     name = names[label] if label < len(names) else str(label)
     return f"class {label}" if name == str(label) else f"class {label} ({quoted([name])})"

@@ -37,7 +37,7 @@ class Description:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Content of the folder's dataset.json, {} where there is none; UserError when it is broken."""
+    """Read the folder's dataset.json, {} where there is none; UserError where it is broken."""
     path = folder / DESCRIPTION
     try:
         content = read_json(path)
@@ -54,7 +54,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def notes_in(content: dict[str, Any]) -> list[str]:
-    """What the import of a data set reported, a sentence each."""
+    """Return the notes of a data set's import, a sentence each."""
     return [one_line(note, 2000) for note in content.get("notes", ())]
 
 
@@ -99,7 +99,7 @@ def gaps_note(about: Description, labels: np.ndarray) -> list[str]:
 
 
 def names_in(content: dict[str, Any]) -> list[str]:
-    """The names of labels 0.. in a dataset.json, [] where it has none."""
+    """Return the names of labels 0.. in a dataset.json, [] where it has none."""
     return list(content.get("label_names", ()))
 
 
@@ -110,7 +110,7 @@ def read_layout(
     data_map_file: str | os.PathLike[str] | None = None,
     problem: Problem = stop,
 ) -> tuple[Mapping, Mapping | None]:
-    """The rows of train.csv (or of ``data_map_file`` in its place) and of test.csv, None where there is none.
+    """Read the rows of train.csv (or of ``data_map_file`` in its place) and of test.csv, None where there is none.
 
     The clients of the second start with those of the first. UserError when a csv is missing or has no rows.
     """

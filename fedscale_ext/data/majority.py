@@ -6,7 +6,7 @@ from fedscale_ext.data.store import ClientRows, DataSet
 
 
 def majority_correct(data: DataSet) -> np.ndarray:
-    """int64 [clients]: test samples of each client that have its most frequent training label.
+    """Count each client's test samples that have its most frequent training label, int64 [clients].
 
     Of equally frequent labels the smallest counts; a client without training samples is right on none.
     """
@@ -15,7 +15,7 @@ def majority_correct(data: DataSet) -> np.ndarray:
 
 
 def most_frequent_correct(data: DataSet) -> np.ndarray:
-    """int64 [clients]: test samples of each client that have the most frequent label of all clients' training samples.
+    """Count each client's test samples that have the most frequent training label of all clients, int64 [clients].
 
     Of equally frequent labels the smallest counts; without any training samples all are wrong.
     """
@@ -32,7 +32,7 @@ def _correct(data: DataSet, predicted: np.ndarray) -> np.ndarray:
 
 
 def majority_labels(rows: ClientRows, y: np.ndarray) -> np.ndarray:
-    """int64 [clients]: the most frequent label among each client's rows of ``y`` int64 [samples]; -1 for no rows."""
+    """Return the most frequent label in each client's rows of ``y`` int64 [samples]: int64 [clients], -1 for none."""
     clients = len(rows.offsets) - 1
     majority = np.full(clients, -1, dtype=np.int64)
     if not len(rows.rows):

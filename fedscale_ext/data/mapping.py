@@ -32,7 +32,7 @@ Problem = Callable[[str, str], None]
 
 
 def stop(kind: str, sentence: str) -> None:
-    """The default way to take a problem: it ends the reading."""
+    """Raise UserError: the default reaction to a problem."""
     raise UserError(sentence)
 
 
@@ -79,12 +79,12 @@ class Mapping:
         return len(self.labels)
 
     def file(self, row: int) -> Path:
-        """The file of a row."""
+        """Return the file of a row."""
         return self.root / self.paths[row]
 
 
 def data_folder(data_dir: str | os.PathLike[str]) -> Path:
-    """The folder of a data set, or a UserError that names the ways to get one."""
+    """Return the folder of a data set; UserError names the ways to get one."""
     folder = Path(data_dir).expanduser()
     if not folder.is_dir():
         generated = folder.with_name(f"{folder.name}_generated")
@@ -104,8 +104,8 @@ def _check_header(header: Sequence[str], name: str) -> None:
     if twice := repeated_column(fields, _HEADER):
         raise UserError(f"{name}: {twice}")
     if set(fields) & set(_HEADER):  # other names are taken by position, as FedScale does
-        for place, column in ((0, "client_id"), (1, "sample_path"), (-1, "label_id")):
-            if fields[place] != column:
+        for index, column in ((0, "client_id"), (1, "sample_path"), (-1, "label_id")):
+            if fields[index] != column:
                 lacks = "is not in its place" if column in fields else "is missing"
                 raise UserError(
                     f"column {column} of {name} {lacks}: the header is {','.join(fields)!r}, "
@@ -186,21 +186,21 @@ class _Folder:
         """Size and time of change of a regular file below the folder, or why there is none ("missing", "link")."""
         file, folder = self.base + sample, os.path.dirname(sample)
         try:
-            found = os.lstat(file)
-            linked = stat.S_ISLNK(found.st_mode)
+            status = os.lstat(file)
+            linked = stat.S_ISLNK(status.st_mode)
             if linked:
-                found = os.stat(file)
+                status = os.stat(file)
         except OSError:
             return "missing"
-        if not stat.S_ISREG(found.st_mode):  # a pipe would never end
+        if not stat.S_ISREG(status.st_mode):  # a pipe would never end
             return "missing"
         if folder not in self._inside:
             self._inside[folder] = self._is_inside(self.base + folder)
         inside = self._inside[folder] and (not linked or self._is_inside(file))
-        return (found.st_size, found.st_mtime_ns) if inside else "link"
+        return (status.st_size, status.st_mtime_ns) if inside else "link"
 
-    def _is_inside(self, place: str) -> bool:
-        return os.path.join(os.path.realpath(place), "").startswith(self._top)
+    def _is_inside(self, path: str) -> bool:
+        return os.path.join(os.path.realpath(path), "").startswith(self._top)
 
 
 def read_mapping(
@@ -240,12 +240,11 @@ def read_mapping(
         if not name or not sample:
             problem("row", f"line {line} of {path} has no {'sample_path' if name else 'client_id'}")
             continue
-        found = _integer(text) if label_of is None else label_of(text)
-        if found is None:
+        label = _integer(text) if label_of is None else label_of(text)
+        if label is None:
             must = "an integer" if label_of is None else "a class of this data set"
             problem("label", f"line {line} of {path}: the label {text[:40]!r} is not {must}")
             continue
-        label = found
         most = MAX_CLASSES if classes is None else classes
         if not 0 <= label < most:
             limits = f"0..{most - 1}"

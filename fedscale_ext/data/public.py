@@ -27,7 +27,7 @@ class PublicData:
 
 
 def of_the_same_task(data: DataSet, fraction: float) -> PublicData:
-    """The first ``fraction`` of what the clients' data set keeps back."""
+    """Return the first ``fraction`` of the samples that the clients' data set keeps back."""
     rows = _first(data.public_rows, fraction)
     x, labels = data.tensors(rows)
     return PublicData(x, labels, f"{len(rows)} samples of {data.name} that no client has")
@@ -36,24 +36,24 @@ def of_the_same_task(data: DataSet, fraction: float) -> PublicData:
 def of_another_folder(
     folder: str | os.PathLike[str], how: HeldBack, fraction: float, seed: int, data: DataSet
 ) -> PublicData:
-    """Samples of a folder in FedScale's layout, beside the clients' ``data``: its clients and split do not count.
+    """Read samples of a folder in FedScale's layout; its clients and split are ignored.
 
     Labels hold where both are of one data set. UserError where shapes differ, or a sample is a client's too.
     """
     try:
-        place = data_folder(folder)
-        kind = read_description(place).get("data_set")
+        root = data_folder(folder)
+        kind = read_description(root).get("data_set")
         if kind is None:
             raise UserError(f"{folder} has no {DESCRIPTION}; make it with `fedscale dataset import …`")
-        public = open_data_set(place, kind, test_split=0.0, input_shape=data.input_shape)
+        public = open_data_set(root, kind, test_split=0.0, input_shape=data.input_shape)
     except UserError as error:
         raise UserError(f"public_dir cannot be used: {error}") from None
     rows = _first(choose(public.y, how, seed), fraction)
-    _check_apart(place, public, rows, data)
+    _check_apart(root, public, rows, data)
     x, labels = public.tensors(rows)
     same = kind.lower() == data.data_set.lower() and public.num_classes == data.num_classes
     task = "the clients' classes" if same else "other classes"
-    says = f"{len(rows)} samples of {public.name}, with {task}{_changed(describe(place, kind), data.input_shape)}"
+    says = f"{len(rows)} samples of {public.name}, with {task}{_changed(describe(root, kind), data.input_shape)}"
     return PublicData(x, labels if same else None, says)
 
 

@@ -52,7 +52,7 @@ class KnownDataSet:
     text: bool = False
 
     def label(self, name: str) -> int | None:
-        """The label of that name, None where there is none."""
+        """Return the label of a name, None where there is none."""
         if self.others and name in SPEECH_WORDS and name not in self.label_names:
             name = self.others
         return self.label_names.index(name) if name in self.label_names else None
@@ -152,7 +152,7 @@ KNOWN: tuple[KnownDataSet, ...] = (
 
 
 def known(name: str) -> KnownDataSet | None:
-    """The data set of that name (upper and lower case are the same), or None."""
+    """Return the data set of a name (upper and lower case are the same), or None."""
     return next((entry for entry in KNOWN if entry.name.lower() == name.lower()), None)
 
 

@@ -33,7 +33,7 @@ _HEADER = 4096  # bytes that may stand before an array
 
 
 def decode_sample(path: Path, shape: Shape, values: bool, conversions: Conversions | None = None) -> np.ndarray:
-    """What a model gets of a file, [C, H, W]: uint8 pixels, resized to ``shape``, or with ``values`` float16.
+    """Decode a file to a model's input [C, H, W]: uint8 pixels, resized to ``shape``, or float16 with ``values``.
 
     ``conversions`` counts what is changed in pictures.
     Of values, a wav file gives the features of that shape, an npy file its array, which must have it.
@@ -54,20 +54,20 @@ def decode_sample(path: Path, shape: Shape, values: bool, conversions: Conversio
 def _read_values(path: Path, shape: Shape) -> np.ndarray:
     try:
         with open_plain(path, math.prod(shape) * 8 + _HEADER) as file:
-            found = read_npy(file)
+            array = read_npy(file)
     except FileNotFoundError as error:
         raise UserError(f"the array {path} does not exist") from error
     except OSError as error:
         raise UserError(f"the array {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"the array {path} cannot be read ({error}): replace it or remove its row") from error
-    if found.shape != shape:
-        raise UserError(f"the array {path} has shape {list(found.shape)[:8]}, not {list(shape)}")
-    return as_values(found, f"the array {path}")
+    if array.shape != shape:
+        raise UserError(f"the array {path} has shape {list(array.shape)[:8]}, not {list(shape)}")
+    return as_values(array, f"the array {path}")
 
 
 def as_values(x: np.ndarray, where: str) -> np.ndarray:
-    """Numbers as finite float16."""
+    """Convert numbers to finite float16."""
     if x.dtype.kind not in "fiu":
         raise UserError(f"{where} must hold numbers, not {x.dtype}")
     with np.errstate(over="ignore"):
@@ -80,7 +80,7 @@ def as_values(x: np.ndarray, where: str) -> np.ndarray:
 
 
 def ending(x: np.ndarray) -> str:
-    """Ending of the file for a sample: uint8 pixels, int16 speech [n], or float16 values."""
+    """Return the file ending for a sample: uint8 pixels, int16 speech [n], or float16 values."""
     return {"u": ".png", "i": ".wav", "f": ".npy"}[x.dtype.kind]
 
 

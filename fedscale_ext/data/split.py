@@ -7,21 +7,21 @@ from fedscale_ext.core.streams import stream
 
 
 def check_fraction(fraction: float) -> float:
-    """The fraction if it is in [0, 1)."""
+    """Return the fraction; UserError unless it is in [0, 1)."""
     if not 0.0 <= fraction < 1.0:
         raise UserError(f"the test fraction must be at least 0 and below 1, not {fraction}")
     return float(fraction)
 
 
 def held_out_count(samples: int, fraction: float) -> int:
-    """Number of test samples of a client: rounded, at least 1, and at least 1 sample left to train on."""
+    """Return the number of test samples of a client: rounded, at least 1, and at least 1 sample left to train on."""
     if fraction == 0.0 or samples < 2:
         return 0
     return min(samples - 1, max(1, int(fraction * samples + 0.5)))
 
 
 def with_held_out(train: int, fraction: float) -> int:
-    """The least number of samples of which a client is left with ``train`` once its test samples are held out."""
+    """Return the least number of samples that leaves ``train`` training samples beside the test samples."""
     samples = train
     while samples - held_out_count(samples, fraction) < train:
         samples += 1
@@ -41,22 +41,22 @@ def held_out_mask(
     mask = np.zeros(len(client), dtype=bool)
     rows, offsets = group(client, clients)
     for index in range(clients):
-        own = rows[offsets[index] : offsets[index + 1]]
-        count = held_out_count(len(own), fraction)
+        client_rows = rows[offsets[index] : offsets[index + 1]]
+        count = held_out_count(len(client_rows), fraction)
         if not count:
             continue
         rng = stream(seed, 0, index + 1, "test split")
-        mixed = rng.permutation(own)
+        mixed = rng.permutation(client_rows)
         if labels is None:
             mask[mixed[:count]] = True
         else:
             in_classes = mixed[np.argsort(labels[mixed], kind="stable")]
-            mask[in_classes[((np.arange(count) + rng.random()) * len(own) / count).astype(np.int64)]] = True
+            mask[in_classes[((np.arange(count) + rng.random()) * len(client_rows) / count).astype(np.int64)]] = True
     return mask
 
 
 def group(client: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers by client: ``rows[offsets[i]:offsets[i + 1]]`` are, in order, those of index ``i``.
+    """Group row numbers by client: ``rows[offsets[i]:offsets[i + 1]]`` are, in order, those of index ``i``.
 
     ``client``: int [n] with -1 for rows that belong to nobody. Returns int64 [m] and int64 [clients + 1].
     """

@@ -30,14 +30,14 @@ class ClientRows:
     offsets: np.ndarray
 
     def of(self, client: int) -> np.ndarray:
-        """Rows of a client (1..N), ascending."""
+        """Return the rows of a client (1..N), ascending."""
         if not 1 <= client < len(self.offsets):
             raise IndexError(f"there is no client {client}: they are 1..{len(self.offsets) - 1}")
         return self.rows[self.offsets[client - 1] : self.offsets[client]]
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each client: int64 [N]."""
+        """Number of rows of each client, int64 [N]."""
         return np.diff(self.offsets)
 
 
@@ -94,29 +94,29 @@ class DataSet:
         return self.test.sizes
 
     def train_rows(self, client: int) -> np.ndarray:
-        """Row numbers of a client's training samples, int64, ascending."""
+        """Return row numbers of a client's training samples, int64, ascending."""
         return self.train.of(client)
 
     def test_rows(self, client: int) -> np.ndarray:
-        """Row numbers of a client's test samples, int64, ascending; may be empty."""
+        """Return row numbers of a client's test samples, int64, ascending; may be empty."""
         return self.test.of(client)
 
     def batch(self, rows: Rows) -> torch.Tensor:
-        """Normalised pixels or values of these rows, float32 [len(rows), C, H, W]; the same at each call."""
+        """Return normalised pixels or values of rows, float32 [len(rows), C, H, W]; the same at each call."""
         return self.normalised(torch.from_numpy(np.asarray(self.x[np.asarray(rows, dtype=np.int64)])))
 
     def normalised(self, pixels: torch.Tensor) -> torch.Tensor:
-        """uint8 pixels or float16 values [n, C, H, W] on any device as float32, less the mean, by the deviation."""
+        """Normalise uint8 pixels or float16 values [n, C, H, W] to float32, on any device: less mean, by deviation."""
         mean, std = self._mean.to(pixels.device), self._std.to(pixels.device)
         scaled = pixels.float().div_(255.0) if pixels.dtype == torch.uint8 else pixels.float()
         return scaled.sub_(mean).div_(std)
 
     def labels(self, rows: Rows) -> torch.Tensor:
-        """Labels of these rows, int64 [len(rows)]."""
+        """Return the labels of rows, int64 [len(rows)]."""
         return torch.from_numpy(self.y[np.asarray(rows, dtype=np.int64)])
 
     def tensors(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-        """``(batch(rows), labels(rows))``."""
+        """Return ``(batch(rows), labels(rows))``."""
         return self.batch(rows), self.labels(rows)
 
 
@@ -147,8 +147,8 @@ def open_data_set(
     naming the file (and line) and what to do.
     """
     check_fraction(test_split)
-    found = open_decoded(data_dir, data_set, data_map_file, input_shape, progress)
-    about, train, test, cached = found.about, found.train, found.test, found.samples
+    decoded = open_decoded(data_dir, data_set, data_map_file, input_shape, progress)
+    about, train, test, cached = decoded.about, decoded.train, decoded.test, decoded.samples
     clients = len(train.clients)
 
     offsets_of_test = len(train)

@@ -23,7 +23,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class Verification:
-    """What a data folder holds.
+    """Content and problems of a data folder.
 
     ``train_quantiles`` / ``test_quantiles`` are samples per client at ``QUANTILES`` per cent (tests only
     where there is a test.csv, over the clients who train). ``bad_rows`` counts rows that are incomplete
@@ -54,14 +54,14 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether a job can run on it."""
+        """Whether a job can run on the data."""
         return not self.problems
 
 
 def _quantiles(client: np.ndarray, clients: int) -> tuple[int, ...]:
     sizes = np.bincount(client[client < clients], minlength=clients)
-    found = np.percentile(sizes, QUANTILES, method="nearest") if clients else np.zeros(len(QUANTILES))
-    return tuple(int(value) for value in found)
+    quantiles = np.percentile(sizes, QUANTILES, method="nearest") if clients else np.zeros(len(QUANTILES))
+    return tuple(int(value) for value in quantiles)
 
 
 def _repeated_files(train: Mapping, test: Mapping | None) -> list[str]:
@@ -89,7 +89,7 @@ def verify(
 ) -> Verification:
     """Read every row and decode every image, counting problems where a job would stop at the first.
 
-    UserError only where there is no data set to look at (no folder, no csv, a header that is none).
+    UserError only where there is no data set: no folder, no csv, or no header.
     """
     about = describe(data_folder(data_dir), data_set, input_shape)
     counts = {"missing": 0, "broken": 0, "label": 0, "path": 0, "row": 0, "name": 0}

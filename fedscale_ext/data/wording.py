@@ -7,21 +7,21 @@ _LONGEST_NAME = 60
 
 
 def quoted(names: Sequence[str], shown: int = 5) -> str:
-    """The first names in quotation marks, and how many more there are."""
+    """List the first names in quotation marks, and the number of the others."""
     return listed([repr(name[:_LONGEST_NAME]) for name in names], shown)
 
 
 def listed(items: Sequence[object], shown: int = 5) -> str:
-    """The first items, and how many more there are: "1, 2, 3 and 4 more"."""
+    """List the first items, and the number of the others: "1, 2, 3 and 4 more"."""
     rest = len(items) - shown
     return ", ".join(map(str, items[:shown])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun: "1 picture", "1,200 pictures"."""
+    """Write a number with its noun: "1 picture", "1,200 pictures"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def composed(name: str) -> str:
-    """A name with each accented letter as one character: Unicode can write it as two, which look the same."""
+    """Write each accented letter of a name as one character: Unicode can use two, which look the same."""
     return unicodedata.normalize("NFC", name)

@@ -18,7 +18,7 @@ from fedscale_ext.core.local_steps import HELD_OUT, local_steps, trained_on
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.executor.worker import Worker
-from fedscale_ext.tasks.client_tensors import read_handed
+from fedscale_ext.tasks.client_tensors import read_client_tensors
 from fedscale_ext.tasks.kind import HANDED, Kind
 from fedscale_ext.tasks.kinds import kinds_by_event
 from fedscale_ext.tasks.workbench import Workbench
@@ -125,7 +125,7 @@ class MultiModelExecutor(NoPickle, Executor):
             del message
             try:
                 self.bench.keep(header, sections)
-                header[HANDED] = read_handed(header.get(HANDED, ()), sections)
+                header[HANDED] = read_client_tensors(header.get(HANDED, ()), sections)
             except Exception as error:
                 header[_UNUSABLE] = error
         return event, header

@@ -21,8 +21,10 @@ LONGEST_S = 1e9
 def check_figures(
     unit: Unit, sections: Mapping[str, Section], counts: np.ndarray, names: Sequence[str] = ("figures",)
 ) -> None:
-    """WireError unless the sections ``names`` hold figures of as many clients as ``counts``, int64 [clients], whose
-    test samples these are."""
+    """Raise WireError unless each section of ``names`` holds possible figures of a unit's clients.
+
+    ``counts``, int64 [clients], are the test samples of each client.
+    """
     if sections.keys() != set(names):
         raise WireError(f"an evaluation's sections are {' and '.join(names)}")
     for name in names:
@@ -38,14 +40,14 @@ def check_figures(
 
 
 def check_missing(unit: Unit, header: Mapping[str, Any]) -> None:
-    """WireError unless the answer's ``missing`` lists clients of the unit."""
+    """Raise WireError unless the answer's ``missing`` lists clients of the unit."""
     missing, clients = header.get("missing"), unit.header["clients"]
     if not isinstance(missing, list) or not set(map(str, missing)) <= set(map(str, clients)):
         raise WireError("missing names other clients than the unit's")
 
 
 def check_seconds(seconds: Any) -> None:
-    """WireError unless this can be the seconds that an executor spent by kind of work."""
+    """Raise WireError unless ``seconds`` can be an executor's seconds by kind of work."""
     if not isinstance(seconds, dict) or len(seconds) > _MOST_KINDS:
         raise WireError("seconds is not an object of some kinds of work")
     for kind, spent in seconds.items():

@@ -36,19 +36,19 @@ SECTIONS = ("before", "after")  # of its answer
 
 
 def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[Unit]:
-    """Units of the items' clients that have training and test samples."""
+    """Plan the units of the items' clients that have training and test samples."""
     job = dispatcher.job
     able = (job.task.test_sizes > 0) & (job.task.train_sizes > 0)
     tested = [item for item in items if able[item.client - 1]]
     sizes = dispatcher.cohort_sizes_of(tested)
-    handed = dispatcher.handed_with(tested)
+    client_tensors = dispatcher.handed_with(tested)
     spread = SPREAD[dispatcher.device.partition(":")[0]]
     units = plan_units(tested, job.pool, job.task, sizes.__getitem__, job.unit_size, spread)
     return [
         job.make_unit(
             EVENT,
             [part[0].model],
-            **dispatcher.brings(handed, part),
+            **dispatcher.brings(client_tensors, part),
             items=[{"client": one.client, "model": one.model, "objective": dict(one.objective)} for one in part],
             clients=[one.client for one in part],
             learning_rate=job.learning_rate(round),
@@ -59,15 +59,17 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
             norms=False,
         )
         for unit in units
-        for part in dispatcher.in_messages(unit, unit[0].model, handed)
+        for part in dispatcher.in_messages(unit, unit[0].model, client_tensors)
     ]
 
 
 def around_training(
     dispatcher: Dispatcher, round: int, serve: Sequence[str], items: Sequence[WorkItem]
 ) -> tuple[Evaluation, Evaluation]:
-    """The clients' figures before and after they train ``items``, one of each client. A client whose training failed,
-    or whose unit was dropped, counts as untested in both."""
+    """Test clients before and after they train ``items``, one item per client: two evaluations.
+
+    A client whose training failed, or whose unit was dropped, counts as untested in both.
+    """
     job = dispatcher.job
     task = job.task
     columns = np.zeros((len(SECTIONS), task.num_clients, len(COLUMNS)))
@@ -146,8 +148,10 @@ def _tested(worker: Worker, module: nn.Module, client: int, measured: bool) -> n
 
 
 def begun(worker: Worker, conf: Namespace) -> nn.Module:
-    """The resident module as the model that a client's local training begins with. FloatingPointError where what it
-    learns from the server's message diverges."""
+    """Return the resident module, holding the model that a client's local training begins with.
+
+    FloatingPointError where learning from the server's message diverges.
+    """
     module = worker.bench.module(conf.model_key)
     seed_layers(conf)
     worker.client_of(conf).begin(module, conf)

@@ -30,25 +30,26 @@ _COUNT, _SUM, _SQUARES = "count", "sum", "squares"
 
 
 def layers(state: State) -> list[str]:
-    """Names of the layers of a model's state that have running statistics."""
+    """Return the names of the layers of a model's state that have running statistics."""
     return [name.removesuffix(f".{_MEAN}") for name in state if name.endswith(f".{_MEAN}")]
 
 
 def template(state: State) -> State:
-    """Names, shapes and types of what :func:`sums` gives for a model."""
-    found: State = {}
+    """Return zeros of the names, shapes and types that :func:`sums` returns for a model."""
+    zeros: State = {}
     for layer in layers(state):
         vector = torch.zeros_like(state[f"{layer}.{_MEAN}"], dtype=torch.float64)
-        found |= {f"{layer}.{_COUNT}": torch.zeros((), dtype=torch.float64)}
-        found |= {f"{layer}.{_SUM}": vector, f"{layer}.{_SQUARES}": vector.clone()}
-    return found
+        zeros |= {f"{layer}.{_COUNT}": torch.zeros((), dtype=torch.float64)}
+        zeros |= {f"{layer}.{_SUM}": vector, f"{layer}.{_SQUARES}": vector.clone()}
+    return zeros
 
 
 @torch.no_grad()
 def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
-    """Per layer, over all positions of all samples that it saw: count [], sum [C] and sum of squares [C], float64.
+    """Return count [], sum [C] and sum of squares [C] of each BatchNorm layer's inputs, float64.
 
-    ``batches`` [B, C, H, W] pass through in training mode, each normalised by itself.
+    They run over all positions of all samples. ``batches`` [B, C, H, W] pass through the module in training mode:
+    each is normalised by itself.
     """
     module.train()
     total = {name: tensor.cpu() for name, tensor in template(module.state_dict()).items()}
@@ -73,14 +74,19 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
 
 
 def in_batches(rows: np.ndarray, most: int) -> list[np.ndarray]:
-    """Row numbers of one client in batches of about equal size; none of a single sample, which has no variance."""
+    """Split the row numbers of one client into batches of about equal size.
+
+    A single sample gives no batch: it has no variance.
+    """
     parts = -(-len(rows) // most)
     return np.array_split(rows, max(1, min(parts, len(rows) // 2))) if len(rows) > 1 else []
 
 
 def with_statistics(state: State, total: State) -> State:
-    """The state with running statistics from sums over clients (the variance unbiased, as BatchNorm's is); layers
-    that saw no sample keep theirs."""
+    """Return the state with running statistics from sums over clients.
+
+    The variance is unbiased, as BatchNorm's is. Layers that saw no sample keep their statistics.
+    """
     result = dict(state)
     for layer in layers(state):
         count = float(total[f"{layer}.{_COUNT}"])
@@ -94,24 +100,27 @@ def with_statistics(state: State, total: State) -> State:
 
 
 def reestimate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> None:
-    """Give every model that is about to be tested the BatchNorm statistics of clients that can compute it, or are
-    served it all the same (methods have a smallest model for everybody, or look at no capacity)."""
+    """Re-estimate the BatchNorm statistics of every model that is about to be tested.
+
+    They come from the clients that can compute the model, or that are served it nevertheless. (Methods have a
+    smallest model for all clients, or ignore capacities.)
+    """
     job = dispatcher.job
     pool, task = job.pool, job.task
     served_to: dict[str, np.ndarray] = {}  # bool [clients]
     keys, indices = served(plan)
     for key in [*keys, *plan.named.values()]:
-        own = indices == keys.index(key) if key in keys else np.zeros(task.num_clients, dtype=bool)
+        mask = indices == keys.index(key) if key in keys else np.zeros(task.num_clients, dtype=bool)
         for member in members(key):
-            served_to[member] = served_to.get(member, False) | own
-    asked = []
-    for key, own in served_to.items():
+            served_to[member] = served_to.get(member, False) | mask
+    requests = []
+    for key, mask in served_to.items():
         if layers(pool[key].state):
-            clients = _measured_clients(job, round, key, own)
-            asked += [(key, part.tolist()) for part in pieces(clients, task.train_sizes[clients - 1])]
-    units = [job.make_unit(EVENT, [key], model=key, clients=clients) for key, clients in asked]
+            clients = _measured_clients(job, round, key, mask)
+            requests += [(key, part.tolist()) for part in pieces(clients, task.train_sizes[clients - 1])]
+    units = [job.make_unit(EVENT, [key], model=key, clients=clients) for key, clients in requests]
     totals: dict[str, State] = {}
-    for (key, clients), answer in zip(asked, dispatcher.answers(units), strict=True):
+    for (key, clients), answer in zip(requests, dispatcher.answers(units), strict=True):
         like = template(pool[key].state)
         fault = answer.reason if isinstance(answer, Dropped) else None
         if not isinstance(answer, Dropped):
@@ -140,13 +149,13 @@ def _measured_clients(job: JobContext, round: int, key: str, served_to: np.ndarr
 
 
 def client_sums(worker: Worker, module: nn.Module, clients: Sequence[int]) -> State:
-    """What BatchNorm layers of ``module`` see of the clients' training samples, as :func:`sums` has it."""
+    """Return :func:`sums` of ``module`` over the clients' training samples."""
     rows = [part for client in clients for part in in_batches(worker.data.train_rows(client), worker.test_batch)]
     return sums(module, map(worker.device_inputs, rows))
 
 
 class BatchNormStatistics(Kind):
-    """What BatchNorm layers of the unit's model see of the unit's clients' training samples."""
+    """Sums of the inputs of a model's BatchNorm layers over the training samples of the unit's clients."""
 
     event: ClassVar[str] = EVENT
 

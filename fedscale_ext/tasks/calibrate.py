@@ -42,12 +42,12 @@ _SLACK = 1.03  # a smaller cohort is taken where it is at most this much slower:
 
 
 def candidates(device: str, participants: int) -> list[int]:
-    """Sizes of cohorts that are worth measuring on a device ("cpu", "cuda:0") with so many clients a round."""
+    """Return the sizes of cohorts worth measuring on a device ("cpu", "cuda:0"), for rounds of ``participants``."""
     return [size for size in _CANDIDATES[device.partition(":")[0]] if size == 1 or size <= participants]
 
 
 def fitting(sizes: list[int], device: str, client_bytes: int) -> list[int]:
-    """Those of which the memory is not full: ``client_bytes`` is what a cohort keeps for each client."""
+    """Return the sizes that fit into the device's memory; a cohort keeps ``client_bytes`` for each client."""
     most = _MOST_BYTES[device.partition(":")[0]]
     return [size for size in sizes if size == 1 or size * client_bytes <= most]
 
@@ -55,7 +55,7 @@ def fitting(sizes: list[int], device: str, client_bytes: int) -> list[int]:
 def measure(
     sizes: list[int], train: Callable[[int, int], None], clock: Callable[[], float] = time.perf_counter
 ) -> dict[int, float]:
-    """Seconds per client and step for cohorts of ``sizes``, ascending, until the budget would be overdrawn.
+    """Measure seconds per client and step for cohorts of ``sizes``, ascending, until the budget is spent.
 
     ``train(size, steps)`` trains so many clients for so many steps.
     """
@@ -76,13 +76,13 @@ def measure(
 
 
 def fastest(seconds: Mapping[int, float]) -> int:
-    """The smallest size about as fast as the fastest."""
+    """Return the smallest size that is about as fast as the fastest."""
     best = min(seconds.values())
     return min(size for size, spent in seconds.items() if spent <= _SLACK * best)
 
 
 class CohortSizes:
-    """The chosen sizes of a job, by spec. ``about`` is what else decides them: device, precision, batch.
+    """The chosen sizes of cohorts of a job, by spec. ``about``: device, precision and batch, which decide them too.
 
     ``folder`` holds one small file per choice, for later jobs on the machine.
     """
@@ -93,7 +93,7 @@ class CohortSizes:
         self.chosen: dict[str, int] = {}
 
     def size(self, spec: ModelSpec) -> int | None:
-        """The size for a spec, None where it must be measured first."""
+        """Return the size for a spec, None where it must be measured first."""
         key = self.key(spec)
         size = self.chosen.get(key) or self._read(key)
         if size is not None:
@@ -101,13 +101,13 @@ class CohortSizes:
         return size
 
     def choose(self, spec: ModelSpec, seconds: Mapping[int, float]) -> int:
-        """Decide by measured seconds and keep it; what another job chose in the meantime stands."""
+        """Choose a size by measured seconds and store it; another job's choice in the meantime takes precedence."""
         key = self.key(spec)
         self.chosen[key] = self._read(key) or fastest(seconds)
-        kept = {"size": self.chosen[key], "seconds": {str(size): spent for size, spent in seconds.items()}}
+        record = {"size": self.chosen[key], "seconds": {str(size): spent for size, spent in seconds.items()}}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(self._path(key), json.dumps({**kept, "spec": spec.to_json(), **self._about}, indent=1))
+            write_atomic(self._path(key), json.dumps({**record, "spec": spec.to_json(), **self._about}, indent=1))
         except OSError as error:
             logging.warning(f"the size of cohorts is not kept for later jobs: {error}")
         return self.chosen[key]

@@ -29,23 +29,23 @@ class ClientFiles:
         self._versions: dict[tuple[str, int], list[int]] = {}  # rounds of the files that there are
 
     def read(self, key: str, client: int) -> State | None:
-        """What a client had when the round began; None where it never had any. Called by any thread."""
+        """Read a client's tensors as they were when the round began; None where it had none. Any thread may call it."""
         return self._read(key, client, int(self._rounds[key][client - 1])) if key in self._rounds else None
 
     def newest(self, key: str, client: int) -> State | None:
-        """The same with what this round has written."""
+        """Read a client's newest tensors, those that this round has written included; None where it has none."""
         written = self._written.get((key, client))
         return self.read(key, client) if written is None else self._read(key, client, written)
 
     def write(self, round: int, key: str, client: int, tensors: State) -> None:
-        """Keep a client's tensors; a second time in one round replaces the first."""
+        """Write a client's tensors. A second call in one round replaces the first."""
         write_tensors(self._path(key, client, round), tensors, {"client": str(client), "round": str(round)})
         self._written[key, client] = round
         if round not in (versions := self._versions.setdefault((key, client), [])):
             versions.append(round)
 
     def settle(self) -> None:
-        """The round is over: what it wrote counts from now on."""
+        """End the round: :meth:`read` returns what it wrote from now on."""
         for (key, client), round in self._written.items():
             if key not in self._rounds:
                 self._rounds[key] = torch.zeros(self._clients, dtype=torch.int64)
@@ -61,38 +61,38 @@ class ClientFiles:
     # ---- checkpoints ----
 
     def state(self) -> State:
-        """What a checkpoint holds: by key, the rounds that wrote the clients' files."""
+        """Return the state for a checkpoint: by key, the rounds that wrote the clients' files."""
         return dict(self._rounds)
 
     def load_state(self, rounds: State) -> None:
-        """Take back what :meth:`state` gave; UserError where a client's file is missing."""
+        """Restore the result of :meth:`state`; UserError where a client's file is missing."""
         self._rounds = dict(rounds)
-        for key, own in rounds.items():
-            for client in (own.nonzero().flatten() + 1).tolist():
-                path = self._path(key, client, int(own[client - 1]))
+        for key, client_rounds in rounds.items():
+            for client in (client_rounds.nonzero().flatten() + 1).tolist():
+                path = self._path(key, client, int(client_rounds[client - 1]))
                 if not path.is_file():
                     raise UserError(f"{path} is missing; the job cannot continue without it")
 
     def drop_after(self, round: int) -> None:
-        """Forget the files of later rounds, which belong to a course of the job that was left."""
+        """Remove the files of later rounds, which belong to an abandoned course of the job."""
         self._versions.clear()
         for folder in self._folder.glob("*"):
             for path in folder.iterdir():
-                found = _NAME.fullmatch(path.name)
-                if found and int(found[2]) <= round:
-                    self._versions.setdefault((unquote(folder.name), int(found[1])), []).append(int(found[2]))
+                match = _NAME.fullmatch(path.name)
+                if match and int(match[2]) <= round:
+                    self._versions.setdefault((unquote(folder.name), int(match[1])), []).append(int(match[2]))
                 else:
                     path.unlink()
         for versions in self._versions.values():
             versions.sort()
 
     def drop_unneeded(self, checkpoints: Iterable[int]) -> None:
-        """Remove files that none of the ``checkpoints`` (rounds, this one's among them) goes on from."""
+        """Remove the files that no checkpoint needs; ``checkpoints`` are rounds, this one's included."""
         ends = np.array(sorted(checkpoints))
         for (key, client), versions in self._versions.items():
             if len(versions) > 1:
                 # a checkpoint needs the newest file that was there by then
-                needed = {versions[place] for place in np.searchsorted(versions, ends, side="right") - 1 if place >= 0}
+                needed = {versions[index] for index in np.searchsorted(versions, ends, side="right") - 1 if index >= 0}
                 for round in set(versions) - needed:
                     self._path(key, client, round).unlink(missing_ok=True)
                 self._versions[key, client] = sorted(needed)

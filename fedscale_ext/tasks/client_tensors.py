@@ -14,19 +14,27 @@ from fedscale_ext.tasks.update_checks import checked_tensors
 from fedscale_ext.transport import wire
 
 
-def section_name(kind: str, place: int) -> str:
-    """Name of the section of a unit's client, in either direction; ``kind`` is that of :class:`ClientTensors`."""
-    return f"{kind}/{place}"
+def section_name(kind: str, index: int) -> str:
+    """Return the name of the section of a unit's client ``index``, in either direction.
+
+    ``kind`` is that of :class:`ClientTensors`.
+    """
+    return f"{kind}/{index}"
 
 
-def read_handed(kinds: Iterable[str], sections: Mapping[str, wire.Section]) -> dict[str, dict[int, State]]:
-    """What came with a unit, by kind and place of the client; those without a section have none yet."""
-    handed: dict[str, dict[int, State]] = {}
+def read_client_tensors(kinds: Iterable[str], sections: Mapping[str, wire.Section]) -> dict[str, dict[int, State]]:
+    """Read the tensors that came with a unit, by kind and index of the client.
+
+    Clients without a section have no tensors yet.
+    """
+    states: dict[str, dict[int, State]] = {}
     for kind in kinds:
         begin = section_name(kind, 0).removesuffix("0")
-        own = {name.removeprefix(begin): section for name, section in sections.items() if name.startswith(begin)}
-        handed[kind] = {int(place): wire.bytes_to_tensors(section) for place, section in own.items()}
-    return handed
+        client_sections = {
+            name.removeprefix(begin): section for name, section in sections.items() if name.startswith(begin)
+        }
+        states[kind] = {int(index): wire.bytes_to_tensors(section) for index, section in client_sections.items()}
+    return states
 
 
 CONTROL_VARIATES = "variate"  # the kind of SCAFFOLD's and FedDyn's tensors of clients
@@ -41,58 +49,59 @@ class ClientTensors:
         self.files = ClientFiles(folder, clients)
 
     def concerns(self, items: Sequence[WorkItem]) -> bool:
-        """Whether the clients of a round are handed it, or hand it back."""
+        """Whether the clients of a round receive such tensors, or return some."""
         return True
 
     def begin(self, items: Sequence[WorkItem]) -> None:
-        """The items of a round are about to be handed out; nothing by default."""
+        """Prepare for the items of a round, before clients receive them; nothing by default."""
 
     def counted(self, item: WorkItem) -> int:
-        """Bytes in each direction that count as traffic beside the item's own; none by default."""
+        """Return the bytes in each direction that count as traffic beside the item's own; none by default."""
         return 0
 
     def template(self, key: str) -> State:
-        """Names, shapes and types of what clients of a model hand back."""
+        """Return the names, shapes and types of the tensors that clients of a model return."""
         raise NotImplementedError
 
     def handed(self, item: WorkItem) -> State | None:
-        """What a client is handed. Called by any thread."""
+        """Return the tensors that a client receives, None for none. Any thread may call it."""
         raise NotImplementedError
 
     def take(self, round: int, item: WorkItem, new: State) -> None:
-        """Keep what a client handed back; it counts when the round is over."""
+        """Take the tensors that a client returned; they count when the round is over."""
         raise NotImplementedError
 
     def most(self, key: str) -> int:
-        """Bytes that a client of a model brings to a message, at most."""
+        """Return the bytes that a client of a model adds to a message, at most."""
         return sum(tensor.nbytes for tensor in self.template(key).values())
 
     @property
     def in_each_message(self) -> int:
-        """Bytes that it adds to a message, however many clients that is for; none by default."""
+        """Return the bytes added to each message, whatever the number of its clients; none by default."""
         return 0
 
     def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
-        """What a unit's clients are handed. Called by any thread."""
-        handed = {section_name(self.kind, place): self.handed(item) for place, item in enumerate(items)}
-        return {name: wire.tensors_to_bytes(own) for name, own in handed.items() if own is not None}
+        """Return the sections with the tensors that a unit's clients receive. Any thread may call it."""
+        states = {section_name(self.kind, index): self.handed(item) for index, item in enumerate(items)}
+        return {name: wire.tensors_to_bytes(state) for name, state in states.items() if state is not None}
 
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:
-        """What a client handed back as it came: raises Rejected unless it is like the template."""
+        """Read the tensors that a client returned; raises Rejected unless they are like the template."""
         return checked_tensors(section, self.template(item.model))
 
     def settle(self) -> None:
-        """The round's updates are in: what was taken counts from now on."""
+        """End the round: the tensors taken count from now on."""
         self.files.settle()
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """What a checkpoint holds: tensors and JSON."""
+        """Return the state for a checkpoint: tensors and JSON."""
         return {f"rounds/{key}": rounds for key, rounds in self.files.state().items()}, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave; UserError where a client's file is missing."""
+        """Restore the result of :meth:`state`; UserError where a client's file is missing."""
         begin = "rounds/"
-        self.files.load_state({name[len(begin) :]: own for name, own in tensors.items() if name.startswith(begin)})
+        rounds = {name[len(begin) :]: tensor for name, tensor in tensors.items() if name.startswith(begin)}
+        self.files.load_state(rounds)
 
 
 class Returned(ClientTensors):
@@ -131,7 +140,10 @@ class OwnTensors(ClientTensors):
 
 
 class OwnTensorsFrom(OwnTensors):
-    """The same, where clients begin with some: ``start`` gives those of a client that has handed in none yet."""
+    """Tensors that each client keeps for itself, and begins with.
+
+    ``start`` returns those of a client that has handed in none yet.
+    """
 
     def __init__(
         self, folder: Path, clients: int, templates: Mapping[str, State], start: Callable[[int], State]
@@ -140,14 +152,14 @@ class OwnTensorsFrom(OwnTensors):
         self._start = start
 
     def handed(self, item: WorkItem) -> State | None:  # noqa: D102
-        found = super().handed(item)
-        return self._start(item.client) if found is None else found
+        stored = super().handed(item)
+        return self._start(item.client) if stored is None else stored
 
 
 class Shared(ClientTensors):
-    """What all clients of a round are handed alike, such as public samples: once per message, nothing comes back.
+    """Tensors that all clients of a round receive alike, such as public samples. Clients return nothing.
 
-    A client finds it in ``conf.shared``. A method places it before the round's items are handed out.
+    A message holds them once. A client finds them in ``conf.shared``. A method sets them before each round.
     """
 
     kind: ClassVar[str] = "shared"
@@ -156,8 +168,8 @@ class Shared(ClientTensors):
         super().__init__(folder / self.kind, clients)
         self._section = b""
 
-    def place(self, tensors: State) -> None:
-        """What clients are handed from now on."""
+    def set_tensors(self, tensors: State) -> None:
+        """Set the tensors that clients receive from now on."""
         self._section = wire.tensors_to_bytes(tensors)
 
     def template(self, key: str) -> State:  # noqa: D102

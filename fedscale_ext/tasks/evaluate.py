@@ -18,7 +18,7 @@ from fedscale_ext.transport.wire import Section
 def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evaluation:
     """Test each client on the model that the plan serves it, and the plan's named models on all clients."""
     job = dispatcher.job
-    asked = [
+    requests = [
         (key, list(part))
         for key, clients in pairs_to_test(plan, job.task)
         for part in dispatcher.in_messages(clients, members(key)[0], dispatcher.own_of(key))
@@ -36,10 +36,10 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evalua
             clients=clients,
             **job.mask_arguments,
         )
-        for key, clients in asked
+        for key, clients in requests
     ]
     gathered = Gathered(plan, job.task, job.masks_tests)
-    for (key, clients), unit, answer in zip(asked, units, dispatcher.answers(units), strict=True):
+    for (key, clients), unit, answer in zip(requests, units, dispatcher.answers(units), strict=True):
         if isinstance(answer, Dropped):
             job.notice(f"round {round}: {len(clients)} clients are not tested on {key}: {answer.reason}")
             gathered.miss(key, clients)
@@ -50,7 +50,7 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evalua
 
 
 class Evaluate(Kind):
-    """The unit's model, or each client's personal version of it, is tested on the unit's clients' test samples."""
+    """A test of the unit's model, or of each client's personal version, on the test samples of the unit's clients."""
 
     event: ClassVar[str] = commons.MODEL_TEST
 
@@ -76,35 +76,37 @@ class Evaluate(Kind):
 
 
 def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]]]:
-    """(model key, clients) pieces that cover a plan; they do not depend on the number of executors.
+    """Return pieces (model key, clients) that cover a plan, whatever the number of executors.
 
-    A client's samples run once per model, also where the model it is served is a named one too.
+    A client's samples run once per model, also where its served model is a named one too.
     """
     named = list(dict.fromkeys(plan.named.values()))
     tested = np.flatnonzero(task.test_sizes > 0)
-    keys, places = served(plan)
-    own = places[tested]
-    present, first = np.unique(own, return_index=True)
-    wanted = [(key, tested) for key in named]
-    wanted += [(keys[k], tested[own == k]) for k in present[np.argsort(first)] if keys[k] not in named]
-    return [(key, piece.tolist()) for key, rows in wanted for piece in pieces(rows + 1, task.test_sizes[rows])]
+    keys, model_indices = served(plan)
+    tested_indices = model_indices[tested]
+    present, first = np.unique(tested_indices, return_index=True)
+    rows_by_key = [(key, tested) for key in named]
+    rows_by_key += [(keys[k], tested[tested_indices == k]) for k in present[np.argsort(first)] if keys[k] not in named]
+    return [(key, piece.tolist()) for key, rows in rows_by_key for piece in pieces(rows + 1, task.test_sizes[rows])]
 
 
 def served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
-    """The keys of the models that are served, and the place of each client's among them, int64 [clients]."""
-    place = {key: place for place, key in enumerate(dict.fromkeys(plan.serve))}
-    return list(place), np.fromiter(map(place.__getitem__, plan.serve), np.int64, len(plan.serve))
+    """Return the keys of the served models, and the index of each client's model among them, int64 [clients]."""
+    index_of = {key: index for index, key in enumerate(dict.fromkeys(plan.serve))}
+    return list(index_of), np.fromiter(map(index_of.__getitem__, plan.serve), np.int64, len(plan.serve))
 
 
 class Gathered:
-    """Reduces what units report to what each client is served and to the named models, without keeping it. ``mask``:
-    figures have masked columns, too."""
+    """Reduces the units' figures to those of each client's served model and of the named models.
+
+    ``mask``: figures have masked columns, too.
+    """
 
     def __init__(self, plan: EvaluationPlan, task: Task, mask: bool = False) -> None:
         self._plan, self._task = plan, task
         self._unmasked = np.zeros(task.num_clients) if mask else None
         keys, self._served = served(plan)
-        self._place = {key: place for place, key in enumerate(keys)}
+        self._index = {key: index for index, key in enumerate(keys)}
         self._columns = np.zeros((task.num_clients, len(COLUMNS)))
         self._named = {key: np.zeros(len(COLUMNS)) for key in plan.named.values()}
         self._named_correct = {key: np.zeros(task.num_clients) for key in plan.named.values()}
@@ -114,7 +116,7 @@ class Gathered:
     def add(self, key: str, clients: Sequence[int], figures: np.ndarray) -> None:
         """Take in the figures [clients, 3 or 6] of a model on the test samples of these clients."""
         rows = np.asarray(clients) - 1
-        mine = self._served[rows] == self._place.get(key, -1)
+        mine = self._served[rows] == self._index.get(key, -1)
         self._columns[rows[mine]], unmasked = counted(figures[mine])
         if self._unmasked is not None and unmasked is not None:
             self._unmasked[rows[mine]] = unmasked
@@ -123,15 +125,15 @@ class Gathered:
             self._named_correct[key][rows] = figures[:, 0]
 
     def miss(self, key: str, clients: Sequence[int]) -> None:
-        """These clients could not be tested on a model: they count as clients without test samples."""
+        """Count clients as clients without test samples: they could not be tested on a model."""
         rows = np.asarray(clients) - 1
         if key in self._named:
             self._named_count[key] -= int(self._task.test_sizes[rows].sum())
             self._named_correct[key][rows] = np.nan
-        self._count[rows[self._served[rows] == self._place.get(key, -1)]] = 0
+        self._count[rows[self._served[rows] == self._index.get(key, -1)]] = 0
 
     def evaluation(self, round: int) -> Evaluation:
-        """The evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
+        """Return the evaluation of ``round``, once all pieces of :func:`pairs_to_test` were added."""
         named = {}
         for title, key in self._plan.named.items():
             correct, _, loss = self._named[key] / max(1, self._named_count[key])

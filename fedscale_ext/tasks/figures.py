@@ -24,7 +24,7 @@ MASK = "mask_test"  # in the header of a unit whose figures have them
 
 
 def pieces(clients: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
-    """Clients in their order, cut so that a piece has at most _UNIT_SAMPLES samples, or one client."""
+    """Cut clients, in their order, into pieces of at most _UNIT_SAMPLES samples, or of one client."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(clients):
@@ -43,39 +43,42 @@ def test_clients(
     device: torch.device,
     mask: bool = False,
 ) -> np.ndarray:
-    """float64 [clients, 3]: correct, among the first five, and summed loss over each client's test samples; [clients,
-    6] with ``mask``, the same three with masked logits behind them.
+    """Test models on each client's test samples: float64 [clients, 3], or [clients, 6] with ``mask``.
 
-    Of several models the mean logits count; each is done with before the next is asked for.
+    The columns are correct answers, labels among the five largest logits, and summed loss. With ``mask``, the same
+    three with masked logits follow. Of several models the mean logits count; only one is in use at a time.
     """
     rows = [data.test_rows(client) for client in clients]
-    owner = torch.from_numpy(np.repeat(np.arange(len(clients)), [len(own) for own in rows]))
+    owner = torch.from_numpy(np.repeat(np.arange(len(clients)), [len(client_rows) for client_rows in rows]))
     every = np.concatenate(rows)
     logits = torch.zeros(0)
     for number, model in enumerate(models):
-        found = outputs(model, data, every, batch, device)
-        logits = logits + (found - logits) / (number + 1) if number else found
+        model_logits = outputs(model, data, every, batch, device)
+        logits = logits + (model_logits - logits) / (number + 1) if number else model_logits
     there = classes_present(data, clients)[owner] if mask else None
     figures = client_figures(logits, data.labels(every), there)
     return torch.zeros(len(clients), figures.shape[1], dtype=torch.float64).index_add_(0, owner, figures).numpy()
 
 
 def classes_present(data: DataSet, clients: Sequence[int]) -> Tensor:
-    """bool [clients, classes]: of which classes each client has training samples."""
+    """Return the classes of which each client has training samples, bool [clients, classes]."""
     return present([data.labels(data.train_rows(client)) for client in clients], data.num_classes)
 
 
 @torch.no_grad()
 def outputs(model: nn.Module, data: DataSet, rows: np.ndarray, batch: int, device: torch.device) -> Tensor:
-    """Logits [rows, classes] of a model in evaluation mode, float32 on the CPU; ``batch`` samples at a time."""
+    """Compute logits [rows, classes] of a model in evaluation mode, float32 on the CPU, in batches of ``batch``."""
     model.eval()
     parts = (data.tensors(rows[start : start + batch])[0] for start in range(0, len(rows), batch))
     return torch.cat([model(x.to(device)).float().cpu() for x in parts])
 
 
 def client_figures(logits: Tensor, labels: Tensor, there: Tensor | None = None) -> Tensor:
-    """float64 [samples, 3]: correct, among the first five, and loss; behind them the same with logits of zero where
-    ``there`` (bool, broadcastable to [samples, classes]) is False, where it is given: [samples, 6]."""
+    """Return correct, among the first five, and loss of each sample, float64 [samples, 3].
+
+    With ``there`` (bool, broadcastable to [samples, classes]), the same follow with logits of zero where it is False:
+    float64 [samples, 6].
+    """
     if there is not None:
         return torch.cat([client_figures(logits, labels), client_figures(masked(logits, there), labels)], dim=1)
     ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
@@ -84,19 +87,19 @@ def client_figures(logits: Tensor, labels: Tensor, there: Tensor | None = None) 
 
 
 def figures_section(figures: np.ndarray) -> bytes:
-    """A section for what clients reached, float64 [clients, 3] or [clients, 6]."""
+    """Write clients' figures, float64 [clients, 3] or [clients, 6], as a section."""
     names = (COLUMNS + MASKED_COLUMNS)[: figures.shape[1]]
     columns = {name: torch.from_numpy(np.ascontiguousarray(figures[:, i])) for i, name in enumerate(names)}
     return wire.tensors_to_bytes(columns)
 
 
 def read_figures(header: Mapping[str, Any], section: wire.Section) -> np.ndarray:
-    """What :func:`figures_section` wrote for the unit of this header; WireError where it has other columns."""
+    """Read the result of :func:`figures_section` for the unit of a header; WireError for other columns."""
     names = COLUMNS + MASKED_COLUMNS if header.get(MASK) else COLUMNS
     return np.stack(wire.columns(section, names, torch.float64), axis=1)
 
 
 def counted(figures: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """[clients, 3] that count for what clients are served; correct answers [clients] without the mask, if any."""
+    """Return the figures [clients, 3] of the served models, and the unmasked correct answers [clients], if any."""
     plain = len(COLUMNS)
     return (figures[:, plain:], figures[:, 0]) if figures.shape[1] > plain else (figures, None)

@@ -80,28 +80,28 @@ class Worker(Protocol):
     seed: int  #: of the job
 
     def client_of(self, conf: Namespace) -> MultiModelClient:
-        """The object that runs the steps of a client with these settings."""
+        """Return the object that runs the steps of a client with these settings."""
 
     def settings(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> Namespace:
-        """A client's settings, from a unit's header and one of its items."""
+        """Return a client's settings, from a unit's header and one of its items."""
 
     def confs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[Namespace]:
-        """The settings of the clients of a unit, with the tensors that came for each."""
+        """Return the settings of a unit's clients, with the tensors that came for each."""
 
     def trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
-        """Train clients, some at a time; their states are overwritten when more are asked for."""
+        """Train clients, some at a time; the next states overwrite these."""
 
     def batch_sizes(self, conf: Namespace) -> np.ndarray:
-        """How many samples each step of a client sees, int64 [steps]."""
+        """Return the number of samples that each step of a client sees, int64 [steps]."""
 
     def samples(self, conf: Namespace) -> ClientSamples:
-        """A client's training samples, on the training device."""
+        """Return a client's training samples, on the training device."""
 
     def device_inputs(self, rows: np.ndarray) -> Any:
-        """The inputs of rows of the data set, on the training device."""
+        """Return the inputs of rows of the data set, on the training device."""
 
     def own_versions(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
-        """Each client of a unit with its personal version of the unit's model."""
+        """Yield each client of a unit with its personal version of the unit's model."""
 
 
 class Dispatcher(Protocol):
@@ -113,30 +113,30 @@ class Dispatcher(Protocol):
     reports_norms: bool  #: whether clients report the norm of their change
 
     def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
-        """How many clients train side by side, by key of their model."""
+        """Return the number of clients that train side by side, by key of their model."""
 
-    def in_messages(self, unit: Sequence[T], key: str, handed: Sequence[ClientTensors]) -> list[Sequence[T]]:
-        """A unit cut so that each part fits into a message."""
+    def in_messages(self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors]) -> list[Sequence[T]]:
+        """Cut a unit so that each part fits into a message."""
 
     def own_of(self, key: str) -> list[ClientTensors]:
-        """The tensors that clients get beside the model of a key of an evaluation."""
+        """Return the tensors that clients get beside the model of a key of an evaluation."""
 
     def handed_with(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
-        """The tensors that the clients of these items get beside models."""
+        """Return the tensors that the clients of these items get beside models."""
 
-    def brings(self, handed: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
-        """Arguments of ``make_unit`` that make a unit carry these tensors."""
+    def brings(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+        """Return arguments of ``make_unit`` that make a unit carry these tensors."""
 
-    def brings_to_test(self, own: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
-        """The same for a test of clients' personal versions."""
+    def brings_to_test(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+        """Return arguments of ``make_unit`` that make a test of personal versions carry these tensors."""
 
     def answers(self, units: Sequence[Unit], lenient: bool = False) -> Iterator[tuple[Any, Any] | Dropped]:
-        """The answers to units in their order: (header, sections), or Dropped for a unit that was given up."""
+        """Yield the answers to units, in their order: (header, sections), or Dropped for an abandoned unit."""
 
 
 @dataclass(frozen=True)
 class JobContext:
-    """What is fixed of a job from its first round on; the components of the aggregator are given it."""
+    """The parts of a job that do not change after its first round, for the aggregator's components."""
 
     config: JobConfig
     task: Task
@@ -157,10 +157,10 @@ class JobContext:
 
     @property
     def unit_size(self) -> int:
-        """Clients of a unit, about."""
+        """Approximate number of clients of a unit."""
         return self.config.job.unit_size
 
     @property
     def mask_arguments(self) -> dict[str, Any]:
-        """Arguments of ``make_unit`` that make a unit test with masked logits, too, where the job asks for it."""
+        """Arguments of ``make_unit`` for tests with masked logits, too, where the job is configured so."""
         return {MASK: True} if self.masks_tests else {}

@@ -29,7 +29,7 @@ COMMON: tuple[Kind, ...] = (
 
 
 def kinds_by_event(of_method: Iterable[Kind] = ()) -> dict[str, Kind]:
-    """The kinds of work by the event of their units: the common ones and those ``of_method``."""
+    """Return the kinds of work, the common ones and those ``of_method``, by the event of their units."""
     return {kind.event: kind for kind in (*COMMON, *of_method)}
 
 
@@ -40,7 +40,7 @@ def check_answer(
     sections: Mapping[str, Section],
     test_sizes: np.ndarray,
 ) -> None:
-    """WireError, which says what is wrong, unless the message can be the answer to ``unit``.
+    """Raise WireError, which names the fault, unless the message can be the answer to ``unit``.
 
     ``test_sizes``: test samples of each client, int64 [clients].
     """

@@ -32,7 +32,7 @@ EVENT = "personalise"  # of a unit that does it, beside FedScale's events; and t
 
 
 def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) -> list[Unit]:
-    """Units of clients that are served one model, or one ensemble."""
+    """Plan units of clients that are served one model, or one ensemble."""
     job = dispatcher.job
     tested = np.flatnonzero((job.task.test_sizes > 0) & (job.task.train_sizes > 0)) + 1
     by_key: dict[str, list[int]] = {}
@@ -46,14 +46,14 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
         names = members(key)
         size = min(sizes[name] for name in names)
         items = [WorkItem(client, names[0], objective) for client in clients]
-        own = dispatcher.own_of(key)
+        client_tensors = dispatcher.own_of(key)
         planned = plan_units(items, job.pool, job.task, partial(_always, size), job.unit_size, spread)
-        for unit in (part for whole in planned for part in dispatcher.in_messages(whole, names[0], own)):
+        for unit in (part for whole in planned for part in dispatcher.in_messages(whole, names[0], client_tensors)):
             units.append(
                 job.make_unit(
                     EVENT,
                     names,
-                    **dispatcher.brings(own, unit),
+                    **dispatcher.brings(client_tensors, unit),
                     members=names,
                     clients=[item.client for item in unit],
                     objective=objective,
@@ -73,8 +73,10 @@ def _always(size: int, _: str) -> int:
 
 
 def personalise(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) -> Evaluation:
-    """The clients' figures after ``epochs`` on the models that they are served; one that could not be tuned, or whose
-    unit was dropped, counts as untested."""
+    """Test clients after they tuned their served models for ``epochs``.
+
+    A client that could not be tuned, or whose unit was dropped, counts as untested.
+    """
     job = dispatcher.job
     task = job.task
     columns, count = np.zeros((task.num_clients, len(COLUMNS))), np.zeros(task.num_clients, dtype=np.int64)
@@ -99,7 +101,7 @@ def personalise(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs
 
 
 class Personalise(Kind):
-    """The unit's models are tuned for each of its clients, and tested."""
+    """Tuning of the unit's models for each of its clients, and a test of the results."""
 
     event: ClassVar[str] = EVENT
 

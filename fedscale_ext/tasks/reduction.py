@@ -28,7 +28,7 @@ CLASSES = "classes"  # ... and of the weight of those who have each class, where
 
 
 class UnitSum:
-    """sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0.
+    """Sum of w_k (x_k - x_0) over clients of one model that started from ``start`` = x_0.
 
     A client with |x_k - x_0| above ``max_norm`` is left out. With ``clip_norm``, each change is first clipped
     to this norm; ``num_unclipped`` counts those that were no longer to begin with.
@@ -49,8 +49,9 @@ class UnitSum:
     ) -> list[str | None]:
         """Add trained states [clients, *shape]; a client whose weight is None is left out.
 
-        So is one whose state is not finite or too far from the start: the result says so, for each client.
-        ``classes`` bool [clients, classes]: the rows of the others do not count (:mod:`own_classes`).
+        A client whose state is not finite or too far from the start is left out, too. The result holds the fault of
+        each client, or None. ``classes`` bool [clients, classes]: rows of other classes do not count
+        (:mod:`own_classes`).
         """
         names = list(states)
         sums = torch.stack([_checksums(states[name]) for name in names])  # [tensors, clients]
@@ -66,14 +67,14 @@ class UnitSum:
             near = [norm <= self._max_norm for norm in norms]
             faults = [fault or (None if ok else TOO_FAR) for fault, ok in zip(faults, near, strict=True)]
         good = [
-            (place, weight)
-            for place, (weight, fault) in enumerate(zip(weights, faults, strict=True))
+            (index, weight)
+            for index, (weight, fault) in enumerate(zip(weights, faults, strict=True))
             if weight is not None and fault is None
         ]
         self.weight += sum(weight for _, weight in good)
         if norms is not None and self._clip_norm is not None:
-            self.num_unclipped += sum(norms[place] <= self._clip_norm for place, _ in good)
-            good = [(place, weight * clip_factor(norms[place], self._clip_norm)) for place, weight in good]
+            self.num_unclipped += sum(norms[index] <= self._clip_norm for index, _ in good)
+            good = [(index, weight * clip_factor(norms[index], self._clip_norm)) for index, weight in good]
         added = sum(weight for _, weight in good)
         theirs = {} if classes is None else self._count_classes(classes, good)
         for name, rows in states.items():
@@ -96,12 +97,12 @@ class UnitSum:
         assert self._spec is not None  # its layout tells which
         if self.class_weight is None:
             self.class_weight = torch.zeros(classes.shape[1], dtype=torch.float64)
-        for place, weight in good:
-            self.class_weight += weight * classes[place].cpu()
+        for index, weight in good:
+            self.class_weight += weight * classes[index].cpu()
         return class_rows(self._spec, classes, lead=1)
 
     def change(self) -> State:
-        """The sum, in the dtypes of the model (whole numbers as float32), on the CPU; ends the adding."""
+        """Return the sum on the CPU, in the dtypes of the model (whole numbers as float32). No addition may follow."""
         change = {}
         for name, start in self._start.items():
             total = self._total.pop(name, None)  # the largest tensors live here: one at a time
@@ -121,12 +122,12 @@ def _checksums(rows: Tensor | FactoredWeights) -> Tensor:
 
 
 def _add(total: Tensor, rows: Tensor, good: Sequence[tuple[int, float]]) -> None:
-    """total += sum of weight * rows[place], in float64."""
+    """total += sum of weight * rows[index], in float64."""
     if rows.numel() > _WHOLE or len(good) == 1:
-        for place, weight in good:
-            _add_scaled(total, rows[place], weight)
+        for index, weight in good:
+            _add_scaled(total, rows[index], weight)
     elif good:
-        chosen = rows if len(good) == len(rows) else rows[[place for place, _ in good]]
+        chosen = rows if len(good) == len(rows) else rows[[index for index, _ in good]]
         scale = torch.tensor([weight for _, weight in good], dtype=torch.float64, device=rows.device)
         total.add_((chosen.double() * scale.view(-1, *[1] * total.dim())).sum(0))
 
@@ -135,8 +136,8 @@ def _add_scaled(total: Tensor, value: Tensor, weight: float) -> None:
     """total += weight * value, in blocks: torch converts a block of another dtype as a whole."""
     block = max(1, _BLOCK * max(1, len(total)) // max(1, total.numel())) if total.dim() else 1
     parts = zip(total.split(block), value.split(block), strict=True) if total.dim() else [(total, value)]
-    for part, own in parts:
-        part.add_(own, alpha=weight)
+    for part, value_part in parts:
+        part.add_(value_part, alpha=weight)
 
 
 class ModelMean:
@@ -160,26 +161,26 @@ class ModelMean:
         for name, total in self._total.items():
             if covered is not None and name not in covered:
                 continue
-            own = weight if rows is None or name not in rows else rows[name]
+            entry_weight = weight if rows is None or name not in rows else rows[name]
             entries = None if covered is None else covered[name]
             if entries is None:
                 _add_scaled(total, change[name], 1.0)
-                self._weight[name] = self._weight[name] + own
+                self._weight[name] = self._weight[name] + entry_weight
                 continue
             assert isinstance(entries, tuple)  # of index maps: parts have no masks
-            place = grid(entries, total.shape)
-            total[place] += change[name].double()
+            index = grid(entries, total.shape)
+            total[index] += change[name].double()
             if self._weight[name].shape != total.shape:
                 self._weight[name] = self._weight[name].expand(total.shape).clone()
-            self._weight[name][place] += own
+            self._weight[name][index] += entry_weight
 
     @property
     def total(self) -> State:
-        """The sum of changes, float64."""
+        """Return the sum of changes, float64."""
         return self._total
 
     def state(self) -> State:
-        """The weighted mean of the clients' states, in the model's dtypes; whole numbers are rounded."""
+        """Return the weighted mean of the clients' states, in the model's dtypes; whole numbers are rounded."""
         return {name: self._mean(name, start) for name, start in self._start.items()}
 
     def _mean(self, name: str, start: Tensor) -> Tensor:
@@ -192,7 +193,7 @@ class ModelMean:
 
 
 def template(start: State) -> State:
-    """Names, shapes and dtypes of a unit's sum for a model in state ``start``."""
+    """Return the names, shapes and dtypes of a unit's sum for a model in state ``start``."""
     return {name: tensor.to(_dtype(tensor)) for name, tensor in start.items()}
 
 

@@ -25,7 +25,7 @@ _UNIT_SAMPLES = 32_768  # of a unit of clients' own versions, about
 
 
 def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> list[tuple[Unit, list[int]]]:
-    """Units, and whose figures each gives: a client for each row, or all who are served the one model of the unit."""
+    """Plan units, each with the clients of its figures: one per row, or all who share the unit's one model."""
     job = dispatcher.job
     by_key: dict[str, list[int]] = {}
     for client, key in enumerate(serve, 1):
@@ -33,19 +33,19 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> list[tuple
     most = max(1, _UNIT_SAMPLES // max(1, int(job.task.test_sizes.sum())))
     units = []
     for key, clients in by_key.items():
-        names, own = members(key), dispatcher.own_of(key)
+        names, client_tensors = members(key), dispatcher.own_of(key)
         tested = clients if is_own(key) else clients[:1]
         parts = [tested[start : start + most] for start in range(0, len(tested), most)]
-        for part in (list(one) for whole in parts for one in dispatcher.in_messages(whole, names[0], own)):
-            brought = dispatcher.brings_to_test(own, [WorkItem(client, names[0]) for client in part])
+        for part in (list(one) for whole in parts for one in dispatcher.in_messages(whole, names[0], client_tensors)):
+            arguments = dispatcher.brings_to_test(client_tensors, [WorkItem(client, names[0]) for client in part])
             rate = job.learning_rate(round)
-            unit = job.make_unit(EVENT, names, **brought, learning_rate=rate, members=names, clients=part)
+            unit = job.make_unit(EVENT, names, **arguments, learning_rate=rate, members=names, clients=part)
             units.append((unit, part if is_own(key) else clients))
     return units
 
 
 def test_on_all(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> Evaluation:
-    """Figures of each client's model on the test samples of all clients; one whose unit was dropped is untested."""
+    """Test each client's model on the test samples of all clients; a client of a dropped unit is untested."""
     job = dispatcher.job
     columns, count = np.zeros((len(serve), len(COLUMNS))), np.zeros(len(serve), dtype=np.int64)
     units = plan(dispatcher, round, serve)
@@ -62,7 +62,7 @@ def test_on_all(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> Eva
 
 
 class TestOnAll(Kind):
-    """The unit's model, or each client's personal version of it, is tested on all clients' test samples."""
+    """A test of the unit's model, or of each client's personal version, on the test samples of all clients."""
 
     event: ClassVar[str] = EVENT
 

@@ -62,7 +62,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: 
 
 
 class Train(Kind):
-    """A unit's clients train; a client that fails is reported, not fatal.
+    """Training of a unit's clients. A failed client is reported; the unit goes on.
 
     Where the unit asks for their sum, one section of the answer holds the weighted sum of the clients' changes;
     otherwise each client's state is a section.

@@ -23,7 +23,7 @@ def plan_units(
     unit_size: int,
     spread: int = SPREAD["cpu"],
 ) -> list[Sequence[WorkItem]]:
-    """Units of clients of one model and objective, the costliest first.
+    """Plan units of clients of one model and objective, the costliest first.
 
     A unit holds about ``unit_size`` clients, a whole cohort at least, and more in a large round, so that the
     number of units stays bounded. ``cohort``: clients that train side by side on the model of a key.
@@ -36,7 +36,7 @@ def plan_units(
         groups.setdefault((item.model, json.dumps(shared, sort_keys=True)), []).append(item)
     units: list[Sequence[WorkItem]] = []
     for (model, _), group in groups.items():
-        group.sort(key=lambda item: _place(item, task))
+        group.sort(key=lambda item: _cohort_order(item, task))
         size = cohort(model)
         most = min(max(size, unit_size), math.ceil(len(items) / spread))
         parts = math.ceil(len(group) / (most * math.ceil(len(items) / (most * _MOST))))
@@ -47,13 +47,13 @@ def plan_units(
     return units
 
 
-def _place(item: WorkItem, task: Task) -> tuple[int, int, int]:
+def _cohort_order(item: WorkItem, task: Task) -> tuple[int, int, int]:
     """By falling steps, as a cohort needs it, then by the samples that they see."""
     sizes = task.step_sizes(item.client, item.objective)
     return -len(sizes), -int(sizes.sum()), item.client
 
 
 def in_parts(group: Sequence[T], parts: int) -> list[Sequence[T]]:
-    """A group cut into ``parts`` that differ in length by one at most."""
+    """Cut a group into ``parts`` that differ in length by one at most."""
     bounds = [len(group) * part // parts for part in range(parts + 1)]
     return [group[begin:end] for begin, end in pairwise(bounds)]

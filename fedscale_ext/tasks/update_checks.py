@@ -16,8 +16,10 @@ _SLACK = 1.0 + 1e-4  # a sum was rounded to the model's dtype on its way
 
 
 class Rejected(Exception):
-    """A result that does not count. ``reason`` is the same for all of its kind, for metrics count it;
-    the message adds the figures of this one, for the log."""
+    """Error of a result that does not count.
+
+    ``reason`` is the same for all results of its kind: metrics count it. The message adds the figures of this one.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(one_line(f"{reason}: {detail}" if detail else reason, 300))
@@ -25,8 +27,11 @@ class Rejected(Exception):
 
 
 def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task: Task, norms: bool = False) -> Update:
-    """The update in a client's result, ``result`` as it came over the wire: raises Rejected for one that
-    failed or whose figures cannot be right. ``norms``: the norm of its change is one of them."""
+    """Return the update of a client's ``result``, which came over the wire.
+
+    Raises Rejected for a client that failed, or whose figures cannot be right. ``norms``: the figures include the
+    norm of the client's change.
+    """
     if "failed" in result:
         raise Rejected(one_line(str(result["failed"]), LONGEST))
     samples = int(task.train_sizes[item.client - 1])
@@ -46,8 +51,10 @@ def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task:
 
 
 def check_figures(result: Mapping[str, Any], samples: int, steps: int, seen: int, norms: bool = False) -> None:
-    """Rejected unless the figures beside an update can be those of a client of ``samples`` samples that was
-    to train ``steps`` steps that see ``seen`` samples in all."""
+    """Raise Rejected unless the figures beside an update can be right.
+
+    The client has ``samples`` samples. It was to train ``steps`` steps, which see ``seen`` samples in all.
+    """
     for name, least, most in (
         ("samples", samples, samples),
         ("steps", steps, steps),
@@ -67,7 +74,7 @@ def check_figures(result: Mapping[str, Any], samples: int, steps: int, seen: int
 
 
 def checked_state(section: wire.Section | None, start: State, max_norm: float | None) -> State:
-    """A client's state in a section: raises Rejected unless it is like ``start``, finite and near enough to it."""
+    """Read a client's state; raises Rejected unless it is finite, like ``start``, and within ``max_norm`` of it."""
     state = checked_tensors(section, start)
     if max_norm is not None:
         moved = float(change_norms({name: tensor[None] for name, tensor in state.items()}, start))
@@ -79,8 +86,10 @@ def checked_state(section: wire.Section | None, start: State, max_norm: float | 
 def checked_sum(
     section: wire.Section | None, start: State, template: State, weight: float, max_norm: float | None
 ) -> State:
-    """The sum of changes of clients who weigh ``weight`` together: raises Rejected unless it is like ``template``,
-    finite, and no longer than clients within ``max_norm`` can add up to."""
+    """Read the sum of changes of clients whose weights add up to ``weight``.
+
+    Raises Rejected unless it is finite, like ``template``, and no longer than clients within ``max_norm`` allow.
+    """
     change = checked_tensors(section, template)
     if max_norm is not None:
         moved = norm(change, start)
@@ -90,7 +99,7 @@ def checked_sum(
 
 
 def checked_tensors(section: wire.Section | None, reference: State) -> State:
-    """Finite tensors of the names, shapes and types of ``reference`` in a section; raises Rejected."""
+    """Read tensors from a section; raises Rejected unless they are finite and like those of ``reference``."""
     if section is None:
         raise Rejected("it came without a state")
     try:
@@ -104,14 +113,14 @@ def checked_tensors(section: wire.Section | None, reference: State) -> State:
 
 
 def checked_num_unclipped(num_unclipped: Any, clients: int) -> int:
-    """How many of a unit's clients were within the norm that each was clipped to; raises Rejected."""
+    """Return the number of a unit's clients within the clipping norm; raises Rejected where it is impossible."""
     if not isinstance(num_unclipped, int) or isinstance(num_unclipped, bool) or not 0 <= num_unclipped <= clients:
         raise Rejected("its count of clients within the clipping norm cannot be", f"{num_unclipped!r} of {clients}")
     return num_unclipped
 
 
 def checked_class_weights(section: wire.Section, classes: int, weight: float) -> torch.Tensor:
-    """float64 [classes]: the weight of a unit's clients that have samples of each class; raises Rejected."""
+    """Read the weight of a unit's clients that have samples of each class, float64 [classes]; raises Rejected."""
     try:
         (weights,) = wire.columns(section, ("weights",), torch.float64)
     except wire.WireError as error:
@@ -122,7 +131,7 @@ def checked_class_weights(section: wire.Section, classes: int, weight: float) ->
 
 
 def fault_in_state(state: State, reference: State) -> tuple[str, str] | None:
-    """Why ``state`` cannot replace ``reference``, and the tensor: names, shape, dtype, not finite; else None."""
+    """Return why ``state`` cannot replace ``reference``, and the tensor's name; None where it can."""
     if state.keys() != reference.keys():
         odd = sorted(state.keys() ^ reference.keys())[0]
         return ("a tensor is missing" if odd in reference else "a tensor is not of this model"), odd

@@ -18,7 +18,7 @@ from fedscale_ext.transport import wire
 MOST_ROWS = 1024  # of factors: the smallest layers that have some are about as large on a side
 
 
-class _Kept:
+class _StoredState:
     """A state as it was sent: the floating entries in the memory order of the resident module of ``host``."""
 
     def __init__(self, version: int, spec: ModelSpec, host: ModelSpec, transient: bool, start: Start) -> None:
@@ -34,56 +34,61 @@ class Workbench:
     def __init__(self, device: torch.device, precision: str) -> None:
         self.device = device
         self._layout = {"channels_last": channels_last_helps(device, precision)}
-        self._kept: dict[str, _Kept] = {}
+        self._stored: dict[str, _StoredState] = {}
         self._residents: dict[ModelSpec, Resident] = {}
         self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}
         self._cohorts: dict[tuple[ModelSpec, bool], Cohort] = {}
 
     def keep(self, header: Mapping[str, Any], sections: dict[str, wire.Section]) -> None:
-        """Remember the states that came along; an older version of the same model is let go, and so is each section
-        as soon as it is read. Transient states of earlier units are forgotten."""
-        self._kept = {key: kept for key, kept in self._kept.items() if not kept.transient}
+        """Store the states that came with a unit.
+
+        They replace older versions of their models. Each section is dropped as soon as it is read. Transient states of
+        earlier units are dropped, too.
+        """
+        self._stored = {key: stored for key, stored in self._stored.items() if not stored.transient}
         for key, entry in header["models"].items():
             if key in sections:
-                self._kept.pop(key, None)  # before the new one is decoded: large states are there once
+                self._stored.pop(key, None)  # before the new one is decoded: large states are there once
                 spec = ModelSpec.from_json(entry["spec"])
                 host = ModelSpec.from_json(entry["host"]) if "host" in entry else spec
                 start = self._resident(host).start(wire.bytes_to_tensors(sections.pop(key)))
-                self._kept[key] = _Kept(entry["version"], spec, host, entry.get("transient", False), start)
-            elif key not in self._kept or self._kept[key].version != entry["version"]:
+                self._stored[key] = _StoredState(entry["version"], spec, host, entry.get("transient", False), start)
+            elif key not in self._stored or self._stored[key].version != entry["version"]:
                 raise wire.WireError(f"version {entry['version']} of model {key!r} was not sent to this executor")
 
     def state(self, key: str) -> State:
-        """The state of a pool key as it was sent, on the training device."""
-        return self._kept[key].start.state
+        """Return the state of a pool key as it was sent, on the training device."""
+        return self._stored[key].start.state
 
     def spec(self, key: str) -> ModelSpec:
-        """The spec of a pool key."""
-        return self._kept[key].spec
+        """Return the spec of a pool key."""
+        return self._stored[key].spec
 
     def host(self, key: str) -> ModelSpec:
-        """The spec of the resident module that runs a model: the supernet of which it is a part, or its own."""
-        return self._kept[key].host
+        """Return the spec of the resident module that runs a model: its supernet's, or its own."""
+        return self._stored[key].host
 
     def module(self, key: str) -> torch.nn.Module:
-        """The resident module that runs a model, holding that model's state as it was sent and nothing else."""
-        kept = self._kept[key]
-        resident = self._resident(kept.host)
+        """Return the resident module that runs a model, reset to that model's state as it was sent."""
+        stored = self._stored[key]
+        resident = self._resident(stored.host)
         if isinstance(resident.module, Searchable):
-            resident.module.hold(kept.spec["ops"])
-        resident.restore(kept.start)
+            resident.module.hold(stored.spec["ops"])
+        resident.restore(stored.start)
         return resident.module
 
     def resident(self, key: str) -> torch.nn.Module:
-        """The same module as it is, holding whatever was put there last."""
-        return self._resident(self._kept[key].host).module
+        """Return the resident module that runs a model, with whatever state it holds."""
+        return self._resident(self._stored[key].host).module
 
     def cohort(self, key: str, clients: int, *, factored: bool) -> Cohort | None:
-        """A cohort of a model's spec for at least ``clients`` clients, each at that model's state; None
-        where the model cannot train in cohorts. ``factored``: large linear layers keep their steps'
-        factors instead of weights for each client, where that can be."""
-        kept = self._kept[key]
-        spec = kept.spec
+        """Return a cohort for at least ``clients`` clients, each at the model's state.
+
+        None where the model cannot train in cohorts. ``factored``: where possible, large linear layers keep the
+        factors of their steps instead of weights for each client.
+        """
+        stored = self._stored[key]
+        spec = stored.spec
         if spec not in self._networks:
             self._networks[spec] = stacked(models.build(spec).to(self.device), spec["input_shape"])
         network = self._networks[spec]
@@ -96,7 +101,7 @@ class Workbench:
             shape = spec["input_shape"]
             cohort = Cohort(network, module, shape, clients, self.device, **self._layout, factored=names)
             self._cohorts[spec, factored] = cohort
-        cohort.restore(kept.start.state)
+        cohort.restore(stored.start.state)
         return cohort
 
     def _resident(self, spec: ModelSpec) -> Resident:
@@ -106,8 +111,10 @@ class Workbench:
 
 
 def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
-    """Whether linear weights can be kept as factors (``training/factored.py``): for the optimizer, for what is done
-    with the update, and for the number of rows that they would have."""
+    """Whether linear weights can be kept as factors (``training/factored.py``).
+
+    The optimizer, the use of the update, and the number of rows of the factors decide.
+    """
     conf = confs[0]
     few = max(conf.local_steps * conf.batch_size for conf in confs) <= MOST_ROWS
     no_norm = header["clip_norm"] is None and conf.max_update_norm is None and not header["norms"]

@@ -14,7 +14,7 @@ def code_digest(method: type) -> str:
     files = package_files()
     for base in method.__mro__:
         if base.__module__.partition(".")[0] not in ("builtins", "fedscale", "fedscale_ext"):
-            own = inspect.getsourcefile(base)
-            if own is not None:
-                files[f"{base.__module__}.{base.__qualname__}"] = Path(own)
+            source = inspect.getsourcefile(base)
+            if source is not None:
+                files[f"{base.__module__}.{base.__qualname__}"] = Path(source)
     return digest(f"torch {torch.__version__}, numpy {np.__version__}", files)

@@ -8,8 +8,10 @@ ABSENT, CHANGED = "absent", "+changes"
 
 
 def commit() -> str:
-    """The checkout's commit id, followed by ``+changes`` where its files differ from it; ``absent`` for a package that
-    was not installed from a checkout, or without git."""
+    """Return the checkout's commit id, followed by ``+changes`` where its files differ from it.
+
+    ``absent`` stands for a package that was not installed from a checkout, or a machine without git.
+    """
     if _git("ls-files", "--error-unmatch", "__init__.py") is None:  # a checkout around it may be of something else
         return ABSENT
     head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no", ".")

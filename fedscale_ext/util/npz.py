@@ -61,7 +61,7 @@ class Npz:
 
 
 def read_npy(file: BinaryIO) -> np.ndarray:
-    """The array in an npy file, read-only; ValueError for whatever is wrong."""
+    """Read the array of an npy file, read-only; ValueError for whatever is wrong."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     try:

@@ -21,7 +21,7 @@ class Range:
     below: float | None = None
 
     def holds(self, value: float) -> bool:
-        """Whether a number lies in it; NaN lies in none."""
+        """Whether a number lies in the range; NaN lies in none."""
         return (
             math.isfinite(value)
             and (self.least is None or value >= self.least)
@@ -50,36 +50,41 @@ CountOrNone = Annotated[int, Range(0)]
 
 
 def check_ranges(params: Any, method: str) -> None:
-    """UserError for a number of the dataclass ``params``, or one in a list of them, that is infinite, none, or outside
-    its range; None lies in each, and infinity where it is the default of a number without one."""
+    """Raise UserError for a number of the dataclass ``params`` that is infinite, NaN or outside its range.
+
+    The numbers of a list are checked one by one. None lies in each range. Infinity is allowed as the default of a
+    number without a range.
+    """
     hints = get_type_hints(type(params), include_extras=True)
     for field in fields(params):
-        found = _range(hints[field.name])
+        limits = _range(hints[field.name])
         for key, value in _numbers(f"{method}.{field.name}", getattr(params, field.name)):
-            if not math.isfinite(value) and (found or value != field.default):
+            if not math.isfinite(value) and (limits or value != field.default):
                 raise UserError(f"{key} is {value}; it must be a finite number")
-            if found and not found.holds(value):
-                raise UserError(f"{key} is {value}; it must be {found.words}")
+            if limits and not limits.holds(value):
+                raise UserError(f"{key} is {value}; it must be {limits.words}")
 
 
 def _numbers(key: str, value: Any) -> Iterator[tuple[str, float]]:
     """The number that a value is, or those in a list, each with its place."""
     if isinstance(value, tuple):
-        for place, one in enumerate(value):
-            yield from _numbers(f"{key}[{place}]", one)
+        for index, one in enumerate(value):
+            yield from _numbers(f"{key}[{index}]", one)
     elif isinstance(value, int | float):
         yield key, value
 
 
 def values(hint: Any, more: Iterable[Any] = ()) -> str:
-    """What a type hint, and ``more`` that constrains it, allow: ``number above 0 or null``; a word among that says
-    all."""
-    said = next((each for each in more if isinstance(each, str)), None)
-    if said is not None:
-        return said
+    """Describe the values that a type hint allows: ``number above 0 or null``.
+
+    ``more`` holds constraints. A text among them is the whole description.
+    """
+    description = next((each for each in more if isinstance(each, str)), None)
+    if description is not None:
+        return description
     if get_origin(hint) is Annotated:
-        kind, *found = get_args(hint)
-        return values(kind, [*found, *more])
+        kind, *constraints = get_args(hint)
+        return values(kind, [*constraints, *more])
     if get_origin(hint) is Literal:
         return ", ".join(map(str, get_args(hint)))
     if get_origin(hint) is tuple:

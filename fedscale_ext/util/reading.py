@@ -18,15 +18,15 @@ DEEPEST = 32  # containers in containers of a JSON document that is not a table 
 
 
 def open_plain(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
-    """A plain file of at most ``most`` bytes, opened for reading bytes."""
+    """Open a plain file of at most ``most`` bytes for reading bytes; OSError for any other."""
     # a pipe without a writer opens at once this way, and is then seen to be one
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
-        if most is not None and found.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, of which {most:,} are allowed", str(path))
+        if most is not None and status.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, of which {most:,} are allowed", str(path))
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
@@ -34,22 +34,24 @@ def open_plain(path: str | os.PathLike[str], most: int | None = None) -> BinaryI
 
 
 def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
-    """Content of a plain file of at most ``most`` bytes."""
+    """Read a plain file of at most ``most`` bytes."""
     with open_plain(path, most) as file:
         return file.read(most)
 
 
 def repeated_column(header: Sequence[str], read: Collection[str]) -> str | None:
-    """Words about the first of the columns that are ``read`` by name and stand twice in a table's ``header``; None
-    where each is there once: which of two is meant cannot be known."""
-    for place, name in enumerate(header):
-        if name in read and name in header[:place]:
+    """Describe the first column of ``read`` that stands twice in a table's ``header``; None where there is none.
+
+    Such a table is ambiguous: columns are read by name.
+    """
+    for index, name in enumerate(header):
+        if name in read and name in header[:index]:
             return f"the header has the column {name!r} twice; keep one of them"
     return None
 
 
 def load_json(data: bytes | str, deepest: int | None = DEEPEST) -> Any:
-    """The value of a JSON text; ValueError for what is none, or has more than ``deepest`` containers in each other."""
+    """Parse a JSON text; ValueError where it is broken or nests more than ``deepest`` containers."""
     try:
         value = json.loads(data)
     except RecursionError:
@@ -60,7 +62,7 @@ def load_json(data: bytes | str, deepest: int | None = DEEPEST) -> Any:
 
 
 def read_json(path: Path, most: int = 16 * MEGA, deepest: int | None = DEEPEST) -> Any:
-    """The value of a JSON file."""
+    """Parse a JSON file of at most ``most`` bytes, as :func:`load_json` does."""
     return load_json(read_plain(path, most), deepest)
 
 

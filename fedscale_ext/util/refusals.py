@@ -19,7 +19,7 @@ class Refusals:
         self._next_line: dict[str, float] = {}
 
     def note(self, reason: str, detail: str = "") -> None:
-        """Count a message; one line in a while says so, with a detail of the message that it is about."""
+        """Count a refused message. At most one log line per reason and ten seconds reports it, with ``detail``."""
         now = self._clock()
         with self._lock:
             self._counts[reason] += 1
@@ -30,6 +30,6 @@ class Refusals:
         logging.warning(f"refused a message: {reason}{f' ({detail[:200]!r})' if detail else ''}; {count} so far")
 
     def counts(self) -> dict[str, int]:
-        """Messages by reason, in the order of their names."""
+        """Return the number of messages by reason, in the order of the reasons' names."""
         with self._lock:
             return dict(sorted(self._counts.items()))

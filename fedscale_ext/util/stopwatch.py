@@ -21,6 +21,6 @@ class Stopwatch:
             self._seconds[kind] = self._seconds.get(kind, 0.0) + time.perf_counter() - began
 
     def read(self) -> dict[str, float]:
-        """What was counted, and start anew."""
+        """Return the seconds by kind of work, and start anew."""
         seconds, self._seconds = self._seconds, {}
         return seconds

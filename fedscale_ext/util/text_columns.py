@@ -8,7 +8,10 @@ import torch
 
 
 def pack_texts(texts: Sequence[str]) -> dict[str, torch.Tensor]:
-    """``bytes`` uint8 [all] and ``offsets`` int64 [n + 1]: text i has the bytes ``offsets[i]:offsets[i + 1]``."""
+    """Pack n texts into ``bytes`` uint8 [all] and ``offsets`` int64 [n + 1].
+
+    Text i has the bytes ``offsets[i]:offsets[i + 1]``.
+    """
     parts = [text.encode() for text in texts]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum(list(map(len, parts)), out=offsets[1:])
@@ -17,7 +20,7 @@ def pack_texts(texts: Sequence[str]) -> dict[str, torch.Tensor]:
 
 
 def unpack_texts(content: torch.Tensor, offsets: torch.Tensor) -> list[str]:
-    """The texts of :func:`pack_texts`; ValueError for arrays that it does not make."""
+    """Unpack the texts of :func:`pack_texts`; ValueError for arrays that it does not make."""
     if content.dtype != torch.uint8 or offsets.dtype != torch.int64 or content.dim() != 1 or offsets.dim() != 1:
         raise ValueError("texts are uint8 bytes and int64 offsets")
     ends = offsets.numpy()

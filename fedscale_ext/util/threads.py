@@ -12,7 +12,10 @@ _Result = TypeVar("_Result")
 
 
 def in_threads(items: Iterable[_Item], work: Callable[[_Item], _Result], threads: int) -> list[_Result]:
-    """What ``work`` gives for each item, in their order; they begin in that order, ``threads`` at once."""
+    """Apply ``work`` to each item in ``threads`` threads; the results have the order of the items.
+
+    Items begin in their order.
+    """
     # a thread takes the number over only after its first operations, unless it is told
     with (
         _one_torch_thread(),

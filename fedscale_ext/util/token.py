@@ -12,7 +12,7 @@ BYTES = 32
 
 
 def new_token(path: Path) -> Path:
-    """Write a fresh token to ``path``, in place of what was there, readable by this user alone; returns ``path``."""
+    """Write a fresh token to ``path``, readable by this user alone; an earlier file is replaced. Returns ``path``."""
     return write_token(path, secrets.token_hex(BYTES))
 
 
@@ -27,7 +27,7 @@ def write_token(path: Path, digits: str) -> Path:
 
 
 def read_token(path: str | Path) -> bytes:
-    """The token in a file; UserError where the file is missing, open to others, or holds something else."""
+    """Read the token of a file; UserError where the file is missing, open to others, or holds something else."""
     path = Path(path).expanduser()
     try:
         with path.open("rb") as file:

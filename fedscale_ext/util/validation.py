@@ -20,12 +20,15 @@ _MUST = "it must be "
 
 
 def first_fault(error: ValidationError) -> tuple[str, Any, str]:
-    """The first key that is wrong, its parts joined by dots and a place in a list in brackets (``groups[0]``); what
-    it is; and what it must be: ``it must be a whole number``."""
+    """Return the first wrong key, its value, and a requirement such as ``it must be a whole number``.
+
+    Dots join the parts of a key. An index of a list stands in brackets (``groups[0]``).
+    """
     faults = error.errors(include_url=False)
     key = _key(faults[0])
-    said = list(dict.fromkeys(_requirement(fault) for fault in faults if _key(fault) == key))
-    return key, faults[0]["input"], " or ".join([said[0], *(each.removeprefix(_MUST) for each in said[1:])])
+    requirements = list(dict.fromkeys(_requirement(fault) for fault in faults if _key(fault) == key))
+    requirement = " or ".join([requirements[0], *(each.removeprefix(_MUST) for each in requirements[1:])])
+    return key, faults[0]["input"], requirement
 
 
 def _key(fault: ErrorDetails) -> str:

@@ -68,7 +68,7 @@ def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
 
 
 def load_yaml(text: str) -> Any:
-    """The value of a YAML text; ValueError, in a few words with the line, for what is none or is refused."""
+    """Parse a YAML text; ValueError, in a few words with the line, where it is broken or refused."""
     if len(text) > MAX_BYTES:
         raise ValueError(f"it has {len(text):,} characters, of which {MAX_BYTES:,} are allowed")
     try:

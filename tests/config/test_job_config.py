@@ -115,7 +115,7 @@ def test_the_last_word_wins() -> None:
 
 
 def test_pyramidfl_has_the_defaults_of_its_code() -> None:
-    plain, own = make_config({}, {"sample_mode": "oort"}), make_config({}, {"sample_mode": "pyramidfl"})
+    plain, pyramid = make_config({}, {"sample_mode": "oort"}), make_config({}, {"sample_mode": "pyramidfl"})
     names = (
         "exploration_factor",
         "exploration_decay",
@@ -125,9 +125,9 @@ def test_pyramidfl_has_the_defaults_of_its_code() -> None:
         "cut_off_util",
     )
     assert [getattr(plain.fedscale, name) for name in names] == [0.9, 0.98, 0.3, 30, 0.9, 0.05]
-    assert [getattr(own.fedscale, name) for name in names] == [0.9, 0.95, 0.2, 10, 0.98, 0.7]
-    asked = make_config({}, {"sample_mode": "pyramidfl", "cut_off_util": 0.5})
-    assert asked.fedscale.cut_off_util == from_argv(to_argv(asked)).fedscale.cut_off_util == 0.5
+    assert [getattr(pyramid.fedscale, name) for name in names] == [0.9, 0.95, 0.2, 10, 0.98, 0.7]
+    config = make_config({}, {"sample_mode": "pyramidfl", "cut_off_util": 0.5})
+    assert config.fedscale.cut_off_util == from_argv(to_argv(config)).fedscale.cut_off_util == 0.5
 
 
 def test_hyperparameters_of_other_methods_bind_no_job() -> None:
@@ -249,10 +249,12 @@ def test_a_cohort_size_is_auto_or_a_number(value: object) -> None:
 
 
 def test_what_is_wrong_on_the_command_line_is_said_of_it() -> None:
-    for override, said in (("num_participant=5", "--set num_participant: unknown job_conf key"),
-                           ("learning_rate=abc", "--set learning_rate: key 'learning_rate' is 'abc'"),
-                           ("cohort_size=0", "--set cohort_size: key 'cohort_size'")):  # fmt: skip
-        with pytest.raises(UserError, match=said):
+    for override, sentence in (
+        ("num_participant=5", "--set num_participant: unknown job_conf key"),
+        ("learning_rate=abc", "--set learning_rate: key 'learning_rate' is 'abc'"),
+        ("cohort_size=0", "--set cohort_size: key 'cohort_size'"),
+    ):
+        with pytest.raises(UserError, match=sentence):
             load_config("quickstart", [override])
 
 

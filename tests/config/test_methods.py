@@ -16,8 +16,8 @@ from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.server.aggregator import MultiModelAggregator
 
 
-def registered(monkeypatch: pytest.MonkeyPatch, **places: str) -> None:
-    points = [EntryPoint(name, value, methods.GROUP) for name, value in places.items()]
+def registered(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
+    points = [EntryPoint(name, value, methods.GROUP) for name, value in paths.items()]
     monkeypatch.setattr(methods, "entry_points", lambda group: points if group == methods.GROUP else [])
 
 
@@ -39,8 +39,8 @@ def test_another_packages_method_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_setup_registers_exactly_the_built_in_methods() -> None:
     text = Path(__file__).resolve().parents[2].joinpath("setup.py").read_text(encoding="utf-8")
-    for name, place in methods._BUILT_IN.items():
-        assert f'"{name}={place}"' in text
+    for name, path in methods._BUILT_IN.items():
+        assert f'"{name}={path}"' in text
 
 
 def test_every_name_leads_to_an_aggregator_with_hyperparameters():
@@ -52,9 +52,9 @@ def test_every_name_leads_to_an_aggregator_with_hyperparameters():
 
 
 def test_a_method_may_bring_its_own_executor(monkeypatch):
-    own = type("Own", (MultiModelExecutor,), {})
-    monkeypatch.setattr(method_class("fedavg"), "Executor", own, raising=False)
-    assert executor_class("fedavg") is own
+    executor = type("Own", (MultiModelExecutor,), {})
+    monkeypatch.setattr(method_class("fedavg"), "Executor", executor, raising=False)
+    assert executor_class("fedavg") is executor
 
 
 def test_a_misspelt_method_gets_a_suggestion_and_a_strange_one_the_list():

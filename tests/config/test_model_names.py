@@ -18,9 +18,9 @@ def takes(name: str, shape: tuple[int, int, int], built: bool = False) -> bool:
 
 
 def test_every_model_of_the_package_is_named():
-    own = {name for family in registry._families().values() for name in family.NAMED
-           if getattr(family, "__name__", "").startswith("fedscale_ext.")}  # fmt: skip
-    assert set(LEAST_SIDE) == own
+    names = {name for family in registry._families().values() for name in family.NAMED
+             if getattr(family, "__name__", "").startswith("fedscale_ext.")}  # fmt: skip
+    assert set(LEAST_SIDE) == names
 
 
 PATHS = {name: name.removesuffix(end) for name in LEAST_SIDE for end in ("_smallest", "_largest") if name.endswith(end)}

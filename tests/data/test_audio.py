@@ -34,9 +34,9 @@ def test_features_are_those_of_the_formula() -> None:
     rise = (hertz - edges[:-2, None]) / np.diff(edges)[:-1, None]
     fall = (edges[2:, None] - hertz) / np.diff(edges)[1:, None]
     expected = np.log(power @ np.maximum(0, np.minimum(rise, fall)).T + 1e-5)
-    found = log_mel(clip)
-    assert found.shape == (1, 49, 40) and found.dtype == np.float16
-    assert np.abs(found[0] - expected).max() < 0.01
+    features = log_mel(clip)
+    assert features.shape == (1, 49, 40) and features.dtype == np.float16
+    assert np.abs(features[0] - expected).max() < 0.01
 
 
 def test_short_clips_end_in_silence_and_long_ones_are_cut() -> None:
@@ -49,8 +49,8 @@ def test_features_of_real_clips_agree_with_published_ones(shared_data: Path) -> 
     mel = np.load(shared_data / "speech_commands_logmel.npz", allow_pickle=False)
     row = {name: number for number, name in enumerate(mel["files"])}
     expected = mel["logmel"][[row[name] for name in raw["files"]]][::6]
-    found = np.concatenate([log_mel(clip) for clip in raw["audio"][::6]])
-    apart = np.abs(found.astype(np.float32) - expected)
+    features = np.concatenate([log_mel(clip) for clip in raw["audio"][::6]])
+    apart = np.abs(features.astype(np.float32) - expected)
     assert apart.mean() < 0.005 and apart.max() < 0.2  # of -11.5 to 10; both are rounded to 11 bits
 
 
@@ -107,9 +107,9 @@ def test_cepstra_are_those_of_the_formula() -> None:
     n = np.arange(128)
     expected = np.stack([(decibels * np.cos(np.pi * k * (n + 0.5) / 128)).sum(1) * np.sqrt((1 + (k > 0)) / 128)
                          for k in range(40)])  # fmt: skip
-    found = mfcc(clip)
-    assert found.shape == (1, 40, 51) and found.dtype == np.float16
-    assert np.abs(found[0].astype(np.float64) - expected).max() < 0.3  # rounded to float16 near 400
+    cepstra = mfcc(clip)
+    assert cepstra.shape == (1, 40, 51) and cepstra.dtype == np.float16
+    assert np.abs(cepstra[0].astype(np.float64) - expected).max() < 0.3  # rounded to float16 near 400
 
 
 def test_moss_has_librosas_own_cepstra() -> None:
@@ -117,10 +117,10 @@ def test_moss_has_librosas_own_cepstra() -> None:
 
     clip = np.random.default_rng(3).integers(-3000, 3000, CLIP - 900).astype(np.int16)
     second = np.pad(clip / np.float32(32768), (0, 900))
-    found = square_mfcc(clip)
-    assert found.shape == (1, 32, 32) and found.dtype == np.float16
+    cepstra = square_mfcc(clip)
+    assert cepstra.shape == (1, 32, 32) and cepstra.dtype == np.float16
     expected = librosa.feature.mfcc(y=second, sr=16000, n_mfcc=32)
-    assert np.abs(found[0].astype(np.float64) - expected).max() < 0.3  # rounded to float16 near 400
+    assert np.abs(cepstra[0].astype(np.float64) - expected).max() < 0.3  # rounded to float16 near 400
     # centred frames of 2,048 every 512: a quiet clip that begins at 8,192 is heard from the frame at 7,168 on
     late = np.zeros(CLIP, np.int16)
     late[8192:] = tone(440)[8192:]

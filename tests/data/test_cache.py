@@ -131,12 +131,12 @@ def test_of_processes_that_open_at_once_one_decodes_and_all_end_well(make_folder
 
 def test_a_link_in_place_of_the_cache_is_not_followed(make_folder, tmp_path):
     """Folders named tmp-* are cleared away in a cache: not in a place that a data set chose."""
-    folder, place = make_folder(ROWS), tmp_path / "precious"
-    (place / "tmp-thesis").mkdir(parents=True)
-    os.utime(place / "tmp-thesis", (0, 0))
-    (folder / cache.FOLDER).symlink_to(place)
+    folder, target = make_folder(ROWS), tmp_path / "precious"
+    (target / "tmp-thesis").mkdir(parents=True)
+    os.utime(target / "tmp-thesis", (0, 0))
+    (folder / cache.FOLDER).symlink_to(target)
     assert len(open_data_set(folder, "femnist").x) == 12
-    assert [path.name for path in place.iterdir()] == ["tmp-thesis"]
+    assert [path.name for path in target.iterdir()] == ["tmp-thesis"]
     assert list((tmp_path / "cache_home" / "fedscale_ext").iterdir())
 
 
@@ -169,9 +169,9 @@ def test_every_single_bit_is_covered_by_the_digest(make_folder):
     whole = path.read_bytes()
     mappings = [read_layout(folder, "femnist", 62)[0]]
     key = cache._key(mappings, (1, 28, 28))
-    for place in (0, 7, 20, 127, 128, 128 + 784, len(whole) - 1):
+    for index in (0, 7, 20, 127, 128, 128 + 784, len(whole) - 1):
         spoilt = bytearray(whole)
-        spoilt[place] ^= 1
+        spoilt[index] ^= 1
         path.write_bytes(spoilt)
         assert cache._open(folder / cache.FOLDER / key, 2, (1, 28, 28)) is None
     path.write_bytes(whole)

@@ -52,8 +52,8 @@ def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_followed(make_fol
     os.rename(folder / "img", outside / "img")  # all of them, by a folder
     (folder / "img").symlink_to(outside / "img")
     assert "line 2 of" in refusal(folder)
-    found = verify(folder, "femnist")
-    assert (found.bad_rows, found.missing_files) == (6, 1)  # five rows that lead out, and a csv without usable ones
+    report = verify(folder, "femnist")
+    assert (report.bad_rows, report.missing_files) == (6, 1)  # five rows that lead out, and a csv without usable ones
 
 
 def test_the_data_folder_itself_may_be_a_link(make_folder, tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def test_npz_keeps_pixels_labels_and_clients(npz, tmp_path):
     data = open_data_set(report.data_dir, "femnist")
     assert data.client_names == ["3", "7", "10", "11"] and data.name == "mine" and data.num_classes == 62
     for number, name in enumerate(data.client_names, start=1):
-        own = np.flatnonzero(int(name) == CLIENT)
-        assert samples_of(data, number) == {X[row].tobytes(): Y[row] for row in own}
+        client_rows = np.flatnonzero(int(name) == CLIENT)
+        assert samples_of(data, number) == {X[row].tobytes(): Y[row] for row in client_rows}
         assert len(data.test_rows(number)) == 2
     with open(tmp_path / "out" / "client_data_mapping" / "train.csv") as file:
         rows = list(csv.reader(file))
@@ -149,11 +149,11 @@ def test_second_time_is_done_and_other_settings_need_force(npz, tmp_path):
 
 
 def test_data_that_are_called_generated_stay_so(npz, tmp_path):
-    made = import_npz(npz, tmp_path / "made", "femnist", generated=True)
-    assert made.generated and open_data_set(made.data_dir, "femnist").generated
+    written = import_npz(npz, tmp_path / "made", "femnist", generated=True)
+    assert written.generated and open_data_set(written.data_dir, "femnist").generated
     with pytest.raises(UserError, match="--force"):
         import_npz(npz, tmp_path / "made", "femnist")
-    anew = import_layout(made.data_dir, tmp_path / "anew", "femnist", partition=Partition("iid", 4))
+    anew = import_layout(written.data_dir, tmp_path / "anew", "femnist", partition=Partition("iid", 4))
     assert anew.generated
     assert not import_npz(npz, tmp_path / "real", "femnist").generated
     spread = {"partition": Partition("iid", 4), "generated": True}
@@ -258,9 +258,9 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
 def test_folders_of_clients_and_labels(tmp_path):
     for n in range(12):
-        place = tmp_path / "tree" / f"w{n % 2}" / "AB9"[n % 3]
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(X[n]).save(place / f"{n}.png")
+        folder = tmp_path / "tree" / f"w{n % 2}" / "AB9"[n % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(X[n]).save(folder / f"{n}.png")
     report = import_folder(tmp_path / "tree", tmp_path / "out", "femnist")
     assert (report.clients, report.train_samples, report.test_samples) == (2, 10, 2)
     data = open_data_set(tmp_path / "out", "femnist")
@@ -281,5 +281,5 @@ def test_real_writers_give_twelve_test_samples_each(shared_data, tmp_path):
     data = open_data_set(report.data_dir, "femnist")
     assert data.num_clients == 55 and set(data.test_sizes) == {12} and set(data.train_sizes) == {50}
     original = np.load(shared_data / "chars74k_55writers.npz")
-    own = original["client"] == 0
-    assert set(samples_of(data, 1)) == {image.tobytes() for image in original["x"][own]}
+    mask = original["client"] == 0
+    assert set(samples_of(data, 1)) == {image.tobytes() for image in original["x"][mask]}

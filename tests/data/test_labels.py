@@ -30,11 +30,11 @@ def imported(folder: Path, y: object, data_set: str = "own", **more: object) -> 
 
 def csv_labels(folder: Path) -> set[tuple[str, str]]:
     """(name, number) of the labels in both csv files."""
-    found = set()
+    pairs = set()
     for path in (folder / "client_data_mapping").glob("*.csv"):
         with open(path, newline="") as file:
-            found |= {(row["label_name"], row["label_id"]) for row in csv.DictReader(file)}
-    return found
+            pairs |= {(row["label_name"], row["label_id"]) for row in csv.DictReader(file)}
+    return pairs
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_labels_by_hand_are_not_renumbered_and_their_gaps_are_reported(make_fold
     folder = make_folder([("a", 1), ("a", 2), ("b", 4), ("b", 1)])
     (folder / "dataset.json").write_text(json.dumps({"data_set": "own", "shape": [1, 28, 28]}))
     note = "5 classes by the labels: 2 of 5 classes have no sample: 0, 3"
-    found = verify(folder, "own")
-    assert found.ok and found.classes == 5 and note in found.notes
+    report = verify(folder, "own")
+    assert report.ok and report.classes == 5 and note in report.notes
     data = open_data_set(folder, "own")
     assert data.num_classes == 5 and data.notes == (note,) and set(data.y) == {1, 2, 4}
     (folder / "dataset.json").write_text(json.dumps({"data_set": "own", "shape": [1, 28, 28], "classes": 6}))

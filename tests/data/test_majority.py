@@ -21,9 +21,9 @@ def rows(owner: list[int], clients: int, start: int = 0) -> ClientRows:
 def data_of(train: list[tuple[int, int]], test: list[tuple[int, int]], clients: int) -> Any:
     """Pairs of client (from 0 on) and label."""
     y = np.array([label for _, label in train + test], dtype=np.int64)
-    own, others = ([client for client, _ in part] for part in (train, test))
+    train_clients, test_clients = ([client for client, _ in part] for part in (train, test))
     return SimpleNamespace(
-        y=y, num_clients=clients, train=rows(own, clients), test=rows(others, clients, start=len(train))
+        y=y, num_clients=clients, train=rows(train_clients, clients), test=rows(test_clients, clients, start=len(train))
     )
 
 
@@ -65,7 +65,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=30)
 def test_it_is_what_counting_client_by_client_gives(train: list[tuple[int, int]], test: list[tuple[int, int]]) -> None:
     expected = []
     for client in range(4):
-        own = np.bincount([label for one, label in train if one == client] or [0], minlength=5)
-        guess = int(own.argmax()) if any(one == client for one, _ in train) else -1
+        counts = np.bincount([label for one, label in train if one == client] or [0], minlength=5)
+        guess = int(counts.argmax()) if any(one == client for one, _ in train) else -1
         expected.append(sum(one == client and label == guess for one, label in test))
     assert majority_correct(data_of(train, test, 4)).tolist() == expected

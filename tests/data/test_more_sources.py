@@ -43,8 +43,8 @@ def test_cifar10_keeps_its_split(tmp_path: Path) -> None:
     written = import_cifar(root, tmp_path / "out", "cifar10", partition=IID)
     assert (written.clients, written.train_samples, written.test_samples) == (5, 50, 10)
     data = open_data_set(tmp_path / "out", "cifar10")
-    found = {data.x[row].tobytes(): int(data.y[row]) for row in data.train.rows}
-    assert found == {PICTURES[n].tobytes(): n % 10 for n in range(50)}
+    labels = {data.x[row].tobytes(): int(data.y[row]) for row in data.train.rows}
+    assert labels == {PICTURES[n].tobytes(): n % 10 for n in range(50)}
     assert {data.x[row].tobytes() for row in data.test.rows} == {PICTURES[n].tobytes() for n in range(50, 60)}
     inside = import_cifar(root / "cifar-10-batches-bin", tmp_path / "b", "cifar10", partition=IID)
     assert inside.train_samples == 50
@@ -237,8 +237,8 @@ def test_depth_images_by_device(tmp_path: Path, scale: int) -> None:
     import_npz(tmp_path / "depth.npz", tmp_path / "out", "depth_har", test_fraction=0.0)
     data = open_data_set(tmp_path / "out", "depth_har", input_shape=(1, 32, 32), test_split=0.0)
     assert data.input_shape == (1, 32, 32) and data.num_classes == 5
-    found = data.batch(range(60)).numpy()
-    assert np.allclose(found, 2 * data.y[:, None, None, None] / 5 - 1, atol=0.01)
+    inputs = data.batch(range(60)).numpy()
+    assert np.allclose(inputs, 2 * data.y[:, None, None, None] / 5 - 1, atol=0.01)
     assert len(set(data.y.tolist())) == 5
 
 

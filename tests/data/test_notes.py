@@ -360,8 +360,8 @@ def test_a_folder_by_hand_is_looked_at_as_closely(make_folder) -> None:
     folder = make_folder([("cam 1", 0), ("cam 1 ", 1), ("c", 0)], [("c", 1)])
     path = folder / "client_data_mapping" / "train.csv"
     path.write_text(path.read_text() + "c,img/0.png,name1,1\n")
-    found = verify(folder, "femnist")
-    assert found.ok and found.notes == (
+    report = verify(folder, "femnist")
+    assert report.ok and report.notes == (
         "1 row names a file that an earlier row names",
         "clients 'cam 1', 'cam 1 ' differ by case or spaces alone, and stay apart",
         "2 of 3 clients have no test samples: they are not in the accuracies ('cam 1', 'cam 1 ')",

@@ -160,8 +160,8 @@ def test_each_client_has_exactly_so_many_classes(clients, per_client, classes, s
     holders = np.bincount(pairs[1])
     assert holders.max() - holders.min() <= 1
     for label in range(classes):  # a class is shared evenly
-        own = np.bincount(client[labels == label], minlength=clients)
-        assert own[own > 0].max() - own[own > 0].min() <= 1
+        counts = np.bincount(client[labels == label], minlength=clients)
+        assert counts[counts > 0].max() - counts[counts > 0].min() <= 1
 
 
 def test_heterofls_split_of_cifar10():
@@ -194,8 +194,8 @@ def test_tests_are_shared_out_as_the_training_samples(clients, tests, classes, s
     assert len(client) == tests and (tests == 0 or (client.min() >= 0 and client.max() < clients))
     for label in range(classes):
         share = np.bincount(train_client[train_labels == label], minlength=clients)
-        own = np.bincount(client[labels == label], minlength=clients)
-        assert np.abs(own - share / max(1, share.sum()) * own.sum()).max() < 1.0 + 1e-9
+        counts = np.bincount(client[labels == label], minlength=clients)
+        assert np.abs(counts - share / max(1, share.sum()) * counts.sum()).max() < 1.0 + 1e-9
     evenly = np.bincount(client[labels == classes], minlength=clients)  # which nobody trains on
     assert evenly.max() - evenly.min() <= 1
 
@@ -245,11 +245,11 @@ def test_test_samples_follow_where_samples_are_left_over():
     labels = np.repeat(np.arange(4), 100)
     client = Partition("dirichlet", 5, 0.2, samples_per_client=20).assign(labels, 1)
     tests = np.repeat(np.arange(5), 40)  # nobody trains on class 4: dealt evenly
-    found = follow(client, labels, tests, 5, 1)
+    owners = follow(client, labels, tests, 5, 1)
     for number in range(5):
-        own, served = set(labels[client == number]), set(tests[found == number].tolist()) - {4}
-        assert served <= own
-    assert np.bincount(found[tests == 4], minlength=5).tolist() == [8] * 5
+        trained, served = set(labels[client == number]), set(tests[owners == number].tolist()) - {4}
+        assert served <= trained
+    assert np.bincount(owners[tests == 4], minlength=5).tolist() == [8] * 5
 
 
 @pytest.mark.parametrize(

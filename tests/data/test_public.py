@@ -86,9 +86,9 @@ def imported(folder: Path, name: str, data_set: str, shape: tuple[int, ...], see
 
 def test_another_data_set_is_resized_and_has_no_labels_of_the_task(tiny_femnist: Path, tmp_path: Path) -> None:
     data, other = opened(tiny_femnist), imported(tmp_path, "other", "cifar10", (3, 32, 32))
-    found = of_another_folder(other, HeldBack(10), 0.5, 1, data)
-    assert found.labels is None and found.x.shape == (5, 1, 28, 28) and "other classes" in found.says
-    assert torch.equal(found.x, of_another_folder(other, HeldBack(10), 0.5, 1, data).x)
+    public = of_another_folder(other, HeldBack(10), 0.5, 1, data)
+    assert public.labels is None and public.x.shape == (5, 1, 28, 28) and "other classes" in public.says
+    assert torch.equal(public.x, of_another_folder(other, HeldBack(10), 0.5, 1, data).x)
     same = of_another_folder(imported(tmp_path, "same", "femnist", (28, 28)), HeldBack(10), 1.0, 1, data)
     assert same.labels is not None and len(same.labels) == 10
 
@@ -102,9 +102,9 @@ def test_what_was_resized_is_told(tiny_femnist: Path, tmp_path: Path) -> None:
     assert said["cifar10"].endswith(", with other classes, resized from 3x32x32 to 1x28x28, their colours made grey")
     assert said["FashionMnist"].endswith(", with other classes")
     colours = open_data_set(imported(tmp_path, "own", "cifar10", (3, 32, 32), seed=5), "cifar10", seed=4)
-    found = of_another_folder(tmp_path / "FashionMnist", HeldBack(10), 1.0, 1, colours)
-    assert found.x.shape == (10, 3, 32, 32)
-    assert found.says.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
+    public = of_another_folder(tmp_path / "FashionMnist", HeldBack(10), 1.0, 1, colours)
+    assert public.x.shape == (10, 3, 32, 32)
+    assert public.says.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
 
 
 def test_values_in_another_shape_are_told(tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ DIGITS = RNG.integers(0, 256, (60, 3, 32, 32), dtype=np.uint8)
 
 def svhn(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    for part, own in (("train", slice(0, 40)), ("test", slice(40, 60))):
-        y = (np.arange(60) % 10)[own]
+    for part, rows in (("train", slice(0, 40)), ("test", slice(40, 60))):
+        y = (np.arange(60) % 10)[rows]
         y = np.where(y == 0, 10, y).astype(np.uint8)[:, None]
-        held = {"X": DIGITS[own].transpose(2, 3, 1, 0), "y": y}
+        held = {"X": DIGITS[rows].transpose(2, 3, 1, 0), "y": y}
         scipy.io.savemat(folder / f"{part}_32x32.mat", held, do_compression=True)
     return folder
 
@@ -84,9 +84,9 @@ PHOTOS = RNG.integers(0, 256, (16, 3, 96, 96), dtype=np.uint8)
 def stl10(root: Path) -> Path:
     folder = root / "stl10_binary"
     folder.mkdir(parents=True, exist_ok=True)
-    for part, own in (("train", slice(0, 10)), ("test", slice(10, 16))):
-        (folder / f"{part}_X.bin").write_bytes(PHOTOS[own].transpose(0, 1, 3, 2).tobytes())
-        (folder / f"{part}_y.bin").write_bytes((np.arange(16)[own] % 10 + 1).astype(np.uint8).tobytes())
+    for part, rows in (("train", slice(0, 10)), ("test", slice(10, 16))):
+        (folder / f"{part}_X.bin").write_bytes(PHOTOS[rows].transpose(0, 1, 3, 2).tobytes())
+        (folder / f"{part}_y.bin").write_bytes((np.arange(16)[rows] % 10 + 1).astype(np.uint8).tobytes())
     (folder / "unlabeled_X.bin").write_bytes(b"is not read")
     return root
 
@@ -143,8 +143,8 @@ def test_unimibs_clients_are_its_subjects(tmp_path: Path) -> None:
     assert data.client_names == [str(number) for number in range(1, 31)]
     for client in (1, 17, 30):
         rows = np.concatenate([data.train_rows(client), data.test_rows(client)])
-        own = WINDOWS[client - 1 == SUBJECT][:, :, :150].reshape(-1, 1, 18, 25)
-        assert seen(data, rows) == expected(own, KIND[client - 1 == SUBJECT])
+        windows = WINDOWS[client - 1 == SUBJECT][:, :, :150].reshape(-1, 1, 18, 25)
+        assert seen(data, rows) == expected(windows, KIND[client - 1 == SUBJECT])
     x = data.x[0].astype(np.float32)
     assert np.allclose(data.batch([0]).numpy()[0], x / 9.81, atol=1e-6)
     assert verify(tmp_path / "out", "unimib_shar").ok
@@ -197,8 +197,8 @@ CLOTHES = RNG.integers(0, 256, (50, 28, 28), dtype=np.uint8)
 
 def idx(folder: Path, packed: bool = True) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    for part, own in (("train", slice(0, 30)), ("t10k", slice(30, 50))):
-        x, y = CLOTHES[own], (np.arange(50) % 10).astype(np.uint8)[own]
+    for part, rows in (("train", slice(0, 30)), ("t10k", slice(30, 50))):
+        x, y = CLOTHES[rows], (np.arange(50) % 10).astype(np.uint8)[rows]
         for what, array in (("images-idx3", x), ("labels-idx1", y)):
             head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
             name = f"{part}-{what}-ubyte{'.gz' if packed else ''}"
@@ -259,10 +259,10 @@ def test_a_damaged_gzip_is_one_sentence(tmp_path: Path) -> None:
 
 def test_local_tests_set_the_split_aside(tmp_path: Path) -> None:
     spread = Partition("dirichlet", 3, 0.3, min_samples=8)
-    kept = import_svhn(svhn(tmp_path / "svhn"), tmp_path / "kept", partition=spread)
+    official = import_svhn(svhn(tmp_path / "svhn"), tmp_path / "kept", partition=spread)
     options = {"partition": spread, "local_test": True, "test_fraction": 0.25}
     local = import_svhn(tmp_path / "svhn", tmp_path / "local", **options)
-    assert kept.test_samples == 20 and local.train_samples + local.test_samples == 60
+    assert official.test_samples == 20 and local.train_samples + local.test_samples == 60
     data = open_data_set(tmp_path / "local", "svhn")
     everyone = np.concatenate([data.train.rows, data.test.rows])
     assert seen(data, everyone) == expected(DIGITS, np.arange(60) % 10)

@@ -201,12 +201,12 @@ def test_arrays_of_features_and_of_clips_are_the_same_data(tmp_path: Path) -> No
     features = np.concatenate([log_mel(clip) for clip in clips])
     np.savez(tmp_path / "clips.npz", audio=clips, y=y, client=who, words=words)
     np.savez(tmp_path / "mel.npz", audio=features, y=y, client=who, words=words)
-    found = []
+    data_sets = []
     for kind in ("clips", "mel"):
         import_npz(tmp_path / f"{kind}.npz", tmp_path / kind, "google_speech", x="audio", names="words")
-        found.append(open_data_set(tmp_path / kind, "google_speech"))
-    assert np.array_equal(found[0].x, found[1].x) and np.array_equal(found[0].y, found[1].y)
-    assert {SPEECH_WORDS[label] for label in found[0].y} == set(words)
+        data_sets.append(open_data_set(tmp_path / kind, "google_speech"))
+    assert np.array_equal(data_sets[0].x, data_sets[1].x) and np.array_equal(data_sets[0].y, data_sets[1].y)
+    assert {SPEECH_WORDS[label] for label in data_sets[0].y} == set(words)
     import_npz(tmp_path / "mel.npz", tmp_path / "twelve", "google_speech12", x="audio", names="words")
     assert set(open_data_set(tmp_path / "twelve", "google_speech12").y.tolist()) == {1, 2, 3}
     with pytest.raises(UserError, match="no array 'labels'"):
@@ -282,11 +282,11 @@ def test_real_clips_as_fedoras_has_them(shared_data: Path, tmp_path: Path) -> No
     source = shared_data / "speech_commands_raw_12speakers.npz"
     if not source.exists():
         pytest.skip(f"{source} is not there")
-    found = import_npz(
+    written = import_npz(
         source, tmp_path / "out", "speech12_mfcc", x="audio", y="label", names="words", test_fraction=0.0
     )
     data = open_data_set(tmp_path / "out", "speech12_mfcc", test_split=0.0)
-    assert (found.clients, found.train_samples, found.shape) == (12, 660, (1, 40, 51))
+    assert (written.clients, written.train_samples, written.shape) == (12, 660, (1, 40, 51))
     x = data.batch(data.train_rows(1))
     assert abs(float(x.mean())) < 0.2 and 0.8 < float(x.std()) < 1.2
 
@@ -298,10 +298,10 @@ def test_clips_become_squares(archive: Path, tmp_path: Path) -> None:
     written = import_speech(archive, tmp_path / "a", "speech12_mfcc32", test_fraction=0.0)
     assert (written.classes, written.shape) == (12, (1, 32, 32))
     twelve = import_speech(archive, tmp_path / "b", "google_speech12", test_fraction=0.0)
-    found, plain = (open_data_set(tmp_path / f, k, test_split=0.0)
-                    for f, k in (("a", "speech12_mfcc32"), ("b", "google_speech12")))  # fmt: skip
-    assert written.train_samples == twelve.train_samples and np.array_equal(found.y, plain.y)
-    assert found.x.shape[1:] == (1, 32, 32)
+    features, plain = (open_data_set(tmp_path / f, k, test_split=0.0)
+                       for f, k in (("a", "speech12_mfcc32"), ("b", "google_speech12")))  # fmt: skip
+    assert written.train_samples == twelve.train_samples and np.array_equal(features.y, plain.y)
+    assert features.x.shape[1:] == (1, 32, 32)
 
 
 def test_real_clips_as_moss_has_them(shared_data: Path, tmp_path: Path) -> None:

@@ -171,9 +171,9 @@ def test_missing_data_names_the_two_ways_out(tmp_path, make_folder):
     folder = make_folder(TRAIN)
     (folder / "client_data_mapping" / "train.csv").unlink()
     (tmp_path / "bare").mkdir()
-    for place in (tmp_path / "absent", tmp_path / "bare", folder):
+    for data_dir in (tmp_path / "absent", tmp_path / "bare", folder):
         with pytest.raises(UserError, match=r"fedscale dataset import.*fedscale dataset synthesize femnist"):
-            open_data_set(place, "femnist")
+            open_data_set(data_dir, "femnist")
 
 
 def test_unknown_data_set_and_bad_split_are_errors(make_folder):
@@ -190,14 +190,14 @@ def test_unknown_data_set_and_bad_split_are_errors(make_folder):
 @pytest.mark.parametrize(("loader", "data_set"), [("femnist.FEMNIST", "femnist"), ("openimage.OpenImage", "openImg")])
 def test_fedscales_own_loaders_read_what_is_imported(tmp_path, loader, data_set):
     module, name = loader.split(".")
-    own = getattr(pytest.importorskip(f"fedscale.dataloaders.{module}"), name)
+    loader_class = getattr(pytest.importorskip(f"fedscale.dataloaders.{module}"), name)
     pixels = np.stack([picture(n) for n in range(20)])
     np.savez(tmp_path / "a.npz", x=pixels, y=np.arange(20), client=np.arange(20) // 10)
     import_npz(tmp_path / "a.npz", tmp_path / "out", data_set)
     data = open_data_set(tmp_path / "out", data_set, input_shape=(3, 28, 28))
     row = 0
     for split in ("train", "test"):
-        theirs = own(str(tmp_path / "out"), dataset=split)
+        theirs = loader_class(str(tmp_path / "out"), dataset=split)
         for image, label in (theirs[index] for index in range(len(theirs))):
             assert np.array_equal(np.asarray(image).transpose(2, 0, 1), data.x[row]) and label == data.y[row]
             row += 1

@@ -33,9 +33,9 @@ def test_distance_is_measured_from_the_stroke():
 
     mask = np.zeros((1, 40, 40), dtype=bool)
     mask[0, 20, 20] = True
-    found = _squared_distance(mask)[0]
-    assert (found[20, 20], found[20, 23], found[17, 24]) == (0.0, 9.0, 25.0)
-    assert found[0, 0] == found.max() == 144.0
+    distances = _squared_distance(mask)[0]
+    assert (distances[20, 20], distances[20, 23], distances[17, 24]) == (0.0, 9.0, 25.0)
+    assert distances[0, 0] == distances.max() == 144.0
 
 
 def test_ink_is_dark_on_white_and_within_the_picture():
@@ -50,9 +50,9 @@ def test_ink_is_dark_on_white_and_within_the_picture():
 
 def test_writers_differ_more_than_samples_of_one_writer():
     label = np.full(8, CHARACTERS.index("R"))
-    own = np.stack([drawn(writer, label).astype(float) for writer in range(1, 13)])
-    within = np.abs(own[:, 1:] - own[:, :-1]).mean()
-    between = np.abs(own[1:] - own[:-1]).mean()
+    pictures = np.stack([drawn(writer, label).astype(float) for writer in range(1, 13)])
+    within = np.abs(pictures[:, 1:] - pictures[:, :-1]).mean()
+    between = np.abs(pictures[1:] - pictures[:-1]).mean()
     assert 0 < within < 0.75 * between
 
 
@@ -78,8 +78,8 @@ def test_folder_is_marked_generated_and_repeatable(tmp_path):
     synthesize_femnist(tmp_path / "b", writers=3)
     assert open_data_set(tmp_path / "b", "femnist").digest == data.digest
     assert not np.array_equal(drawn(1, seed=2), drawn(1, seed=1))
-    found = verify(tmp_path / "a", "femnist")
-    assert found.ok and found.generated and found.classes_present == 62 and found.test_quantiles == (25,) * 7
+    content = verify(tmp_path / "a", "femnist")
+    assert content.ok and content.generated and content.classes_present == 62 and content.test_quantiles == (25,) * 7
 
 
 def test_second_time_is_done_and_other_settings_need_force(tmp_path):

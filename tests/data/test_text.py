@@ -23,7 +23,7 @@ def leaf(texts: dict[str, str], begin: int, end: int) -> dict[str, Any]:
         user: {"x": [text[i : i + 80] for i in range(begin, end)], "y": [text[i + 80] for i in range(begin, end)]}
         for user, text in texts.items()
     }
-    sizes = [len(own["y"]) for own in data.values()]
+    sizes = [len(user_data["y"]) for user_data in data.values()]
     return {"users": list(data), "num_samples": sizes, "hierarchies": ["PLAY"] * len(data), "user_data": data}
 
 
@@ -36,7 +36,7 @@ def written(path: Path, content: Any) -> Path:
 def windows(data: DataSet, rows: np.ndarray) -> list[tuple[list[int], int]]:
     x, y = data.tensors(rows)
     assert x.shape[1:] == (1, 1, 80) and bool((x == x.round()).all())
-    return [(own.flatten().int().tolist(), int(label)) for own, label in zip(x, y, strict=True)]
+    return [(window.flatten().int().tolist(), int(label)) for window, label in zip(x, y, strict=True)]
 
 
 def test_every_character_has_a_number_below_90() -> None:
@@ -53,25 +53,25 @@ def test_leafs_split_is_kept_and_windows_are_its_own(tmp_path: Path) -> None:
     texts = {"HAMLET_HAMLET": TEXT, "HAMLET_OPHELIA": TEXT[::-1]}
     written(tmp_path / "leaf" / "train" / "a_0.json", leaf(texts, 0, 6))
     written(tmp_path / "leaf" / "test" / "a_0.json", leaf(texts, 90, 92))
-    found = import_text(tmp_path / "leaf", tmp_path / "out")
-    assert (found.clients, found.train_samples, found.test_samples) == (2, 12, 4)
+    report = import_text(tmp_path / "leaf", tmp_path / "out")
+    assert (report.clients, report.train_samples, report.test_samples) == (2, 12, 4)
     data = open_data_set(tmp_path / "out", "shakespeare")
     assert data.num_classes == 90 and data.client_names == list(texts)
     for client, text in enumerate(texts.values(), start=1):
-        own = numbers(text).tolist()
-        assert windows(data, data.train_rows(client)) == [(own[i : i + 80], own[i + 80]) for i in range(6)]
-        assert windows(data, data.test_rows(client)) == [(own[i : i + 80], own[i + 80]) for i in (90, 91)]
+        symbols = numbers(text).tolist()
+        assert windows(data, data.train_rows(client)) == [(symbols[i : i + 80], symbols[i + 80]) for i in range(6)]
+        assert windows(data, data.test_rows(client)) == [(symbols[i : i + 80], symbols[i + 80]) for i in (90, 91)]
     assert import_text(tmp_path / "leaf", tmp_path / "fewer", stride=3).train_samples == 4
 
 
 def test_texts_are_cut_so_that_every_symbol_is_read_once(tmp_path: Path) -> None:
     path = written(tmp_path / "texts.json", {"A": TEXT, "B": TEXT[:81], "C": TEXT[:80]})
-    found = import_text(path, tmp_path / "out", test_fraction=0.3)
-    assert (found.clients, found.left_out) == (2, 1)  # C has no label for its only window
+    report = import_text(path, tmp_path / "out", test_fraction=0.3)
+    assert (report.clients, report.left_out) == (2, 1)  # C has no label for its only window
     data = open_data_set(tmp_path / "out", "shakespeare")
     rows = np.sort(np.concatenate([data.train_rows(1), data.test_rows(1)]))
-    own = numbers(TEXT).tolist()
-    assert sorted(windows(data, rows)) == sorted((own[i : i + 80], own[i + 80]) for i in range(0, 420, 80))
+    symbols = numbers(TEXT).tolist()
+    assert sorted(windows(data, rows)) == sorted((symbols[i : i + 80], symbols[i + 80]) for i in range(0, 420, 80))
     assert len(data.test_rows(1)) == 2
     assert import_text(path, tmp_path / "wide", stride=200).train_samples == 3 - 1 + 1
 

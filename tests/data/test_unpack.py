@@ -50,10 +50,10 @@ def make(tmp_path: Path, kind: str, files: dict[str, bytes]) -> Path:
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_plain_files_come_out_as_they_are(tmp_path: Path, kind: str) -> None:
-    told: list[tuple[int, int]] = []
-    result = unpack(make(tmp_path, kind, FILES), tmp_path / "out", most=1001, progress=lambda *now: told.append(now))
+    calls: list[tuple[int, int]] = []
+    result = unpack(make(tmp_path, kind, FILES), tmp_path / "out", most=1001, progress=lambda *now: calls.append(now))
     assert found(tmp_path / "out") == FILES
-    assert result == Unpacked(3, 1001, 0) and len(told) == 3
+    assert result == Unpacked(3, 1001, 0) and len(calls) == 3
 
 
 def test_dots_folders_and_what_macos_adds_do_no_harm(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def damaged(kind: str, keep: Sequence[int]) -> bytes:
             info.size = 5120
             tar_.addfile(info, io.BytesIO(bytes(range(256)) * 20))
     data = bytearray(stream.getvalue())
-    for place in keep:
-        data[place % len(data)] ^= 0x55
+    for index in keep:
+        data[index % len(data)] ^= 0x55
     return bytes(data)
 
 

@@ -10,18 +10,18 @@ def test_everything_wrong_is_counted(make_folder):
     extra = ["a,img/no.png,n,1", "a,img/no2.png,n,1", "a,img/1.png,n,99", "a,../x.png,n,1", "a,img/1.png"]
     path.write_text(path.read_text() + "\n".join(extra) + "\n")
     (folder / "img" / "4.png").write_bytes(b"\x89PNG\r\n")
-    found = verify(folder, "femnist")
-    assert (found.missing_files, found.labels_out_of_range, found.bad_rows, found.broken_files) == (2, 1, 2, 1)
-    assert not found.ok and len(found.problems) == 6
-    assert (found.clients, found.train_samples, found.test_samples, found.test_only_clients) == (2, 10, 2, 1)
-    assert found.train_quantiles[0] == 1 and found.train_quantiles[-1] == 9
-    assert found.test_quantiles == (0, 0, 0, 0, 1, 1, 1)
-    assert not found.generated
+    report = verify(folder, "femnist")
+    assert (report.missing_files, report.labels_out_of_range, report.bad_rows, report.broken_files) == (2, 1, 2, 1)
+    assert not report.ok and len(report.problems) == 6
+    assert (report.clients, report.train_samples, report.test_samples, report.test_only_clients) == (2, 10, 2, 1)
+    assert report.train_quantiles[0] == 1 and report.train_quantiles[-1] == 9
+    assert report.test_quantiles == (0, 0, 0, 0, 1, 1, 1)
+    assert not report.generated
 
 
 def test_a_good_folder_is_ok(make_folder):
-    found = verify(make_folder([("a", 0), ("b", 61)]), "femnist")
-    assert found.ok and found.test_samples is None and (found.classes, found.classes_present) == (62, 2)
+    report = verify(make_folder([("a", 0), ("b", 61)]), "femnist")
+    assert report.ok and report.test_samples is None and (report.classes, report.classes_present) == (62, 2)
 
 
 def test_no_folder_is_an_error(tmp_path):

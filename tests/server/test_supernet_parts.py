@@ -83,7 +83,7 @@ def test_executors_build_one_module_and_keep_no_transient_state() -> None:
         keep(made, on, f"client{number}")
         on.module(f"client{number}")
     keep(made, on, "part1")
-    assert len(on._residents) == 1 and list(on._kept) == ["part1"]
+    assert len(on._residents) == 1 and list(on._stored) == ["part1"]
 
 
 def test_a_message_carries_the_subspace_alone_and_a_transient_one_each_time() -> None:

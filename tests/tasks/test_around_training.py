@@ -54,9 +54,9 @@ def test_a_types_model_is_tested_as_it_is_served_and_after_each_client_has_train
         MultiModelClient(conf).train(ClientSamples(*data.tensors(data.train_rows(client))), module, conf)
         x, y = data.tensors(data.test_rows(client))
         expected.append(float((module.eval()(x).argmax(1) == y).double().mean()) if len(y) else None)
-    found = summary["after_training"]["per_client"]
-    assert found == [value if value is None else pytest.approx(value) for value in expected]
-    assert found != summary["accuracy"]["per_client"]
+    accuracies = summary["after_training"]["per_client"]
+    assert accuracies == [value if value is None else pytest.approx(value) for value in expected]
+    assert accuracies != summary["accuracy"]["per_client"]
     (all_types,) = [row for row in summary["results"]["types"] if row["type"] == "all"]
     for name in ("before_training", "after_training"):
         assert all_types[f"accuracy_{name}"] == pytest.approx(summary[name]["mean"])
@@ -144,8 +144,8 @@ def test_a_client_that_fails_is_untested_in_both(job_file: Path, monkeypatch: py
     plain = MultiModelClient.losses
 
     def losses(self: Any, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        found = plain(self, output, labels)
-        return found * float("nan") if (self.args.round, self.args.client_id) == (EVENT, 2) else found
+        values = plain(self, output, labels)
+        return values * float("nan") if (self.args.round, self.args.client_id) == (EVENT, 2) else values
 
     monkeypatch.setattr(MultiModelClient, "losses", losses)
     summary = run(job_file, "job", **typed("moss", **{"moss.epochs": 1}))

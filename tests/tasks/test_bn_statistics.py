@@ -27,7 +27,7 @@ def network() -> nn.Module:
 
 def clients(*counts: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [place + torch.randn(count, *SHAPE, generator=generator) * (place + 1) for place, count in enumerate(counts)]
+    return [index + torch.randn(count, *SHAPE, generator=generator) * (index + 1) for index, count in enumerate(counts)]
 
 
 def total_of(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -37,20 +37,20 @@ def total_of(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 def test_the_first_layer_has_torchs_own_statistics_of_the_pooled_data() -> None:
     module, data = network(), clients(4, 9, 6)
     start = {name: value.clone() for name, value in module.state_dict().items()}
-    state = with_statistics(start, total_of([sums(module, [own]) for own in data]))
+    state = with_statistics(start, total_of([sums(module, [samples]) for samples in data]))
     norm = nn.BatchNorm2d(8, momentum=None)
     norm(network().stem.conv(torch.cat(data)))
     torch.testing.assert_close(state["stem.bn.running_mean"], norm.running_mean)
     torch.testing.assert_close(state["stem.bn.running_var"], norm.running_var)
     assert all(torch.equal(state[name], value) for name, value in start.items() if "running" not in name)
     # what averaging batches' variances leaves out: how the clients' means differ
-    between = torch.stack([network().stem.conv(own).var((0, 2, 3)) for own in data]).mean(0)
+    between = torch.stack([network().stem.conv(samples).var((0, 2, 3)) for samples in data]).mean(0)
     assert (state["stem.bn.running_var"] > between).any()
 
 
 def test_several_clients_equal_one_pass() -> None:
     data = clients(5, 7, 3)
-    apart = total_of([sums(network(), [own]) for own in data])
+    apart = total_of([sums(network(), [samples]) for samples in data])
     at_once = sums(network(), data)
     for name, value in apart.items():
         torch.testing.assert_close(value, at_once[name], rtol=1e-12, atol=1e-9)
@@ -65,10 +65,10 @@ def test_statistics_of_a_prefix_are_those_of_the_whole_where_both_have_the_layer
     for exits in (1, 2):
         small = multi_exit.prefix(spec, exits)
         state = {name: whole[name] for name in models.layout(small)}
-        found = sums(loaded(small, state), [data])
-        assert found.keys() == template(state).keys() < every.keys()
-        assert all(torch.equal(value, every[name]) for name, value in found.items())
-        measured = with_statistics(state, found)
+        prefix_sums = sums(loaded(small, state), [data])
+        assert prefix_sums.keys() == template(state).keys() < every.keys()
+        assert all(torch.equal(value, every[name]) for name, value in prefix_sums.items())
+        measured = with_statistics(state, prefix_sums)
         x = loaded(small, measured).common(data)  # in training: the batch's own statistics, which are all samples'
         torch.testing.assert_close(loaded(small, measured).eval().common(data), x, atol=1e-3, rtol=1e-3)
 
@@ -94,12 +94,12 @@ def test_no_batch_is_a_single_sample(rows: int, most: int, sizes: list[int]) -> 
 
 def test_a_job_tests_its_models_with_measured_statistics(job_file: Path) -> None:
     """Only what is tested differs: training takes each batch's own statistics."""
-    found = {}
+    saved = {}
     for kind in ("running", "federated"):
         fedscale_ext.run(job_file, bn_statistics=kind, job_name=kind, eval_interval=1)
-        found[kind] = load_model(job_file.parent / "logs" / kind / "logs" / "models" / "global.safetensors")
-    spec, running = found["running"]
-    _, measured = found["federated"]
+        saved[kind] = load_model(job_file.parent / "logs" / kind / "logs" / "models" / "global.safetensors")
+    spec, running = saved["running"]
+    _, measured = saved["federated"]
     assert all(torch.equal(running[name], measured[name]) for name in models.parameter_names(spec))
     assert not torch.equal(running["stem.bn.running_var"], measured["stem.bn.running_var"])
 

@@ -20,13 +20,13 @@ from fedscale_ext.tasks.figures import COLUMNS
 def plain_pairs(plan: EvaluationPlan, task: Task, most: int) -> list[tuple[str, list[int]]]:
     """Client by client, the next piece begun where a client no longer fits."""
     tested = [int(client) for client in np.flatnonzero(task.test_sizes > 0) + 1]
-    wanted: dict[str, list[int]] = dict.fromkeys(plan.named.values(), tested)
+    clients_by_key: dict[str, list[int]] = dict.fromkeys(plan.named.values(), tested)
     for client in tested:
         key = plan.serve[client - 1]
         if key not in plan.named.values():
-            wanted.setdefault(key, []).append(client)
+            clients_by_key.setdefault(key, []).append(client)
     pieces: list[tuple[str, list[int]]] = []
-    for key, clients in wanted.items():
+    for key, clients in clients_by_key.items():
         piece: list[int] = []
         samples = 0
         for client in clients:
@@ -93,7 +93,7 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
         nets[-1].load_state_dict(models.initial_state(spec, seed))
     clients = [client for client in range(1, data.num_clients + 1) if len(data.test_rows(client))]
     device = torch.device("cpu")
-    found = measures.test_clients(nets, data, clients, batch, device)
+    ensemble = measures.test_clients(nets, data, clients, batch, device)
     resident = models.build(spec)  # an executor holds the members in one module, one after another
 
     def one_by_one() -> Any:
@@ -101,8 +101,8 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
             resident.load_state_dict(net.state_dict())
             yield resident
 
-    assert np.array_equal(measures.test_clients(one_by_one(), data, clients, batch, device), found)
-    for client, figures in zip(clients, found, strict=True):
+    assert np.array_equal(measures.test_clients(one_by_one(), data, clients, batch, device), ensemble)
+    for client, figures in zip(clients, ensemble, strict=True):
         x, y = data.tensors(data.test_rows(client))
         with torch.no_grad():
             logits = torch.stack([net.eval()(x).double() for net in nets]).mean(0)
@@ -114,4 +114,4 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
         ]
         assert figures == pytest.approx([float(value) for value in expected], rel=1e-5)
     alone = [measures.test_clients([net], data, clients, batch, device) for net in nets]
-    assert not any(np.allclose(one[:, 2], found[:, 2], rtol=1e-3) for one in alone)
+    assert not any(np.allclose(one[:, 2], ensemble[:, 2], rtol=1e-3) for one in alone)

@@ -53,11 +53,15 @@ def test_clients_count_masked_and_global_models_plainly() -> None:
     gathered = Gathered(EvaluationPlan(["a", "a", "b"], {"global": "a"}), Task((1, 8, 8), 4, sizes, sizes, 1, 1), True)
     gathered.add("a", [1, 3], np.array([[1.0, 2.0, 8.0, 3.0, 4.0, 6.0], [2.0, 3.0, 9.0, 5.0, 5.0, 1.0]]))
     gathered.add("b", [3], np.array([[1.0, 1.0, 7.0, 4.0, 5.0, 2.0]]))
-    found = gathered.evaluation(2)
-    assert found.correct.tolist() == [3, 0, 4] and found.top5.tolist() == [4, 0, 5] and found.loss.tolist() == [6, 0, 2]
-    assert found.unmasked is not None and found.unmasked.tolist() == [1, 0, 1]
-    assert found.named["global"] == pytest.approx((3 / 9, 17 / 9))
-    assert found.named_correct["global"].tolist() == [1, 0, 2]
+    evaluation = gathered.evaluation(2)
+    assert (
+        evaluation.correct.tolist() == [3, 0, 4]
+        and evaluation.top5.tolist() == [4, 0, 5]
+        and evaluation.loss.tolist() == [6, 0, 2]
+    )
+    assert evaluation.unmasked is not None and evaluation.unmasked.tolist() == [1, 0, 1]
+    assert evaluation.named["global"] == pytest.approx((3 / 9, 17 / 9))
+    assert evaluation.named_correct["global"].tolist() == [1, 0, 2]
 
 
 def test_a_job_reports_both_and_trains_alike(job_file: Path) -> None:

@@ -87,8 +87,8 @@ def test_a_client_whose_loss_explodes_is_told(job_file: Path, monkeypatch: pytes
     plain = MultiModelClient.losses
 
     def losses(self: Any, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        found = plain(self, output, labels)
-        return found * float("nan") if self.args.round == "personalise" and self.args.client_id == 2 else found
+        values = plain(self, output, labels)
+        return values * float("nan") if self.args.round == "personalise" and self.args.client_id == 2 else values
 
     monkeypatch.setattr(MultiModelClient, "losses", losses)
     summary = run(job_file, "job")

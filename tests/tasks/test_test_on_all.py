@@ -55,15 +55,15 @@ def test_a_client_is_tested_with_the_model_that_it_keeps(job_file: Path, monkeyp
     log_dir = Path(summary["log_dir"])
     data = open_job_data(load_config(str(job_file), ["public_samples=6"]))
     (record,) = read_records(log_dir / "metrics.jsonl")
-    for client, found in enumerate(summary["on_all"]["per_client"], 1):
+    for client, accuracy in enumerate(summary["on_all"]["per_client"], 1):
         key = "single_exit_mlp" if client <= 4 else "lenet_6k"
         spec, state = load_model(log_dir / "models" / f"{key}.safetensors")
-        kept = log_dir / "own" / key / f"{client}-000001.safetensors"
-        assert kept.is_file() == (client in record.participants)
-        own = read_tensors(kept)[0] if kept.is_file() else {}
+        file = log_dir / "own" / key / f"{client}-000001.safetensors"
+        assert file.is_file() == (client in record.participants)
+        tensors = read_tensors(file)[0] if file.is_file() else {}
         module = models.build(spec)
-        module.load_state_dict({**state, **own})
-        assert found == pytest.approx(on_all(data, module))
+        module.load_state_dict({**state, **tensors})
+        assert accuracy == pytest.approx(on_all(data, module))
     rows = {row["type"]: row for row in summary["results"]["types"]}
     mine = summary["on_all"]["per_client"][4:]
     assert rows["lenet_6k"]["accuracy_on_all"] == pytest.approx(np.mean(mine))
@@ -75,18 +75,18 @@ def test_clients_own_networks_have_the_statistics_of_their_own_samples(job_file:
     keys = {"method": "hermes", "model": "nasbench201_base", "rounds": 2, "num_participants": 7,
             "hermes.threshold": 0.0, "hermes.groups": [2, 2, 3], "test_bsz": 500}  # fmt: skip
     log_dir = Path(run(job_file, "measured", **keys)["log_dir"])
-    data, found = open_job_data(load_config(str(job_file))), losses(log_dir)
+    data, summed = open_job_data(load_config(str(job_file))), losses(log_dir)
     x, y = data.tensors(np.concatenate([data.test_rows(client) for client in range(1, 8)]))
     spec, state = load_model(log_dir / "models" / "global.safetensors")
     widths = set()
     for client in range(1, 8):
         module = models.build(spec)
         module.load_state_dict(state)
-        own = read_tensors(log_dir / "own" / "global" / f"{client}-000002.safetensors")[0]
-        kept = unpack_channels(own, channels.whole(spec))
-        widths.add(tuple(channels.widths(kept).values()))
+        tensors = read_tensors(log_dir / "own" / "global" / f"{client}-000002.safetensors")[0]
+        channel_indices = unpack_channels(tensors, channels.whole(spec))
+        widths.add(tuple(channels.widths(channel_indices).values()))
         parameters = dict(module.named_parameters())
-        masks.apply(channels.masks(models.layout(spec), kept, parameters), parameters)
+        masks.apply(channels.masks(models.layout(spec), channel_indices, parameters), parameters)
         for part in module.modules():
             if isinstance(part, torch.nn.BatchNorm2d):
                 part.momentum = 1.0  # what one batch of all its samples has
@@ -94,11 +94,11 @@ def test_clients_own_networks_have_the_statistics_of_their_own_samples(job_file:
         if len(rows) > 1:  # one sample has no variance
             module.train()(data.tensors(rows)[0])
         logits = module.eval()(x)
-        wanted = torch.nn.functional.cross_entropy(logits, y, reduction="sum").item()
-        assert found[client - 1] == pytest.approx(wanted, rel=1e-4)
+        expected = torch.nn.functional.cross_entropy(logits, y, reduction="sum").item()
+        assert summed[client - 1] == pytest.approx(expected, rel=1e-4)
     assert len(widths) > 1
     running = losses(Path(run(job_file, "running", **keys, bn_statistics="running")["log_dir"]))
-    assert not np.isclose(running, found, rtol=1e-3).any()
+    assert not np.isclose(running, summed, rtol=1e-3).any()
 
 
 def losses(log_dir: Path) -> np.ndarray:
@@ -112,9 +112,9 @@ def test_an_ensembles_accuracy_is_of_its_mean(job_file: Path) -> None:
     keys = {"method": "splitmix", "splitmix.r": 0.5, "num_participants": 7}
     summary = run(job_file, "ensemble", **keys)
     served = summary["accuracy"]["served"]
-    found = dict(zip(served, summary["on_all"]["per_client"], strict=True))
+    accuracies = dict(zip(served, summary["on_all"]["per_client"], strict=True))
     assert any("+" in key for key in served)
-    assert [found[key] for key in served] == summary["on_all"]["per_client"]
+    assert [accuracies[key] for key in served] == summary["on_all"]["per_client"]
 
 
 def test_counts_of_more_samples_than_there_are_are_refused() -> None:

@@ -11,11 +11,11 @@ SHAPE = (1, 8, 8)
 
 
 def pool() -> ModelPool:
-    made = ModelPool()
+    entries = ModelPool()
     for key, name in (("small", "nasbench201_base"), ("large", "cnn_leaf")):
         spec = models.named_spec(name, SHAPE, 4)
-        made.add(key, spec, models.initial_state(spec, 1))
-    return made
+        entries.add(key, spec, models.initial_state(spec, 1))
+    return entries
 
 
 POOL = pool()

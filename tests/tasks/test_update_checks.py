@@ -89,10 +89,10 @@ def test_wrong_figures_are_named(change: dict) -> None:
 
 
 def pool() -> ModelPool:
-    made = ModelPool()
+    entries = ModelPool()
     spec = models.named_spec("nasbench201_base", (1, 8, 8), 3)
-    made.add("m", spec, models.initial_state(spec, 1))
-    return made
+    entries.add("m", spec, models.initial_state(spec, 1))
+    return entries
 
 
 POOL = pool()
@@ -183,8 +183,8 @@ def test_reasons_are_few_and_short_whatever_executors_say() -> None:
     takes = collector()
     for number in range(300):
         takes._open = {(item.client, item.model): item for item in UNIT}
-        said = {"client": 1, "failed": f"reason {number}\n\x1b[31m" + "long " * 99}
-        takes.take(UNIT, {"results": [said, {**said, "client": 2}]}, {})
+        answer = {"client": 1, "failed": f"reason {number}\n\x1b[31m" + "long " * 99}
+        takes.take(UNIT, {"results": [answer, {**answer, "client": 2}]}, {})
     assert len(takes.failed) <= 21
     assert takes.failed.total() == 600
     assert takes.failed["other reasons"] == 560

@@ -77,9 +77,9 @@ def test_what_lies_outside_is_named_and_none_lies_inside():
         ({"most": -math.inf}, "m.most is -inf; it must be a finite number"),
         ({"several": (1, math.inf)}, "m.several[1] is inf; it must be a finite number"),
     ):
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as error:
             check_ranges(Params(**keys), "m")
-        assert str(told.value) == sentence
+        assert str(error.value) == sentence
 
 
 @pytest.mark.parametrize("method", method_names())

@@ -25,17 +25,17 @@ class File:
 
     @property
     def expected(self) -> int:
-        """Bytes to plan with, 0 where nothing is known."""
+        """Expected bytes of the file, 0 where nothing is known."""
         return self.size or self.about or 0
 
     @property
     def most(self) -> int:
-        """Bytes beyond which it cannot be this file."""
+        """Most bytes that the file may have."""
         return self.size or max(4 * self.expected, 1 << 32)
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is unpacked before it is imported."""
+        """Whether the file is unpacked before the import."""
         return self.name.endswith((".tar.gz", ".tgz", ".tar", ".zip"))
 
 
@@ -67,11 +67,11 @@ class Downloadable:
 
     @property
     def needs_partition(self) -> bool:
-        """Whether its samples are nobody's, so that clients must be made."""
+        """Whether the samples have no clients, so that an import needs a partition."""
         return all(source.format in WITHOUT_CLIENTS for source in self.sources)
 
     def import_bytes(self) -> int:
-        """Disk that the imported folder takes, roughly: a file per sample, in blocks of 4 KiB, and its decoded twin."""
+        """Estimate the bytes of the imported folder: a file per sample, in blocks of 4 KiB, and decoded samples."""
         entry = known(self.name)
         assert entry is not None
         channels, height, width = entry.shape
@@ -80,12 +80,12 @@ class Downloadable:
         return self.samples * (-(-written // 4096) * 4096 + stored)
 
     def at(self, mirror: str | None) -> "Downloadable":
-        """With this mirror only: one of those it has, or the address of a folder; UserError for anything else."""
+        """Return a copy with one mirror only: a known one, or the address of a folder; UserError for anything else."""
         if mirror is None:
             return self
         if mirror.startswith(("http://", "https://")):
-            own = {mirror: mirror if "{name}" in mirror else f"{mirror.rstrip('/')}/{{name}}"}
-            return replace(self, sources=tuple(replace(source, mirrors=own) for source in self.sources))
+            mirrors = {mirror: mirror if "{name}" in mirror else f"{mirror.rstrip('/')}/{{name}}"}
+            return replace(self, sources=tuple(replace(source, mirrors=mirrors) for source in self.sources))
         having = [source for source in self.sources if mirror in source.mirrors]
         if not having:
             names = [name for source in self.sources for name in source.mirrors]
@@ -98,25 +98,25 @@ class Downloadable:
 
 
 def catalogue() -> dict[str, Downloadable]:
-    """All that can be downloaded, by name."""
+    """Return the data sets that can be downloaded, by name."""
     text = files("fedscale_ext.data.download").joinpath("sources.json").read_text(encoding="utf-8")
     entries: dict[str, Any] = json.loads(text)["data_sets"]
-    found = {}
+    data_sets = {}
     for name, entry in entries.items():
         folder = entry.get("files_of", name)
         content = entries[folder]
-        found[name] = Downloadable(name, folder, content["samples"], tuple(map(_source, content["sources"])))
-    return found
+        data_sets[name] = Downloadable(name, folder, content["samples"], tuple(map(_source, content["sources"])))
+    return data_sets
 
 
 def downloadable(name: str) -> Downloadable:
-    """One of them, however its name is written; UserError where there is none, saying what works."""
+    """Return a data set by its name in upper or lower case; UserError, with alternatives, where there is none."""
     entries = catalogue()
     for entry in entries.values():
         if entry.name.lower() == name.lower():
             return entry
-    own = f": import files of your own (fedscale dataset import FILES --data-set {name})" if known(name) else ""
-    raise UserError(f"{name!r} cannot be downloaded{own or meant_or_known(name, entries)}")
+    hint = f": import files of your own (fedscale dataset import FILES --data-set {name})" if known(name) else ""
+    raise UserError(f"{name!r} cannot be downloaded{hint or meant_or_known(name, entries)}")
 
 
 def _source(content: Mapping[str, Any]) -> Source:

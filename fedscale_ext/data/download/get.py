@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 class NoHostError(Exception):
-    """No mirror gave the files: one sentence with each one's reason and what works instead."""
+    """Error of a download that failed at each mirror, with the reasons and alternatives."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Got:
 
     @property
     def paths(self) -> list[Path]:
-        """Where the files are."""
+        """Paths of the files."""
         return [self.folder / file.name for file in self.source.files]
 
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """Nobody else downloads to ``folder`` (made if need be) meanwhile; UserError where somebody does."""
+    """Lock ``folder``, made if need be, against other downloads; UserError where one is under way."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -58,15 +58,20 @@ def sole_user(folder: Path) -> Iterator[None]:
 
 
 def get(
-    wanted: Downloadable, folder: Path, say: Say, *, patience: Patience | None = None, progress: Progress | None = None
+    data_set: Downloadable,
+    folder: Path,
+    say: Say,
+    *,
+    patience: Patience | None = None,
+    progress: Progress | None = None,
 ) -> Got:
-    """Bring the files of one of its sources to ``folder``: what is there is kept if it is whole, a part of a file is
-    continued. ``say`` hears what is done, line by line.
+    """Download the files of one source of ``data_set`` to ``folder``.
 
-    Raises NoHostError where no mirror gives them, UserError where the disk does not do.
+    Complete files stay. Parts of files are continued. ``say`` is called with each line about the progress.
+    Raises NoHostError where all mirrors fail, UserError where the disk does.
     """
     reasons = []
-    for source in wanted.sources:
+    for source in data_set.sources:
         if source.format == "parquet" and find_spec("pyarrow") is None:
             reasons += [f"{mirror} ({PARQUET})" for mirror in source.mirrors]
             continue
@@ -79,29 +84,31 @@ def get(
             except HostError as error:
                 reasons.append(f"{mirror} ({error})")
                 say(one_line(f"{mirror}: {error}", 300))
-    raise NoHostError(_in_vain(wanted, folder, reasons))
+    raise NoHostError(_in_vain(data_set, folder, reasons))
 
 
-def check_disk(wanted: Downloadable, downloads: Path, out: Path) -> None:
-    """UserError where the disks are too small for what is to come, by its first source: a rough figure, before the
-    first byte."""
-    source = wanted.sources[0]
+def check_disk(data_set: Downloadable, downloads: Path, out: Path) -> None:
+    """Raise UserError where the disks are too small for the download and its import.
+
+    The first source gives the rough size. Nothing is downloaded.
+    """
+    source = data_set.sources[0]
     coming = sum(max(0, file.expected - _there(downloads / file.name)) for file in source.files)
     needs = {_existing(downloads): coming + source.unpacked}
-    place = _existing(out)
-    same = next((other for other in needs if other.stat().st_dev == place.stat().st_dev), place)
-    needs[same] = needs.get(same, 0) + wanted.import_bytes()
+    out_folder = _existing(out)
+    same = next((other for other in needs if other.stat().st_dev == out_folder.stat().st_dev), out_folder)
+    needs[same] = needs.get(same, 0) + data_set.import_bytes()
     for where, size in needs.items():
         free = shutil.disk_usage(where).free
         if free < size + _SPARE:
             raise UserError(
-                f"{wanted.name} needs about {amount(size)} on the disk of {where}, where {amount(free)} are free: "
+                f"{data_set.name} needs about {amount(size)} on the disk of {where}, where {amount(free)} are free: "
                 "free some, or name other places with --downloads and --out"
             )
 
 
 def amount(size: float) -> str:
-    """Bytes in words: 170 MB, 2.4 GB."""
+    """Write a number of bytes: 170 MB, 2.4 GB."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"
@@ -120,12 +127,12 @@ def _get_file(
             say(f"{file.name} is there, but not as it should be ({error}): it is downloaded anew")
             path.unlink()
     part = folder / f".{file.name}.part"
-    wanted = Wanted(url, file.size, file.most, file.sha256 is not None)
+    remote = Wanted(url, file.size, file.most, file.sha256 is not None)
     how_much = amount(file.expected) if file.expected else "size not known"
     for again in (False, True):
         there = _there(path)
         say(f"{file.name} from {mirror} ({how_much}{f', of which {amount(there)} are there' if there else ''})")
-        transfer.fetch(wanted, part, patience, progress)
+        transfer.fetch(remote, part, patience, progress)
         try:
             how = ledger.check(part, file, folder, progress)
             break
@@ -142,27 +149,27 @@ def _get_file(
 
 def _there(path: Path) -> int:
     """Bytes of a file that have come so far."""
-    for place in (path, path.with_name(f".{path.name}.part")):
-        if place.is_file():
-            return place.stat().st_size
+    for candidate in (path, path.with_name(f".{path.name}.part")):
+        if candidate.is_file():
+            return candidate.stat().st_size
     return 0
 
 
 def _existing(path: Path) -> Path:
     """The path, or the nearest folder above that exists."""
     path = path.expanduser().absolute()
-    return next(place for place in (path, *path.parents) if place.exists())
+    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
-def _in_vain(wanted: Downloadable, folder: Path, reasons: list[str]) -> str:
-    files = {file.name for source in wanted.sources for file in source.files}
-    kept = sum(_there(folder / name) for name in files)
-    parts = [f"{wanted.name} could not be downloaded: {', '.join(reasons)}"]
-    if kept:
-        parts.append(f"{amount(kept)} have come and are kept in {folder}, the same command continues")
+def _in_vain(data_set: Downloadable, folder: Path, reasons: list[str]) -> str:
+    files = {file.name for source in data_set.sources for file in source.files}
+    received = sum(_there(folder / name) for name in files)
+    parts = [f"{data_set.name} could not be downloaded: {', '.join(reasons)}"]
+    if received:
+        parts.append(f"{amount(received)} have come and are kept in {folder}, the same command continues")
     instead = ["--mirror ADDRESS of a folder that has the files", "your own files by "
-               f"`fedscale dataset import FILES --data-set {wanted.name}`"]  # fmt: skip
-    if wanted.name == "femnist":
+               f"`fedscale dataset import FILES --data-set {data_set.name}`"]  # fmt: skip
+    if data_set.name == "femnist":
         instead.append("generated handwriting by `fedscale dataset synthesize femnist`")
     parts.append(f"what works instead: {', or '.join(instead)}")
     return one_line("; ".join(parts), 2000)

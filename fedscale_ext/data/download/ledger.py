@@ -15,7 +15,7 @@ _BLOCK = 1 << 22
 
 
 def sha256(path: Path, progress: Progress | None = None) -> str:
-    """Of a file's bytes, in hex."""
+    """Compute the sha256 of a file's bytes, in hex."""
     digest, done, size = hashlib.sha256(), 0, path.stat().st_size
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
@@ -27,27 +27,27 @@ def sha256(path: Path, progress: Progress | None = None) -> str:
 
 
 def check(path: Path, file: File, downloads: Path, progress: Progress | None = None) -> str:
-    """How the file at ``path`` was found to be right, in words; HostError where it is not.
+    """Check the file at ``path`` and return, in words, how it was checked; HostError where it is wrong.
 
-    A file without a published sha256 is compared with what ``first_downloads.json`` in ``downloads`` says of its name,
-    which is written there at its first download.
+    A file without a published sha256 is compared with that of its first download, which ``first_downloads.json`` in
+    ``downloads`` keeps.
     """
     if file.size is not None and path.stat().st_size != file.size:
         raise HostError(f"its file has {path.stat().st_size:,} bytes where {file.size:,} belong")
-    found = sha256(path, progress)
+    digest = sha256(path, progress)
     if file.sha256 is not None:
-        if found != file.sha256:
-            raise HostError(f"its file has the sha256 {found[:12]}…, where {file.sha256[:12]}… is known")
+        if digest != file.sha256:
+            raise HostError(f"its file has the sha256 {digest[:12]}…, where {file.sha256[:12]}… is known")
         return f"its sha256 is the one that is known ({file.origin})"
     known = _read(downloads / LEDGER)
-    first = known.setdefault(file.name, found)
-    if first != found:
+    first = known.setdefault(file.name, digest)
+    if first != digest:
         raise HostError(
-            f"its file has the sha256 {found[:12]}…, that of the first download had {first[:12]}… "
+            f"its file has the sha256 {digest[:12]}…, that of the first download had {first[:12]}… "
             f"(in {downloads / LEDGER}: delete it there to take the new one)"
         )
     _write(downloads / LEDGER, known)
-    return f"no sha256 is published for it: its own, {found[:12]}…, is kept in {downloads / LEDGER} for comparison"
+    return f"no sha256 is published for it: its own, {digest[:12]}…, is kept in {downloads / LEDGER} for comparison"
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 
 class HostError(Exception):
-    """A host does not give a file, and why in a few words; ``passing``: it may if asked again."""
+    """Error of a host that does not send a file, with the reason; ``passing``: a later try may succeed."""
 
     def __init__(self, why: str, *, passing: bool = False) -> None:
         super().__init__(why)
@@ -60,13 +60,15 @@ class Wanted:
     pinned: bool
 
 
-def fetch(wanted: Wanted, part: Path, patience: Patience, progress: Progress | None = None) -> None:
-    """Bring all of the file to ``part``. Raises HostError where the host does not give it, UserError where it cannot
-    be written."""
+def fetch(remote: Wanted, part: Path, patience: Patience, progress: Progress | None = None) -> None:
+    """Download the whole file to ``part``.
+
+    Raises HostError where the host does not send it, UserError where it cannot be written.
+    """
     failures, reached = 0, _size(part)
     while True:
         try:
-            return _try(wanted, part, patience, progress)
+            return _try(remote, part, patience, progress)
         except HostError as error:
             forth, reached = _size(part) >= reached + _FORTH, max(reached, _size(part))
             failures = 1 if forth else failures + 1
@@ -76,18 +78,18 @@ def fetch(wanted: Wanted, part: Path, patience: Patience, progress: Progress | N
 
 
 def forget(part: Path) -> None:
-    """Remove what has come and the note about it."""
+    """Remove a partial download and the note about it."""
     part.unlink(missing_ok=True)
     _note(part).unlink(missing_ok=True)
 
 
-def _try(wanted: Wanted, part: Path, patience: Patience, progress: Progress | None) -> None:
+def _try(remote: Wanted, part: Path, patience: Patience, progress: Progress | None) -> None:
     have, mark = _size(part), None
     if have:
-        mark = _mark(part, wanted.url)
-        if wanted.size == have:
+        mark = _mark(part, remote.url)
+        if remote.size == have:
             return
-        if (mark is None and not wanted.pinned) or have > (wanted.size or wanted.most):
+        if (mark is None and not remote.pinned) or have > (remote.size or remote.most):
             forget(part)  # nothing would tell whether the rest belongs to it
             have = 0
     headers = {"User-Agent": f"fedscale_ext/{VERSION}", "Accept-Encoding": "identity"}
@@ -95,17 +97,17 @@ def _try(wanted: Wanted, part: Path, patience: Patience, progress: Progress | No
         headers["Range"] = f"bytes={have}-"
         if mark:
             headers["If-Range"] = mark
-    with contextlib.closing(_open(wanted, headers, patience)) as reply:
+    with contextlib.closing(_open(remote, headers, patience)) as reply:
         if reply.status == 416:
             if _whole(reply.headers.get("Content-Range")) == have:
                 return
             forget(part)
             raise HostError("has another file than before", passing=True)
-        begin, total = _extent(reply, wanted, have)
+        begin, total = _extent(reply, remote, have)
         if begin == 0:
             forget(part)
-            _keep_note(part, wanted.url, reply)
-        _receive(reply, part, begin, total, wanted, patience, progress)
+            _keep_note(part, remote.url, reply)
+        _receive(reply, part, begin, total, remote, patience, progress)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -121,10 +123,10 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _open(wanted: Wanted, headers: dict[str, str], patience: Patience) -> Any:
+def _open(remote: Wanted, headers: dict[str, str], patience: Patience) -> Any:
     """The host's reply, of status 200, 206 or 416."""
-    request = urllib.request.Request(wanted.url, headers=headers)
-    opener = urllib.request.build_opener(_Redirects(wanted.pinned))
+    request = urllib.request.Request(remote.url, headers=headers)
+    opener = urllib.request.build_opener(_Redirects(remote.pinned))
     try:
         return opener.open(request, timeout=patience.silence_s)
     except urllib.error.HTTPError as error:
@@ -155,29 +157,29 @@ def _unreachable(error: Exception, patience: Patience) -> HostError:
     return HostError(f"cannot be reached ({getattr(cause, 'strerror', None) or cause})")
 
 
-def _extent(reply: Any, wanted: Wanted, have: int) -> tuple[int, int | None]:
+def _extent(reply: Any, remote: Wanted, have: int) -> tuple[int, int | None]:
     """Where in the file the reply's bytes begin, and how many the file has."""
     if (reply.headers.get_content_type() or "") == "text/html":
         raise HostError("answers with a web page")
     begin, total = 0, None
     if reply.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", reply.headers.get("Content-Range", "").strip())
-        if found is None or int(found[1]) != have:
+        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", reply.headers.get("Content-Range", "").strip())
+        if match is None or int(match[1]) != have:
             raise HostError("answers with another part than asked for")
-        begin, total = have, None if found[2] == "*" else int(found[2])
+        begin, total = have, None if match[2] == "*" else int(match[2])
     elif (length := reply.headers.get("Content-Length", "")).isdecimal():
         total = int(length)
-    if wanted.size is not None and total not in (None, wanted.size):
-        raise HostError(f"has {total:,} bytes where {wanted.size:,} belong")
-    if (total or 0) > wanted.most:
-        raise HostError(f"has {total:,} bytes, of which {wanted.most:,} are allowed")
-    if total is None and wanted.size is None and not wanted.pinned:
+    if remote.size is not None and total not in (None, remote.size):
+        raise HostError(f"has {total:,} bytes where {remote.size:,} belong")
+    if (total or 0) > remote.most:
+        raise HostError(f"has {total:,} bytes, of which {remote.most:,} are allowed")
+    if total is None and remote.size is None and not remote.pinned:
         raise HostError("does not say how long its file is, so that a part could pass for all of it")
-    return begin, total if total is not None else wanted.size
+    return begin, total if total is not None else remote.size
 
 
 def _receive(
-    reply: Any, part: Path, begin: int, total: int | None, wanted: Wanted, patience: Patience, progress: Progress | None
+    reply: Any, part: Path, begin: int, total: int | None, remote: Wanted, patience: Patience, progress: Progress | None
 ) -> None:
     """Write what comes behind the first ``begin`` bytes of ``part``."""
     done = since_done = begin
@@ -190,7 +192,7 @@ def _receive(
         file.seek(begin)
         while block := _read(reply, patience):
             done += len(block)
-            if done > (total or wanted.most):
+            if done > (total or remote.most):
                 raise HostError("sends more than it should")
             try:
                 file.write(block)
@@ -227,8 +229,8 @@ def _size(part: Path) -> int:
 
 def _whole(content_range: str | None) -> int | None:
     """The file's size in ``bytes */N``."""
-    found = re.fullmatch(r"bytes \*/(\d+)", (content_range or "").strip())
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"bytes \*/(\d+)", (content_range or "").strip())
+    return int(match[1]) if match else None
 
 
 def _note(part: Path) -> Path:

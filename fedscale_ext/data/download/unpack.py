@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Unpacked:
-    """Files and bytes that were written, and how many pickles were left in the archive."""
+    """Numbers of files and bytes written, and of pickles left in the archive."""
 
     files: int
     bytes: int
@@ -54,7 +54,7 @@ def unpack(
     files = written = pickles = 0
     into.mkdir(parents=True, exist_ok=True)
     seen: set[PurePosixPath] = set()
-    with _opened(archive) as (members, place):
+    with _opened(archive) as (members, position):
         for member in members:
             path = _safe(member.name, archive)
             if path.name.startswith("._"):  # what macOS keeps beside a file
@@ -74,7 +74,7 @@ def unpack(
                 raise UserError(f"the disk of {into} is full: free some, then the same command goes on")
             written += _write(member, into / path, archive)
             if progress is not None:
-                progress(place(), archive.stat().st_size)
+                progress(position(), archive.stat().st_size)
     if not files:
         raise UserError(f"{archive} holds none of the files that are looked for: is it the archive of this data set?")
     return Unpacked(files, written, pickles)

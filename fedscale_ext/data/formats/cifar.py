@@ -39,11 +39,11 @@ class CifarSource(Source):
         for folder in (self.path, *(self.path / name for name in _LAYOUTS)):
             if folder.name in _LAYOUTS and folder.is_dir():
                 return folder
-        for name, wanted in _PICKLED.items():
+        for name, binary in _PICKLED.items():
             if self.path.name == name or (self.path / name).is_dir():
                 raise UserError(
                     f"{self.path} holds {name}, whose files are pickles and are not read: get the binary version "
-                    f"({_ARCHIVE[wanted]} from the same page) and give its folder {wanted}"
+                    f"({_ARCHIVE[binary]} from the same page) and give its folder {binary}"
                 )
         raise UserError(f"{self.path} holds no CIFAR: it must have the folder {' or '.join(_LAYOUTS)}")
 

@@ -59,21 +59,22 @@ class FolderSource(Source):
         others: Counter[str] = Counter()
         hidden, elsewhere, empty = 0, [], []
         for folder, folders, files in os.walk(self.path):
-            place = Path(folder).relative_to(self.path)
+            relative = Path(folder).relative_to(self.path)
             pictures = 0
             for name in files:
-                if any(part.startswith(".") for part in (*place.parts, name)):
+                if any(part.startswith(".") for part in (*relative.parts, name)):
                     hidden += 1
                 elif Path(name).suffix.lower() not in _IMAGE_ENDINGS:
                     others[Path(name).suffix.lower() or "none"] += 1
-                elif len(place.parts) + 1 == depth:
+                elif len(relative.parts) + 1 == depth:
                     pictures += 1
                 else:
-                    elsewhere.append(str(place / name))
-            if not any(part.startswith(".") for part in place.parts) and (
-                (len(place.parts) + 1 == depth and not pictures) or (0 < len(place.parts) < depth - 1 and not folders)
+                    elsewhere.append(str(relative / name))
+            if not any(part.startswith(".") for part in relative.parts) and (
+                (len(relative.parts) + 1 == depth and not pictures)
+                or (0 < len(relative.parts) < depth - 1 and not folders)
             ):
-                empty.append(str(place))
+                empty.append(str(relative))
         notes = []
         if others:
             endings = [f"{number} of {ending}" for ending, number in others.most_common()]

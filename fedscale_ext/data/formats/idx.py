@@ -25,7 +25,7 @@ class IdxSource(Published):
     kind = "idx files"
     parts = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
     endings = (".gz", "")
-    places = ("raw", "FashionMNIST/raw", "MNIST/raw")
+    subfolders = ("raw", "FashionMNIST/raw", "MNIST/raw")
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`sources.Source`; the official split is kept."""

@@ -29,13 +29,15 @@ Read = Callable[[int], Bytes]
 
 
 def read_mat(path: Path, names: Sequence[str]) -> list[np.ndarray]:
-    """The arrays of these names; UserError where the file or one of them is missing, damaged, or other than
-    an array of numbers."""
-    found: dict[str, np.ndarray] = {}
+    """Read the arrays of these names.
+
+    UserError where the file or an array is missing or damaged, or where an array does not hold numbers.
+    """
+    arrays: dict[str, np.ndarray] = {}
     with open_part(path, _MOST) as file:
         try:
             order = _byte_order(file.read(128))
-            while len(found) < len(names) and (tag := file.read(8)):
+            while len(arrays) < len(names) and (tag := file.read(8)):
                 kind, size = _tag(tag, order)
                 end, packed = file.tell() + size, kind == _PACKED
                 read: Read = _unpacked(file, size) if packed else file.read
@@ -44,14 +46,14 @@ def read_mat(path: Path, names: Sequence[str]) -> list[np.ndarray]:
                 array = _array(read, order, names) if kind == _ARRAY else {}
                 if array and packed and read(1):  # which also compares the checksum
                     raise ValueError("more follows on an array than its header claims")
-                found |= array
+                arrays |= array
                 file.seek(end)
         except (ValueError, zlib.error) as error:
             raise UserError(f"{path} cannot be read as a mat file ({error}): unpack the archive again") from error
-    lacks = [name for name in names if name not in found]
+    lacks = [name for name in names if name not in arrays]
     if lacks:
         raise UserError(f"{path} has no array {' nor '.join(lacks)}: is it the file as it is published?")
-    return [found[name] for name in names]
+    return [arrays[name] for name in names]
 
 
 def _byte_order(header: bytes) -> str:

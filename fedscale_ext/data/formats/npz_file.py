@@ -96,21 +96,21 @@ class NpzSource(Source):
         names = self._names_in(archive)
         entry = known(self.data_set)
         if any(y.dtype.kind in "US" and y.ndim == 1 for y in arrays):
-            texts = [as_text(y, place) if y.dtype.kind in "US" else [str(label) for label in y]
-                     for y, place in zip(arrays, where, strict=True)]  # fmt: skip
+            texts = [as_text(y, location) if y.dtype.kind in "US" else [str(label) for label in y]
+                     for y, location in zip(arrays, where, strict=True)]  # fmt: skip
             numbering = self._number_texts(texts, names, keys[0])
             self._names = numbering.names
             self._notes += numbering.notes
             return [np.array([numbering.label[text] for text in part], dtype=np.int64) for part in texts]
-        ys = [whole_numbers(y, place) for y, place in zip(arrays, where, strict=True)]
+        ys = [whole_numbers(y, location) for y, location in zip(arrays, where, strict=True)]
         if not names:
             return ys
-        for y, place in zip(ys, where, strict=True):
+        for y, location in zip(ys, where, strict=True):
             beyond = (y < 0) | (y >= len(names))
             if beyond.any():
                 label = y[int(np.argmax(beyond))]
                 raise UserError(
-                    f"{place} has labels beyond the {len(names)} names in {self.names!r}, which are those of labels "
+                    f"{location} has labels beyond the {len(names)} names in {self.names!r}, which are those of labels "
                     f"0 to {len(names) - 1}: {row_of(beyond)} is {label}"
                 )
         numbers = [entry.label(name) for name in names] if entry else []

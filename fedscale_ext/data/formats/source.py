@@ -50,15 +50,15 @@ class Source:
     sides: Sequence[int] | None = None
 
     def notes(self) -> list[str]:
-        """What reading changed, left out or noticed, a sentence each, complete after the last sample."""
+        """Describe changed, omitted and unusual samples, a sentence each; complete after the last sample."""
         return []
 
     def samples(self) -> Generator[Sample, None, None]:
-        """All samples; UserError where the source is broken."""
+        """Yield all samples; UserError where the source is broken."""
         raise NotImplementedError
 
     def total(self) -> int:
-        """Number of samples, 0 as long as it is not known."""
+        """Number of samples, 0 while it is unknown."""
         return 0 if self.outline is None else len(self.outline.labels)
 
     def label_names(self) -> Sequence[str]:
@@ -75,7 +75,7 @@ class Source:
 
 
 def as_bytes(x: np.ndarray, where: str) -> np.ndarray:
-    """Pixels as uint8: unchanged, or from floats in 0..1."""
+    """Convert pixels to uint8: unchanged, or from floats in 0..1."""
     if x.dtype == np.uint8:
         return x
     if x.dtype.kind == "f":

@@ -105,35 +105,39 @@ class SpeechSource(Source):
         silence, unknown = _label(entry, SILENCE), _label(entry, UNKNOWN)
         rng = stream(self.seed, "speech", "unknown and silence")
         counts = Counter(clip.label for clip in clips if clip.label not in (silence, unknown))
-        wanted = max(1, round(sum(counts.values()) / (len(entry.label_names) - 2)))
-        own = [clip for clip in clips if clip.label not in (silence, unknown)]
+        num_per_word = max(1, round(sum(counts.values()) / (len(entry.label_names) - 2)))
+        chosen = [clip for clip in clips if clip.label not in (silence, unknown)]
         others = [clip for clip in clips if clip.label == unknown]
-        own += [others[row] for row in rng.permutation(len(others))[:wanted]]
-        quiet = [clip for clip in clips if clip.label == silence] or list(self._noise(silence, wanted, rng))
-        clients = sorted({clip.client for clip in own})
+        chosen += [others[row] for row in rng.permutation(len(others))[:num_per_word]]
+        quiet = [clip for clip in clips if clip.label == silence] or list(self._noise(silence, num_per_word, rng))
+        clients = sorted({clip.client for clip in chosen})
         if clients:
-            own += [clip._replace(client=clients[int(rng.integers(len(clients)))]) for clip in quiet]
-        return own
+            chosen += [clip._replace(client=clients[int(rng.integers(len(clients)))]) for clip in quiet]
+        return chosen
 
     def _with_silence(self, clips: list[Clip], entry: KnownDataSet) -> list[Clip]:
         """As FedorAS's public code: a share of each client's clips is added as seconds of silence, rounded down."""
         silence = _label(entry, SILENCE)
         rng = stream(self.seed, "speech", "silence of clients")
-        own = [clip for clip in clips if clip.client]
-        wanted = {client: int(entry.silence * count) for client, count in Counter(clip.client for clip in own).items()}
-        given = [clip for clip in clips if clip.label == silence and not clip.client]
-        total = sum(wanted.values())
-        quiet = given * -(-total // len(given)) if given else list(self._noise(silence, total, rng))
-        order = iter([quiet[place] for place in rng.permutation(len(quiet))])
-        for client in sorted(wanted):
-            own += [clip._replace(client=client) for clip in itertools.islice(order, wanted[client])]
-        return own
+        chosen = [clip for clip in clips if clip.client]
+        counts = Counter(clip.client for clip in chosen)
+        num_silent = {client: int(entry.silence * count) for client, count in counts.items()}
+        silent_clips = [clip for clip in clips if clip.label == silence and not clip.client]
+        total = sum(num_silent.values())
+        if silent_clips:
+            quiet = silent_clips * -(-total // len(silent_clips))
+        else:
+            quiet = list(self._noise(silence, total, rng))
+        order = iter([quiet[index] for index in rng.permutation(len(quiet))])
+        for client in sorted(num_silent):
+            chosen += [clip._replace(client=client) for clip in itertools.islice(order, num_silent[client])]
+        return chosen
 
-    def _noise(self, label: int, wanted: int, rng: np.random.Generator) -> Iterator[Clip]:
+    def _noise(self, label: int, count: int, rng: np.random.Generator) -> Iterator[Clip]:
         """Seconds of the background noise, from anywhere in its files; none where there are none."""
         files = [(path, len(read_wav(path))) for path in sorted((self.path / NOISE).glob("*.wav"))]
         files = [(path, length) for path, length in files if length >= CLIP]
-        for _ in range(wanted if files else 0):
+        for _ in range(count if files else 0):
             path, length = files[int(rng.integers(len(files)))]
             yield Clip(path, label, "", int(rng.integers(length - CLIP + 1)))
 

@@ -21,23 +21,23 @@ class Stl10Source(Published):
 
     kind = "STL-10 binary"
     parts = ("train_X.bin", "train_y.bin", "test_X.bin", "test_y.bin")
-    places = ("stl10_binary",)
+    subfolders = ("stl10_binary",)
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`sources.Source`; the official split is kept."""
         labels = {part: _labels(self.file(f"{part}_y.bin")) for part in ("train", "test")}
-        self._outline((own.astype(np.int64) - 1, part == "test") for part, own in labels.items())
-        for part, own in labels.items():
+        self._outline((part_labels.astype(np.int64) - 1, part == "test") for part, part_labels in labels.items())
+        for part, part_labels in labels.items():
             path = self.file(f"{part}_X.bin")
             with open_part(path, _MOST) as file:
                 size = file.seek(0, 2)
-                if size != len(own) * _SIZE:
+                if size != len(part_labels) * _SIZE:
                     raise UserError(
-                        f"{path} has {size:,} bytes, not {len(own)} pictures of {_SIZE:,}, as many as labels: "
+                        f"{path} has {size:,} bytes, not {len(part_labels)} pictures of {_SIZE:,}, as many as labels: "
                         "unpack the archive again"
                     )
                 file.seek(0)
-                for label in own.tolist():
+                for label in part_labels.tolist():
                     columns = np.frombuffer(file.read(_SIZE), np.uint8).reshape(3, _SIDE, _SIDE)
                     yield Sample(np.ascontiguousarray(columns.transpose(0, 2, 1)), label - 1, "", part == "test")
 

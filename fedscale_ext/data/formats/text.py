@@ -26,7 +26,7 @@ _NUMBER[[ord(one) for one in CHARACTERS]] = np.arange(1, len(CHARACTERS) + 1)
 
 
 def numbers(text: str) -> np.ndarray:
-    """The number of each character, uint8 [len(text)]; 0 for one that is not known."""
+    """Return the number of each character, uint8 [len(text)]; 0 for unknown ones."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return np.where(codes < len(_NUMBER), _NUMBER[np.minimum(codes, len(_NUMBER) - 1)], 0).astype(np.uint8)
 
@@ -51,8 +51,8 @@ class TextSource(Source):
         for file, test in leaf_files(self.path):
             content = _read(file)
             leaf = "user_data" in content
-            for speaker, given in _by_speaker(content, file):
-                windows = self._published(given, speaker, file, entry, test) if leaf else self._cut(given, entry)
+            for speaker, raw in _by_speaker(content, file):
+                windows = self._published(raw, speaker, file, entry, test) if leaf else self._cut(raw, entry)
                 none = True
                 for x, label in windows:
                     none = False
@@ -68,15 +68,15 @@ class TextSource(Source):
                 f"a stride of {stride} would put the same symbols into training and test windows of a text: give "
                 f"{length} or more"
             )
-        own = numbers(text)
-        for begin in range(0, len(own) - length, stride):
-            yield own[begin : begin + length], int(own[begin + length])
+        symbols = numbers(text)
+        for begin in range(0, len(symbols) - length, stride):
+            yield symbols[begin : begin + length], int(symbols[begin + length])
 
     def _published(
-        self, given: Any, speaker: str, file: Path, entry: KnownDataSet, test: bool | None
+        self, raw: Any, speaker: str, file: Path, entry: KnownDataSet, test: bool | None
     ) -> Iterator[tuple[np.ndarray, int]]:
         """LEAF's own windows; with a ``stride``, one of so many."""
-        x, y = given
+        x, y = raw
         length, stride = entry.shape[-1], 1 if self.stride is None else self.stride
         if test is None and stride < length:
             raise UserError(
@@ -107,12 +107,12 @@ def _by_speaker(content: dict[str, Any], file: Path) -> list[tuple[str, Any]]:
                 raise TypeError("texts must be strings")
             return list(content.items())
         data = content["user_data"]
-        found = [(str(user), (data[user]["x"], data[user]["y"])) for user in content["users"]]
-        for user, (x, y) in found:
+        speakers = [(str(user), (data[user]["x"], data[user]["y"])) for user in content["users"]]
+        for user, (x, y) in speakers:
             if not (isinstance(x, list) and isinstance(y, list) and len(x) == len(y)):
                 raise ValueError(f"x and y of {user!r} are not lists of one length")
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{file} is neither LEAF JSON (users, user_data with x and y) nor {{speaker: text}}: {error}"
         ) from error
-    return found
+    return speakers

@@ -25,7 +25,7 @@ class UnimibSource(Published):
 
     kind = "UniMiB SHAR"
     parts = ("fall_data.mat", "fall_labels.mat")
-    places = ("data", "UniMiB-SHAR/data")
+    subfolders = ("data", "UniMiB-SHAR/data")
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`sources.Source`; windows come by subject, who is the client. There is no split."""
@@ -41,8 +41,8 @@ class UnimibSource(Published):
             )
         if not np.isin(labels[:, 0], np.arange(1, entry.classes + 1)).all():
             raise UserError(f"{folder / 'fall_labels.mat'} has kinds of falls beyond 1 to {entry.classes}")
-        kept = windows.reshape(count, _AXES, _TIMES)[:, :, :-1].reshape(count, *entry.shape)
-        x = as_values(kept, f"fall_data of {folder}")
+        cropped = windows.reshape(count, _AXES, _TIMES)[:, :, :-1].reshape(count, *entry.shape)
+        x = as_values(cropped, f"fall_data of {folder}")
         self._outline([(labels[:, 0].astype(np.int64) - 1, None)])
         for row in np.argsort(labels[:, 1], kind="stable").tolist():
             yield Sample(x[row], int(labels[row, 0]) - 1, f"{labels[row, 1]:g}", None)

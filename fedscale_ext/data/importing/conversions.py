@@ -101,7 +101,7 @@ class Conversions:
             notes.append(
                 f"{resized:,} of {all_of} {_were(resized)} resized to {shape_text(shape)}{why} ({listed(sizes, 3)})"
             )
-        told = [
+        counts = [
             (self.stretched, "changed the ratio of height to width by resizing"),
             (self.coloured, f"{_were(self.coloured)} grey and got three equal channels"),
             (self.greyed, f"{_were(self.greyed)} in colour and became grey"),
@@ -112,4 +112,4 @@ class Conversions:
             (self.turned, f"{_were(self.turned)} turned upright by the EXIF orientation"),
             (self.tilted, "had an EXIF orientation, which was not applied, as in FedScale: an import applies it"),
         ]
-        return notes + [f"{number:,} of {all_of} {what}" for number, what in told if number]
+        return notes + [f"{number:,} of {all_of} {what}" for number, what in counts if number]

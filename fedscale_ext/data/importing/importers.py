@@ -159,7 +159,7 @@ def _import(
             label_names=source.label_names(),
             left_out=source.left_out if isinstance(source, SpeechSource | TextSource) else 0,
             absent=source.absent if isinstance(source, SpeechSource) else 0,
-            own_mix=local_test,
+            stratified=local_test,
             notes=[*source.notes(), *_resized_later(shapes, read_as, len(writer), grey)],
         )
 
@@ -175,11 +175,11 @@ def _resized_later(shapes: Counter[Shape], shape: Shape, samples: int, grey: int
     """A sentence on arrays that are written as they are and resized for jobs to ``shape``; [] where none is. ``grey``
     of them have several equal channels, of which one loses nothing."""
     conversions = Conversions(pictures=samples)
-    for given, pictures in shapes.items():
-        if given[1:] != shape[1:]:
-            conversions.resize(given[1], given[2], shape, pictures)
-        conversions.coloured += pictures * (given[0] < shape[0])
-        conversions.greyed += pictures * (given[0] > shape[0])
+    for array_shape, pictures in shapes.items():
+        if array_shape[1:] != shape[1:]:
+            conversions.resize(array_shape[1], array_shape[2], shape, pictures)
+        conversions.coloured += pictures * (array_shape[0] < shape[0])
+        conversions.greyed += pictures * (array_shape[0] > shape[0])
     conversions.greyed = max(conversions.greyed - grey, 0)
     return conversions.sentences(shape, ", which is what models get")
 
@@ -302,11 +302,11 @@ def import_speech(
     clips more as silence. ``speech12_mfcc32`` is the task of ``google_speech12`` with Moss's features, 32 cepstra of 32
     frames.
     """
-    given = Path(client_map).expanduser() if client_map is not None else None
-    if given is not None and not given.is_file():
-        raise UserError(f"the client map {given} does not exist")
-    source = SpeechSource(Path(path).expanduser(), data_set, given, common.get("seed", 1))
-    options = {"client_map": fingerprint(given) if given else None}
+    map_path = Path(client_map).expanduser() if client_map is not None else None
+    if map_path is not None and not map_path.is_file():
+        raise UserError(f"the client map {map_path} does not exist")
+    source = SpeechSource(Path(path).expanduser(), data_set, map_path, common.get("seed", 1))
+    options = {"client_map": fingerprint(map_path) if map_path else None}
     return _import(source, out_dir, data_set, options=options, **common)
 
 

@@ -49,22 +49,22 @@ class SampleNotes:
         return notes
 
     def _equal(self, labels: np.ndarray, train: np.ndarray, test: np.ndarray, file: Callable[[int], str]) -> list[str]:
-        kept = np.flatnonzero(train | test)
-        digests = np.array(self._digests)[kept]
+        used = np.flatnonzero(train | test)
+        digests = np.array(self._digests)[used]
         _, first, content = np.unique(digests, return_index=True, return_inverse=True)
         content = content.reshape(-1)
         again = np.flatnonzero(first[content] != np.arange(len(content)))
         if not len(again):
             return []
-        rows = [int(kept[index]) for index in (first[content[again[0]]], again[0])]
+        rows = [int(used[index]) for index in (first[content[again[0]]], again[0])]
         what = counted(len(again), "sample equals", "samples equal")
         notes = [f"{what} an earlier one, as {file(rows[1])} does {file(rows[0])}"]
-        of_label = np.unique(np.stack([content, labels[kept]]), axis=1)[0]
+        of_label = np.unique(np.stack([content, labels[used]]), axis=1)[0]
         if several := int((np.bincount(of_label) > 1).sum()):
             notes.append(f"{several:,} of these came with more than one label")
         trained = np.zeros(len(first), dtype=bool)
-        trained[content[train[kept]]] = True
-        if leaked := int(trained[content[test[kept]]].sum()):
+        trained[content[train[used]]] = True
+        if leaked := int(trained[content[test[used]]].sum()):
             notes.append(f"{counted(leaked, 'test sample equals', 'test samples equal')} a training sample")
         return notes
 
@@ -105,7 +105,7 @@ def shared_note(train: np.ndarray, test: np.ndarray, path: Callable[[int], str])
 
 
 def untested_note(untested: int, clients: int) -> str:
-    """Clients that train and are not tested."""
+    """Describe the clients that train and are not tested."""
     are = "it is" if untested == 1 else "they are"
     has = "has" if untested == 1 else "have"
     return f"{untested:,} of {counted(clients, 'client')} {has} no test samples: {are} not in the accuracies"

@@ -63,7 +63,7 @@ class Partition:
             raise UserError("a minimum of samples and an exact number are both given: leave one of them out")
 
     def settings(self) -> dict[str, Any]:
-        """Its fields for dataset.json; those that were added later only where they are asked for."""
+        """Return the fields for dataset.json; later additions only where they are set."""
         later = {"min_samples": 1, "samples_per_client": 0}
         return {key: value for key, value in asdict(self).items() if value != later.get(key)}
 
@@ -99,7 +99,7 @@ def _deal(pieces: int, samples: int) -> np.ndarray:
 
 
 def iid(samples: int, clients: int, seed: int) -> np.ndarray:
-    """Shuffle and deal evenly: sizes differ by at most 1."""
+    """Shuffle the samples and deal them evenly: sizes differ by at most 1."""
     client = np.empty(samples, dtype=np.int64)
     client[stream(seed, "partition", "iid").permutation(samples)] = _deal(clients, samples)
     return client
@@ -136,9 +136,9 @@ def classes(labels: np.ndarray, clients: int, per_client: int, seed: int) -> np.
     holders: list[list[int]] = [[] for _ in present]
     for owner in range(clients):
         # those that most shares are left of, equal ones in random order: no class is left over for too few clients
-        for place in np.lexsort((rng.random(len(present)), -left))[:per_client]:
-            left[place] -= 1
-            holders[place].append(owner)
+        for column in np.lexsort((rng.random(len(present)), -left))[:per_client]:
+            left[column] -= 1
+            holders[column].append(owner)
     client = np.empty(len(labels), dtype=np.int64)
     for label, size, who in zip(present, sizes, holders, strict=True):
         if size < len(who):
@@ -152,18 +152,19 @@ def classes(labels: np.ndarray, clients: int, per_client: int, seed: int) -> np.
 def follow(
     train_client: np.ndarray, train_labels: np.ndarray, labels: np.ndarray, clients: int, seed: int
 ) -> np.ndarray:
-    """Client of each test sample, int64 [n]: each class is shared out as the training samples of that class are.
+    """Draw the client of each test sample, int64 [n], in proportion to the training samples of its class.
 
-    So a client's test samples have its own mix of classes. A class that nobody trains on is dealt evenly.
+    So a client's test samples have the mix of classes of its training samples. A class without training samples is
+    dealt evenly.
     """
     client = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rng = stream(seed, "partition", "test", int(label))
-        own = rng.permutation(np.flatnonzero(labels == label))
+        rows = rng.permutation(np.flatnonzero(labels == label))
         who = rng.permutation(clients)  # in random order, so that rounding favours nobody
         holders = train_client[(train_labels == label) & (train_client >= 0)]
         shares = np.bincount(holders, minlength=clients)[who]
         edges = np.cumsum(shares if shares.any() else np.ones(clients))
-        places = (np.arange(len(own)) + rng.random()) * (edges[-1] / len(own))
-        client[own] = who[np.searchsorted(edges, places, side="right")]
+        positions = (np.arange(len(rows)) + rng.random()) * (edges[-1] / len(rows))
+        client[rows] = who[np.searchsorted(edges, positions, side="right")]
     return client

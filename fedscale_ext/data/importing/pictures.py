@@ -25,13 +25,13 @@ class PictureReader:
         self._why = ""
 
     def read(self, source: Path | bytes, name: str = "") -> np.ndarray:
-        """Pixels of an image file (or of its bytes), uint8 [C, H, W]; UserError naming it where it is broken."""
+        """Decode an image file (or its bytes), uint8 [C, H, W]; UserError names a broken one."""
         if self._shape is None:
             self._shape, self._why = self._decide(source, name or str(source))
         return decode(source, self._shape, name, self._conversions, upright=True)
 
     def notes(self) -> list[str]:
-        """What decoding changed, a sentence each."""
+        """Describe the changes that decoding made, a sentence each."""
         return [] if self._shape is None else self._conversions.sentences(self._shape, self._why)
 
     def _decide(self, source: Path | bytes, name: str) -> tuple[Shape, str]:

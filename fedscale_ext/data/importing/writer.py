@@ -57,11 +57,14 @@ class Written:
     notes: tuple[str, ...] = ()
 
 
-def check_place(out_dir: Path, force: bool) -> dict[str, Any]:
-    """UserError where ``out_dir`` is never to be replaced by a data set, or holds something that no command here made
-    and ``force`` is not set; the description of the data set that is there, {} where it may be written."""
-    place = out_dir.resolve()
-    if place in (Path.cwd(), *Path.cwd().parents, Path.home()):
+def check_out_dir(out_dir: Path, force: bool) -> dict[str, Any]:
+    """Return the description of the data set in ``out_dir``, {} where a new one may be written.
+
+    UserError for a folder that no data set may replace. UserError also, without ``force``, for content that no command
+    of this package made.
+    """
+    resolved = out_dir.resolve()
+    if resolved in (Path.cwd(), *Path.cwd().parents, Path.home()):
         raise UserError(f"{out_dir} cannot be replaced by a data set: name a folder of its own")
     if out_dir.exists() and not out_dir.is_dir():
         raise UserError(f"{out_dir} is a file: name a folder")
@@ -78,7 +81,7 @@ def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bo
 
     UserError when something else is there and ``force`` is not set, or when the place is never to be replaced.
     """
-    content = check_place(out_dir, force)
+    content = check_out_dir(out_dir, force)
     if not content:
         return None
     if content["how"] != how or content.get("settings") != settings or not (out_dir / MAPPING / "train.csv").exists():
@@ -181,14 +184,14 @@ class LayoutWriter:
         label_names: Sequence[str] = (),
         left_out: int = 0,
         absent: int = 0,
-        own_mix: bool = False,
+        stratified: bool = False,
         notes: Sequence[str] = (),
     ) -> Written:
         """Decide whose each sample is and which are for tests, write the csv files, give the folder its name.
 
         A source's own split is kept; without one, ``test_fraction`` of each client's samples go to test.csv
         (0: no test.csv). Under a ``partition``, a client's test samples have its own mix of classes either way, with
-        ``own_mix`` also those held out of clients that the source has. ``shape`` is what models get, ``classes`` how
+        ``stratified`` also those held out of clients that the source has. ``shape`` is what models get, ``classes`` how
         many classes the source declares (None: labels of a kind of the user's own are numbered from 0), ``notes`` are
         what the source reports.
         """
@@ -205,7 +208,7 @@ class LayoutWriter:
         else:
             client, names = np.array(self._client), list(self._clients)
         if (split < 0).any():
-            of_classes = labels if own_mix or partition is not None else None
+            of_classes = labels if stratified or partition is not None else None
             test = held_out_mask(client, len(names), test_fraction, seed, of_classes)
         else:
             test = split == 1
@@ -218,9 +221,9 @@ class LayoutWriter:
         for row in np.flatnonzero(nobodys).tolist():
             (self._folder / self._path(row)).unlink()
         left_out += int(nobodys.sum())
-        for file, wanted in (("train", train), ("test", test)):
-            if wanted.any():
-                self._write_csv(file, rows[wanted[rows]], client, names, labels, numbered.names)
+        for file, mask in (("train", train), ("test", test)):
+            if mask.any():
+                self._write_csv(file, rows[mask[rows]], client, names, labels, numbered.names)
         written = Written(
             self.out_dir,
             self.name,
@@ -247,15 +250,15 @@ class LayoutWriter:
         self, numbered: Classes, client: np.ndarray, names: Sequence[str], train: np.ndarray, test: np.ndarray
     ) -> list[str]:
         """What is worth knowing about classes, clients and samples that are ``train`` or ``test``, bool [n]."""
-        labels, kept = numbered.labels, train | test
+        labels, used = numbered.labels, train | test
         first = {}
-        if kept.all():  # else the only sample of a class need not be the first that came
+        if used.all():  # else the only sample of a class need not be the first that came
             rows = np.unique(labels, return_index=True)[1].tolist()
             first = {int(labels[row]): self._first[self._label[row]] for row in rows}
         sizes = [np.bincount(client[part], minlength=len(names)) for part in (train, test)]
         return [
             *([] if self.entry else alike_note(numbered.names, "labels")),
-            *class_notes(labels[kept], train[kept], numbered.number, numbered.names, first),
+            *class_notes(labels[used], train[used], numbered.number, numbered.names, first),
             *client_notes(names, *sizes),
             *self._seen.sentences(labels, train, test, self._path),
         ]
@@ -312,6 +315,6 @@ def spread(partition: Partition, labels: np.ndarray, split: np.ndarray, seed: in
 
 
 def report_progress(progress: Progress | None, done: int, total: int) -> None:
-    """Tell of progress every 256 samples and at the end (``total`` 0: not known)."""
+    """Report progress every 256 samples and at the end (``total`` 0: not known)."""
     if progress is not None and (done % 256 == 0 or done == total):
         progress(done, total)

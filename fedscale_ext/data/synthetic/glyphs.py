@@ -33,7 +33,7 @@ FONTS = (
 
 @dataclass(frozen=True)
 class Style:
-    """How a writer draws. Lengths are fractions of the picture's side, angles radians.
+    """A writer's style of drawing. Lengths are fractions of the picture's side, angles radians.
 
     ``pen`` is the width added to (or taken from) each side of the font's strokes, ``elastic`` [2, knots, knots] the
     displacements that all of the writer's characters share, ``wobble`` how far one sample departs from them.
@@ -53,7 +53,7 @@ class Style:
 
 
 def writer_style(seed: int, writer: int) -> Style:
-    """The style of a writer (1, 2, …); it does not depend on how many other writers there are."""
+    """Draw the style of a writer (1, 2, …); it does not depend on the number of writers."""
     rng = stream(seed, 0, writer, "glyph style")
     font = FONTS[int(rng.integers(len(FONTS)))]
     bold = "Bol" in font or font == "cmb10"
@@ -118,8 +118,8 @@ def templates(font: str) -> np.ndarray:
         left, top, right, bottom = face.getbbox(character, anchor="ls")
         middle = (top + bottom + cap_top + cap_bottom) / 4
         canvas = Image.new("L", (_SOURCE, _SOURCE), 0)
-        place = ((_SOURCE - left - right) / 2, _SOURCE / 2 - middle)
-        ImageDraw.Draw(canvas).text(place, character, fill=255, font=face, anchor="ls")
+        position = ((_SOURCE - left - right) / 2, _SOURCE / 2 - middle)
+        ImageDraw.Draw(canvas).text(position, character, fill=255, font=face, anchor="ls")
         inside[index] = np.asarray(canvas) > 127
     outwards, inwards = _squared_distance(inside), _squared_distance(~inside)
     return (np.sqrt(inwards) - np.sqrt(outwards)) / np.float32(_SOURCE)
@@ -127,8 +127,8 @@ def templates(font: str) -> np.ndarray:
 
 def _smooth(knots: np.ndarray) -> np.ndarray:
     """Displacements [n, 2, knots, knots] on the fine grid, [n, 2, 56, 56], by cubic weights along each axis."""
-    places = np.linspace(0.0, _KNOTS - 1.0, _FINE)
-    weights = np.clip(1.0 - np.abs(places[:, None] - np.arange(_KNOTS)), 0.0, 1.0)
+    positions = np.linspace(0.0, _KNOTS - 1.0, _FINE)
+    weights = np.clip(1.0 - np.abs(positions[:, None] - np.arange(_KNOTS)), 0.0, 1.0)
     weights = weights**2 * (3.0 - 2.0 * weights)  # 1 in sum, and without corners at the knots
     return np.einsum("yk,nckl,xl->ncyx", weights, knots, weights, optimize=True)
 

@@ -92,7 +92,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
 
     def ask(self, rows: Tensor, /, **more: Tensor) -> None:
         """Have all participants report logits of the public samples at ``rows``; ``more`` goes out with them."""
-        self.shared.place({"x": self.public.x, "asked": rows, **more})
+        self.shared.set_tensors({"x": self.public.x, "asked": rows, **more})
         self.client_logits.num_rows = len(rows)
 
     def answers(self, updates: Sequence[Update]) -> Tensor:
