@@ -99,19 +99,19 @@ class LoadedJob:
         params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
         # the digest of the data tells the samples of a release in which seed decided them
         config = completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
-        found = decisive(config) | {"rounds": self.rounds_asked} | params
-        return {key: value for key, value in found.items() if key != "seed"}
+        settings = decisive(config) | {"rounds": self.rounds_asked} | params
+        return {key: value for key, value in settings.items() if key != "seed"}
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
         """The last test of the clients, in memory; None where there was none."""
         last = self.tested[-1].evaluation if self.tested else None
-        found = last.whole() if isinstance(last, StoredEvaluation) else last
-        if found is not None and len(found.count) != self.header["num_clients"]:
+        evaluation = last.whole() if isinstance(last, StoredEvaluation) else last
+        if evaluation is not None and len(evaluation.count) != self.header["num_clients"]:
             raise UserError(
                 f"{self.folder} is damaged: its last evaluation is not of {self.header['num_clients']} clients"
             )
-        return found
+        return evaluation
 
     @cached_property
     def client_accuracy(self) -> np.ndarray:
@@ -131,10 +131,10 @@ class LoadedJob:
     @cached_property
     def clients(self) -> Clients | None:
         """Capacities and samples of its clients; None where an earlier version ran it."""
-        found = read_clients(self.folder)
-        if found is not None and len(found.capacity) != self.header["num_clients"]:
+        clients = read_clients(self.folder)
+        if clients is not None and len(clients.capacity) != self.header["num_clients"]:
             raise UserError(f"{self.folder / CLIENTS} is not of {self.header['num_clients']} clients, as the job is")
-        return found
+        return clients
 
 
 class NoRound(UserError):

@@ -48,8 +48,8 @@ def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
         return "", {}
     if method == "hypemefed" and data_set == "unimib_shar":
         components = str(header["params"].get("k"))
-        found = {"global": _COMPONENTS[components]} if components in _COMPONENTS else {}
-        return f"{_HYPEMEFED}, k = {components}", found
+        figures = {"global": _COMPONENTS[components]} if components in _COMPONENTS else {}
+        return f"{_HYPEMEFED}, k = {components}", figures
     row = TABLE2.get(NAMES.get(data_set, ""), {}).get(method)
     if row is None:
         return "", {}

@@ -22,11 +22,11 @@ def served_rows(job: LoadedJob) -> list[list[str]]:
         values = job.client_accuracy[its & (count > 0)]
         if not its.any():
             continue
-        told = ["–"] * 3
+        figures = ["–"] * 3
         if len(values):
             over_samples = np.asarray(job.evaluation.correct)[its].sum() / count[its].sum()
-            told = [percent(float(value)) for value in (values.mean(), over_samples, values.min())]
-        rows.append([key, f"{its.sum():,}", f"{len(values):,}", *told])
+            figures = [percent(float(value)) for value in (values.mean(), over_samples, values.min())]
+        rows.append([key, f"{its.sum():,}", f"{len(values):,}", *figures])
     return rows
 
 
@@ -35,16 +35,16 @@ def untrained_note(job: LoadedJob) -> str:
     nothing where there was none."""
     sentences = []
     for model in job.summary["models"]:
-        made, key = origin(model), model["key"]
-        if not made.get("birth") or not made.get("parent"):
+        lineage, key = origin(model), model["key"]
+        if not lineage.get("birth") or not lineage.get("parent"):
             continue
         trained = next((record.round for record in job.records if key in record.assignments), job.records[-1].round + 1)
-        tests = [record.evaluation for record in job.tested if made["birth"] <= record.round < trained]
+        tests = [record.evaluation for record in job.tested if lineage["birth"] <= record.round < trained]
         served = {test.round: test.serve.count(key) for test in tests if test and key in test.serve}
         if served:
             most = max(served.values())
             sentences.append(
-                f"{key} was served before anybody had trained it, with what it inherited from {made['parent']}, to "
+                f"{key} was served before anybody had trained it, with what it inherited from {lineage['parent']}, to "
                 f"{most:,} {'client' if most == 1 else 'clients'}{' at most' if len(served) > 1 else ''}: in the "
                 f"{'test after round' if len(served) == 1 else 'tests after rounds'} {_listed(list(served))}."
             )

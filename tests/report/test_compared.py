@@ -50,7 +50,7 @@ def test_fine_tuned_clients_are_a_personal_row_without_cost(compared: Any) -> No
     arms = compared(fedavg={"tuned": 0.9}, fedmd={"shift": 0.05, "personal": True}, heterofl={"shift": -0.1})
     rows = lines(arms)
     assert [row.label for row in rows] == ["fedavg", "fedavg, fine-tuned", "fedmd", "heterofl"]
-    assert [row.personal for row in rows] == [False, True, True, False] and rows[1].place == rows[0].place == 0
+    assert [row.personal for row in rows] == [False, True, True, False] and rows[1].index == rows[0].index == 0
     assert [cell(arms, row, "accuracy").best for row in rows] == [True, True, False, False]
     tuned = rows[1]
     assert (cell(arms, tuned, "accuracy").value, cell(arms, tuned, "worst_tenth").value) == ("90.00", "90.00")
@@ -76,7 +76,7 @@ def test_the_floor_of_the_data_stands_last_and_competes_not(compared: Any) -> No
     arms = compared(fedavg=low, heterofl=low, old={"shift": -0.6})
     *_, floor = rows = lines(arms)
     assert [row.kind for row in rows] == ["arm", "arm", "arm", "floor"]
-    assert floor.label == "majority of the client's own labels" and floor.place is None
+    assert floor.label == "majority of the client's own labels" and floor.index is None
     values = {key: cell(arms, floor, key).value for key in ("accuracy", "samples", "iqr", "macs")}
     assert values == {"accuracy": "70.00", "samples": "65.00", "iqr": "10.00", "macs": "–"}
     assert not any(one.best for one in floor.cells)

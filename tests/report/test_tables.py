@@ -4,7 +4,7 @@ import pytest
 from synthetic_job import header, models, records
 
 from fedscale_ext.metrics.summary import summarise
-from fedscale_ext.report.own_tables import told_tables
+from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.tables import (
     markdown,
     model_table,
@@ -132,7 +132,7 @@ def test_accuracies_in_a_methods_own_table_are_percentages_as_above_it():
         {"tier": 1, "accuracy": 0.1335, "twin_client_std": 0.05, "client_worst": None, "loss": 0.5, "mean": 0.25}
     ]  # fmt: skip
     fairness = [{"of": "random", "mean": 0.25, "worst": 0.0}]
-    told = told_tables({"rounds": 9, "results": {"tiers": rows, "fairness": fairness}})
+    told = text_tables({"rounds": 9, "results": {"tiers": rows, "fairness": fairness}})
     titles, cells = told["Tiers"]
     assert titles == ["tier", "accuracy", "twin client std", "client worst", "loss", "mean"]
     assert cells == [["1", "13.35 %", "5.00 %", "–", "0.5", "0.25"]]
@@ -153,7 +153,7 @@ def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_ma
         {"type": "a", "accuracy": 0.3399, "settled_round": 20, "settled_accuracy": 0.5, "accuracy_on_all": 1.0, "s": 2},
         {"type": "b", "accuracy": None, "settled_round": 2, "settled_accuracy": 0.0, "accuracy_on_all": 0.2, "s": 0.5},
     ]  # fmt: skip
-    told = told_tables({**summary(rounds=20), "results": {"types": rows}})
+    told = text_tables({**summary(rounds=20), "results": {"types": rows}})
     assert told["Types"][1] == [
         ["a", "33.99 %", "20 (last)", "50.00 %", "100.00 %", "2"],
         ["b", "–", "2", "0.00 %", "20.00 %", "0.5"],
