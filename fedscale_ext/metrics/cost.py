@@ -74,10 +74,13 @@ def storage(models: Sequence[Model], serve: Sequence[str], trained: Collection[i
     """
     size = {model.key: model.cost.bytes / MB for model in models}
     served = [sum(size[member] for member in members(key)) for key in serve]
-    own = [megabytes for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
-           if is_own(key) and (trained is None or client in trained)]  # fmt: skip
-    suite = sum(size[model.key] for model in models if model.part is None) + sum(own)
-    return Storage(suite, float(np.mean(served)) if served else float("nan"), len(own))
+    client_models_mb = [
+        megabytes
+        for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
+        if is_own(key) and (trained is None or client in trained)
+    ]
+    suite = sum(size[model.key] for model in models if model.part is None) + sum(client_models_mb)
+    return Storage(suite, float(np.mean(served)) if served else float("nan"), len(client_models_mb))
 
 
 def round_completion(records: Iterable[RoundRecord]) -> tuple[float, float]:

@@ -53,13 +53,15 @@ class Recorder:
             self._go_on_from(read_records(self.log_dir / METRICS))
         if record.round <= self.last_round:
             raise ValueError(f"round {record.round} after round {self.last_round}: call return_to first")
-        said, stored = (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
+        evaluation_json, stored = (
+            (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
+        )
         last = {}
         for kind in LAST:
-            if (found := getattr(record, kind)) is not None:
-                last[kind], kept = write_evaluation(self.log_dir, found, kind)
-                setattr(record, kind, kept)
-        self._append(METRICS, record_to_json(record, said, last))
+            if (evaluation := getattr(record, kind)) is not None:
+                last[kind], stored_evaluation = write_evaluation(self.log_dir, evaluation, kind)
+                setattr(record, kind, stored_evaluation)
+        self._append(METRICS, record_to_json(record, evaluation_json, last))
         self.last_round = record.round
         self.spent = self.spent.plus(record)
         return stored
