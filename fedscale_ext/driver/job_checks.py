@@ -145,8 +145,8 @@ def _verdict(config: JobConfig, event: Mapping[str, Any] | None, finished: bool)
 def _awaits_setup(config: JobConfig) -> bool:
     """Whether a file or folder that the job reads is missing, and a setup command may bring it."""
     plain, _ = plain_commands(config.cluster.setup_commands or ())
-    given = {**vars(config.fedscale), **config.job.model_dump()}
-    files = [str(given[key]) for key in _FILES if given[key] not in (None, _NO_FILE)]
+    settings = {**vars(config.fedscale), **config.job.model_dump()}
+    files = [str(settings[key]) for key in _FILES if settings[key] not in (None, _NO_FILE)]
     return bool(plain) and not all(Path(file).expanduser().exists() for file in files)
 
 

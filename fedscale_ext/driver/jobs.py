@@ -88,13 +88,13 @@ def state_dir() -> Path:
     """Folder of everything that the command remembers; made if missing."""
     state_home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     path = Path(os.environ.get("FEDSCALE_EXT_STATE") or f"{state_home}/fedscale_ext").expanduser().absolute()
-    return _made(path)
+    return _ensure_folder(path)
 
 
 def folder(name: str) -> Path:
     """Folder of the job ``name``; made if missing."""
     check_name(name)
-    return _made(state_dir() / "jobs" / name)
+    return _ensure_folder(state_dir() / "jobs" / name)
 
 
 def check_name(name: str) -> None:
@@ -103,7 +103,7 @@ def check_name(name: str) -> None:
         raise UserError(f"job_name {name!r} must be a file name of letters, digits, '_', '-' and '.'")
 
 
-def _made(path: Path) -> Path:
+def _ensure_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -214,9 +214,9 @@ def claim(name: str) -> Iterator[None]:
         yield
 
 
-def lock(place: Path) -> IO[str]:
+def lock(folder: Path) -> IO[str]:
     """The lock of a folder, held until it is closed or this process ends; BlockingIOError where another has it."""
-    file = (place / "lock").open("w")
+    file = (folder / "lock").open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

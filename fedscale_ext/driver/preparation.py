@@ -132,17 +132,17 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
 
 def port(config: JobConfig) -> int:
     """The port to listen on: ``ps_port`` if it is free, any free one where that is 0."""
-    host, wanted = config.fedscale.ps_ip, int(config.fedscale.ps_port)
+    host, port = config.fedscale.ps_ip, int(config.fedscale.ps_port)
     try:
-        with socket.create_server((host, wanted)) as server:
+        with socket.create_server((host, port)) as server:
             return int(server.getsockname()[1])
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UserError(
-                f"port {wanted} on {host} is in use; choose another with --set ps_port={wanted + 1}, "
+                f"port {port} on {host} is in use; choose another with --set ps_port={port + 1}, "
                 "or a free one with --set ps_port=auto"
             ) from None
-        raise UserError(f"ps_ip {host} with ps_port {wanted} cannot be listened on: {error.strerror}") from None
+        raise UserError(f"ps_ip {host} with ps_port {port} cannot be listened on: {error.strerror}") from None
 
 
 def make_log_dir(job: Job) -> None:
@@ -193,12 +193,12 @@ def interrupts_into(inbox: "SimpleQueue[Exit | Said | Interrupt]") -> Iterator[N
     def tell(number: int, _: FrameType | None) -> None:
         inbox.put(Interrupt(number))
 
-    kept = {}
+    previous_handlers = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            kept[number] = signal.signal(number, tell)
+            previous_handlers[number] = signal.signal(number, tell)
     try:
         yield
     finally:
-        for number, handler in kept.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)

@@ -151,9 +151,9 @@ class Display(Screen):
             print_figures(self.out, str(name), titles, cells)
         self.out.print()
         files = {str(name): str(path) for name, path in event.get("files", {}).items()}
-        places = {"log_dir": log_dir, **files, "output": output_log}
-        width = max(map(len, [*places, "tensorboard"])) + 2
-        for name, path in places.items():
+        paths = {"log_dir": log_dir, **files, "output": output_log}
+        width = max(map(len, [*paths, "tensorboard"])) + 2
+        for name, path in paths.items():
             if name != "tensorboard":
                 self.line(f"{name:<{width}}{path}")
         self.line(f"{'tensorboard':<{width}}{_tensorboard(files.get('tensorboard', log_dir))}")

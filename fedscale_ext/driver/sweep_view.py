@@ -50,9 +50,9 @@ class SweepDisplay(Screen):
         """A job has ended, well or not."""
         state = self._states[name]
         if state.status == "finished":
-            told = [] if state.accuracy is None else [f"accuracy {100 * state.accuracy:.1f} %"]
+            accuracy = [] if state.accuracy is None else [f"accuracy {100 * state.accuracy:.1f} %"]
             took = [] if state.took is None else [span(state.took)]
-            self.line(", ".join([f"{name}: finished", *told, *took, self._count()]))
+            self.line(", ".join([f"{name}: finished", *accuracy, *took, self._count()]))
         else:
             self.aside(f"[red]{escape(name)}: {state.status}[/] {escape(state.reason)}".rstrip())
 

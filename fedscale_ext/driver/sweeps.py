@@ -113,9 +113,9 @@ def jobs_of(word: str) -> dict[str, Path | None]:
     None where it has not begun; none for any other word. A job's last run may be another one."""
     if (sweep := read(word)) is not None:
         return {point.name: sweep.run_of(point.name) for point in sweep.points}
-    for found in _all():
-        if word in found.arms and word not in {point.name for point in found.points}:
-            return {point.name: found.run_of(point.name) for point in found.points if point.arm == word}
+    for sweep in _all():
+        if word in sweep.arms and word not in {point.name for point in sweep.points}:
+            return {point.name: sweep.run_of(point.name) for point in sweep.points if point.arm == word}
     return {}
 
 
