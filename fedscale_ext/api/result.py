@@ -85,8 +85,8 @@ class Result(Mapping[str, Any]):
     @property
     def accuracy(self) -> float | None:
         """Mean over clients of their accuracy in the last test, in [0, 1]; None where nobody was tested."""
-        found = self["accuracy"]
-        return None if found is None else found["mean"]
+        figures = self["accuracy"]
+        return None if figures is None else figures["mean"]
 
     @cached_property
     def rounds(self) -> Any:
