@@ -59,9 +59,9 @@ def _sources() -> list[Path]:
 
 def _copy(source: Path, folder: Path, name: str) -> Path:
     """A file of the skeleton under the user's name; its place relative to ``folder``."""
-    place = Path(str(source.relative_to(_SKELETON)).replace(_NAME, name))
+    path = Path(str(source.relative_to(_SKELETON)).replace(_NAME, name))
     camel = "".join(word.capitalize() for word in name.split("_"))
     text = source.read_text(encoding="utf-8").replace(_NAME, name).replace(_CLASS, camel)
-    (folder / place).parent.mkdir(exist_ok=True)
-    (folder / place).write_text(text, encoding="utf-8")
-    return place
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_text(text, encoding="utf-8")
+    return path
