@@ -39,15 +39,19 @@ class Report:
         return cls(**values, skew_s=float(event["time"]) - event["heard"])
 
 
-def roles(host: str, places: Mapping[str, str]) -> str:
+def roles(host: str, host_of: Mapping[str, str]) -> str:
     """What a host does in a job, as the module's first argument."""
-    found = {_PORT if name == preparation.AGGREGATOR else _TRAINS for name, place in places.items() if place == host}
-    return "+".join(sorted(found))
+    names = {
+        _PORT if name == preparation.AGGREGATOR else _TRAINS
+        for name, host_of_process in host_of.items()
+        if host_of_process == host
+    }
+    return "+".join(sorted(names))
 
 
-def compare(reports: Mapping[str, Report], places: Mapping[str, str], config: JobConfig) -> None:
+def compare(reports: Mapping[str, Report], host_of: Mapping[str, str], config: JobConfig) -> None:
     """UserError, naming a host, where hosts would not train alike; the aggregator's is what others are held to."""
-    first = places[preparation.AGGREGATOR]
+    first = host_of[preparation.AGGREGATOR]
     for host, its in reports.items():
         theirs = reports[first]
         for what in ("torch", "numpy"):
@@ -90,8 +94,8 @@ def _compare_data(reports: Mapping[str, Report], config: JobConfig) -> None:
 
 def pythons(reports: Mapping[str, Report]) -> str | None:
     """A note where hosts have different Pythons; results do not depend on them."""
-    found = {report.python: host for host, report in reports.items()}
-    return None if len(found) < 2 else ", ".join(f"Python {python} on {host}" for python, host in found.items())
+    host_with = {report.python: host for host, report in reports.items()}
+    return None if len(host_with) < 2 else ", ".join(f"Python {python} on {host}" for python, host in host_with.items())
 
 
 def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def test_this_machine_needs_no_ssh(host):
 
 
 def test_places_name_each_process_and_its_host():
-    found = access.places(config(ps_ip="10.0.0.1", worker_ips=["10.0.0.1:[1]", "node-2.lan:[1,1]"]))
+    found = access.hosts_by_process(config(ps_ip="10.0.0.1", worker_ips=["10.0.0.1:[1]", "node-2.lan:[1,1]"]))
     assert found == {"aggregator": "10.0.0.1", "executor 1": "10.0.0.1", "executor 2": "node-2.lan",
                      "executor 3": "node-2.lan"}  # fmt: skip
 
@@ -60,7 +60,7 @@ def test_places_name_each_process_and_its_host():
 )
 def test_hosts_that_cannot_be_used_are_refused(keys, sentence):
     with pytest.raises(UserError) as error:
-        access.places(config(**keys))
+        access.hosts_by_process(config(**keys))
     assert sentence in str(error.value)
 
 
@@ -87,7 +87,7 @@ def test_fedscales_keys_are_read(tmp_path):
     conf.write_text(f"ps_ip: 10.0.0.1\nworker_ips:\n  - 10.0.0.1:[4,4]\nauth:\n  ssh_user: fed\n"
                     f"  ssh_private_key: {key}\nsetup_commands:\njob_conf:\n  - job_name: x\n")  # fmt: skip
     assert Access.of(load_config(conf)) == Access(sys.executable, "fed", str(key))
-    assert list(access.places(load_config(conf)).values()) == ["10.0.0.1"] * 9
+    assert list(access.hosts_by_process(load_config(conf)).values()) == ["10.0.0.1"] * 9
 
 
 @pytest.mark.parametrize(
