@@ -29,8 +29,11 @@ _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of comparisons: how it is called and told, and whether more is better (None: neither); a ``rare`` one
-    stands only where a job has it."""
+    """A column of comparisons.
+
+    ``title`` names it and ``tell`` writes a value of it. ``more_is_better`` is None where neither direction is better.
+    A ``rare`` figure is shown only where a job has it.
+    """
 
     key: str
     title: str
@@ -108,12 +111,15 @@ class Arm:
 
     @property
     def personal(self) -> bool:
-        """Whether clients are tested on models of their own."""
+        """True if clients are tested on personal models."""
         return any(job.personal for job in self.jobs)
 
     def comparable(self, figure: Figure) -> tuple[Any, ...]:
-        """What arms that compete in a figure have alike: samples (data sets of one name may hold others), rounds that
-        were asked for, and whether models are personal; in costs also rounds that were done, and devices."""
+        """Conditions that arms must share to compete in a figure.
+
+        These are the samples (data sets of one name may hold others), the rounds that were requested, and whether
+        models are personal. Costs also need the same rounds done and the same devices.
+        """
         job = self.jobs[0]
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
         devices = job.devices if figure.key in _OF_DEVICES else {}
@@ -139,18 +145,18 @@ class Arm:
         return float(np.mean(values)) if values else None
 
     def std(self, key: str) -> float | None:
-        """Its standard deviation over the seeds (unbiased); None for one seed."""
+        """Standard deviation of a figure over the seeds (unbiased); None for one seed."""
         values = self.figures.get(key, ())
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
     @property
     def state(self) -> str:
-        """How far its unfinished jobs are, and the round of their last test; empty where all have ended."""
+        """Progress of the unfinished jobs with the round of their last test; empty where all have ended."""
         return ", ".join(job.state for job in self.jobs if not job.finished)
 
     @property
     def progress(self) -> str:
-        """How far its unfinished jobs are; empty where all have ended."""
+        """Progress of the unfinished jobs; empty where all have ended."""
         return ", ".join(job.progress for job in self.jobs if not job.finished)
 
 
@@ -172,10 +178,10 @@ def shown(arms: Sequence[Arm]) -> list[Figure]:
 
 
 def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
-    """Jobs by what decides their result but for the seed, in the order in which they are given.
+    """Group jobs that differ in their seed alone, in the order of ``jobs``.
 
-    A job that an earlier version ran may have had other contents in the files that its settings name: nothing says so,
-    and it joins the first arm with its settings.
+    Jobs of earlier versions did not record the contents of the files that their settings name. Such a job joins the
+    first arm with its settings.
     """
     groups: list[tuple[str, list[LoadedJob]]] = []
     for job in jobs:
@@ -198,7 +204,7 @@ def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
 
 
 def cautions(arms: Sequence[Arm]) -> list[str]:
-    """What to know before such figures are compared; a sentence each."""
+    """List cautions for comparing these arms, a sentence each."""
     jobs = [job for arm in arms for job in arm.jobs]
     notes = []
     if len({job.header["data"]["digest"] for job in jobs}) > 1:

@@ -16,9 +16,11 @@ TITLES = ("data set", "method", "model", "accuracy", "rounds", "hours", "by")
 
 
 def board(data: str | None, entries: Path, jobs: Sequence[Path]) -> tuple[list[list[str]], list[str]]:
-    """Rows under :data:`TITLES`, best first within each data set (``data``: of one alone; jobs with other numbers of
-    clients than FedScale's come last), and notes on what of one's own is left out. ``entries`` is a folder of entries,
-    ``jobs`` are log folders of finished jobs."""
+    """Rows of the leaderboard under :data:`TITLES`, and notes on entries and jobs that it leaves out.
+
+    Rows are best first within each data set, or within ``data`` alone. Jobs with other numbers of clients than
+    FedScale's come last. ``entries`` is a folder of entries; ``jobs`` are log folders of finished jobs.
+    """
     rows = [
         (row.data, False, row.accuracy,
          [row.data, row.method, row.model, _accuracy(row.accuracy, row.std), _whole(row.rounds), _whole(row.hours),

@@ -85,7 +85,7 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
 
 
 def table_notes(rows: Sequence[Line]) -> list[str]:
-    """What to know of the kinds of rows that a table has; a sentence or two each."""
+    """Explain the kinds of rows that a table has, in a sentence or two each."""
     notes = []
     if any(row.personal for row in rows):
         notes.append("In rows marked personal, each client is tested on a model of its own. A shared model must fit "
@@ -105,7 +105,7 @@ def table_notes(rows: Sequence[Line]) -> list[str]:
 
 
 def has_papers(rows: Sequence[Line]) -> bool:
-    """Whether a row of a paper is among them."""
+    """Tell whether a row of a paper is among ``rows``."""
     return any(row.kind == "paper" for row in rows)
 
 

@@ -17,8 +17,11 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class DeviceClasses:
-    """Classes of devices that arms are compared by: their ``names``, the weakest first, and ``means``, each arm's mean
-    accuracy float64 [classes] over its seeds; None for an arm with a job whose capacities are not known."""
+    """Classes of devices by which arms are compared.
+
+    ``names`` has the weakest class first. ``means`` holds each arm's mean accuracy over its seeds, float64 [classes].
+    It is None for an arm with a job whose capacities are not known.
+    """
 
     names: Sequence[str]
     means: Sequence[np.ndarray | None]
@@ -58,8 +61,11 @@ def _kinds(kinds: Sequence[np.ndarray]) -> list[str]:
 
 @dataclass(frozen=True)
 class Assignment:
-    """``share[k, b]``: share of the clients in bin b of capacities that model ``models[k]`` is served to;
-    ``edges`` [bins + 1] are capacities in MACs per sample. ``kinds`` are the bins' names where each is one capacity."""
+    """Share of clients that each model is served to, by capacity of the device.
+
+    ``share[k, b]`` is the share of the clients in capacity bin b that are served model ``models[k]``. ``edges`` [bins +
+    1] are capacities in MACs per sample. ``kinds`` names the bins where each is one capacity.
+    """
 
     models: Sequence[str]
     edges: np.ndarray
@@ -68,8 +74,11 @@ class Assignment:
 
 
 def assignment(job: LoadedJob) -> Assignment | None:
-    """Which model clients are served, against what they afford: by capacity where these are few, else in at most ten
-    bins of about as many clients each; None where capacities were not recorded, or nobody was tested."""
+    """Assignment of models to clients by capacity, from the last test.
+
+    Each capacity is a bin where these are few; otherwise at most ten bins hold about as many clients each. None where
+    capacities were not recorded, or no client was tested.
+    """
     if job.clients is None or job.evaluation is None:
         return None
     capacity, serve = job.clients.capacity, job.evaluation.serve

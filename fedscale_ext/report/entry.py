@@ -52,13 +52,13 @@ def board_data(job: LoadedJob) -> str | None:
 
 
 def of_its_size(job: LoadedJob) -> bool:
-    """Whether a job on a data set of the leaderboard has about as many clients as FedScale's data set."""
+    """Tell whether a job on a leaderboard data set has about as many clients as FedScale's data set."""
     num_clients = CLIENTS[str(board_data(job))]
     return abs(int(job.header["num_clients"]) - num_clients) <= _TOLERANCE * num_clients
 
 
 def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str | None) -> list[str]:
-    """What a complete entry of these jobs lacks, each in a few words; none where nothing does."""
+    """List what a complete entry of these jobs still lacks, each in a few words."""
     problems = []
     seeds = sorted(job.seed for job in jobs)
     if missing := [seed for seed in SEEDS if seed not in seeds]:
@@ -106,7 +106,7 @@ def _lacks_of_commit(jobs: Sequence[LoadedJob]) -> list[str]:
 
 
 def lacks_of_tuned(job: LoadedJob, tuned: Tuned) -> list[str]:
-    """Whether the jobs ran with another value than the one that is said to be chosen."""
+    """Tell whether the jobs ran with another value than the one named as chosen."""
     names = (tuned.key, f"{job.header['method']}.{tuned.key}")
     known = next((job.settings[name] for name in names if name in job.settings), None)
     try:

@@ -72,7 +72,7 @@ def draw_growth(summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> "
 
 
 def grew(summary: Mapping[str, Any]) -> bool:
-    """Whether models were born while the job ran."""
+    """Tell whether models were born while the job ran."""
     return any(origin(model).get("birth", 0) for model in summary["models"])
 
 

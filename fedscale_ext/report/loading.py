@@ -40,7 +40,7 @@ class LoadedJob:
 
     @property
     def name(self) -> str:
-        """The configuration's job_name."""
+        """Name of the job, the configuration's job_name."""
         return str(self.header["job_name"])
 
     @property
@@ -61,18 +61,17 @@ class LoadedJob:
 
     @property
     def rounds_asked(self) -> int:
-        """How many rounds its configuration wants."""
+        """Number of rounds in its configuration."""
         return int(self.header["config"]["rounds"])
 
     @property
     def rounds_done(self) -> int:
-        """How many rounds it has done; fewer than asked for where it stopped early."""
+        """Number of rounds done; fewer than requested where it stopped early."""
         return self.records[-1].round
 
     @property
     def devices(self) -> dict[str, str]:
-        """What tells its devices from those of another job: of each file that it takes them from the digest, or the
-        path where an earlier version ran it."""
+        """Identity of its devices: for each device file its digest, or its path for jobs of earlier versions."""
         files = {key: self.header["config"].get(key) for key in DEVICE_FILES}
         return {key: self.named_files.get(key, {}).get(str(path), str(path)) for key, path in files.items() if path}
 
@@ -83,7 +82,7 @@ class LoadedJob:
 
     @property
     def state(self) -> str:
-        """Its rounds so far, and the round of its last test where that is an earlier one: its accuracy is of then."""
+        """Rounds done so far, and the round of the last test where that is an earlier one."""
         if not self.tested or self.tested[-1].round == self.records[-1].round:
             return self.progress
         return f"{self.progress}, tested after round {self.tested[-1].round}"
@@ -95,7 +94,7 @@ class LoadedJob:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What decides its result, but for the seed; a method's hyperparameters by their dotted names."""
+        """Settings that decide its result, without the seed; hyperparameters have dotted names."""
         params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
         # the digest of the data tells the samples of a release in which seed decided them
         config = completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
@@ -120,7 +119,7 @@ class LoadedJob:
 
     @cached_property
     def personal(self) -> bool:
-        """Whether its clients were tested on models of their own, which no other client is served."""
+        """True if its clients were tested on personal models, which no other client is served."""
         return self.evaluation is not None and any(map(is_own, dict.fromkeys(self.evaluation.serve)))
 
     @property
@@ -163,7 +162,7 @@ def load_job(folder: Path) -> LoadedJob:
 
 
 def is_job(folder: Path) -> bool:
-    """Whether a folder looks like a job's log folder."""
+    """Tell whether a folder looks like a job's log folder."""
     return (folder / HEADER).is_file()
 
 

@@ -24,8 +24,11 @@ _LETTERS = 52  # of a line below a narrow panel
 
 
 def model_order(records: Sequence[RoundRecord], others: Sequence[str] = ()) -> list[str]:
-    """Models in the one order that all pictures of a job have: those that were trained, those that are served beside
-    (mixtures of them), and ``others``, each by name and number (m2 before m10)."""
+    """Order of models in all pictures of a job.
+
+    Trained models come first, then models that are only served (mixtures of them), then ``others``. Each group is
+    sorted by name and number (m2 before m10).
+    """
     trained = {key for record in records for key in record.assignments}
     last = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     served = set(last.serve if last else ()) - trained

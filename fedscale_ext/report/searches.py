@@ -24,8 +24,11 @@ TITLE = "Paths that the search judged"
 
 @dataclass(frozen=True)
 class TierSearch:
-    """Of tier ``tier`` (from 1): [n, 2] of MACs and score of the paths that were ``judged`` and have a score, of their
-    Pareto ``front``, cheapest first, and [2] of the ``chosen`` one."""
+    """Paths that the search of a tier judged.
+
+    ``tier`` counts from 1. All arrays hold MACs and score. ``judged`` [n, 2] are the paths with a score. ``front`` [n,
+    2] is their Pareto front, cheapest first. ``chosen`` [2] is the chosen path.
+    """
 
     tier: int
     judged: np.ndarray
@@ -34,7 +37,8 @@ class TierSearch:
 
 
 def tier_searches(job: LoadedJob) -> list[TierSearch]:
-    """Of each tier whose search has ended; none for jobs that search no paths. UserError where a summary is damaged."""
+    """Searches of all tiers that have ended; empty for jobs that search no paths. UserError where a summary is
+    damaged."""
     rows = (job.summary.get("results") or {}).get("tiers") or []
     if not any(isinstance(each, dict) and each.get("search") for each in rows):
         return []

@@ -11,8 +11,10 @@ TITLES = ("served model", "clients", "tested", "mean accuracy", "over samples", 
 
 
 def served_rows(job: LoadedJob) -> list[list[str]]:
-    """A row under :data:`TITLES` for each model that clients are served, from the last test; none where all are served
-    the same, or nobody was tested."""
+    """Rows under :data:`TITLES`, one for each model that clients are served, from the last test.
+
+    Empty where all clients are served the same model, or no client was tested.
+    """
     if job.evaluation is None or len(set(job.evaluation.serve)) < 2:
         return []
     serve, count = np.array(job.evaluation.serve), np.asarray(job.evaluation.count)
@@ -31,8 +33,10 @@ def served_rows(job: LoadedJob) -> list[list[str]]:
 
 
 def untrained_note(job: LoadedJob) -> str:
-    """A sentence for each model that was born while the job ran and tested on clients before anybody had trained it;
-    nothing where there was none."""
+    """Note on models that were tested on clients before anybody had trained them, a sentence each.
+
+    Only models that were born while the job ran count. The note is empty where there was none.
+    """
     sentences = []
     for model in job.summary["models"]:
         lineage, key = origin(model), model["key"]

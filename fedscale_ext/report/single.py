@@ -21,8 +21,11 @@ WIDE = 9.4
 
 
 def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
-    """Name -> (title, figure) of what a job alone shows; no picture of models that never changed, of capacities that
-    were not recorded, nor of a search or types that there were not."""
+    """Plots of one job: name -> (title, figure).
+
+    Plots without content are left out: models that never changed, capacities that were not recorded, and searches or
+    types that the job does not have.
+    """
     plots = {}
     if grew(job.summary):
         plots["models"] = ("Models over time", _models(job))

@@ -21,7 +21,7 @@ _POINTS = 20_000  # more devices than this are drawn as a sample of them
 
 
 def check_plot(path: Path, force: bool) -> None:
-    """UserError where no picture can be written to ``path``."""
+    """Check that a picture can be written to ``path``; UserError otherwise."""
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, the formats of a picture")
     if path.exists() and not force:
@@ -29,7 +29,7 @@ def check_plot(path: Path, force: bool) -> None:
 
 
 def plot_traces(path: Path, capacity: CapacityTrace | None, availability: AvailabilityTrace | None) -> None:
-    """Draw what there is of both to ``path``; UserError where it cannot be written."""
+    """Draw the given traces and write the picture to ``path``; UserError where it cannot be written."""
     figure = draw(capacity, availability)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
