@@ -21,8 +21,10 @@ _ENERGY = (
 
 @dataclass(frozen=True)
 class Participation:
-    """What one round takes of each client, float64 [clients]: bytes handed in, bytes in both directions, seconds, and
-    joules."""
+    """Cost of one round for each client, all float64 [clients].
+
+    ``one_way_bytes`` are uploaded; ``bytes`` counts both directions.
+    """
 
     one_way_bytes: np.ndarray
     bytes: np.ndarray

@@ -51,7 +51,7 @@ class StoredEvaluation(Evaluation):
         return getattr(self.whole(), name)
 
     def whole(self) -> Evaluation:
-        """All of it in memory; counts of correct answers are float64."""
+        """Read the whole evaluation into memory; counts of correct answers are float64."""
         tensors, metadata = read_tensors(self.path)
         try:
             keys = load_json(metadata["models"])

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 class Recorder:
     """Appends one JSON line per round to ``log_dir/metrics.jsonl``, flushed, so that a killed job keeps it.
 
-    ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) says what the job is and becomes
-    header.json. ``internals`` tells whether internals.jsonl is written, ``capacity`` [clients] what devices afford,
-    for figures of tiers of them. A new job calls
-    ``return_to({})``, a resumed one ``return_to(what reached() said at the checkpoint)``; without either,
-    rounds are appended to what the folder holds, and a round that it already holds is a ValueError.
+    ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) describes the job and becomes header.json.
+    ``internals`` tells whether internals.jsonl is written. ``capacity`` [clients] are the devices' capacities, for
+    figures of device groups.
+
+    A new job calls ``return_to({})``, a resumed one ``return_to(marks)`` with the marks of :meth:`reached` at the
+    checkpoint. Without either, rounds are appended to what the folder holds. A round that it already holds is a
+    ValueError.
     """
 
     def __init__(
@@ -79,7 +81,8 @@ class Recorder:
             run.round(record, figures)
 
     def reached(self) -> dict[str, Mark]:
-        """How far each file of lines has got, all of it on the disk, for :meth:`return_to` after a resume."""
+        """Mark the end of each file of lines, for :meth:`return_to` after a resume; all lines are on the disk by
+        then."""
         return {name: file.mark() for name, file in self._files.items()}
 
     def return_to(self, marks: Mapping[str, Mark], writer: "SummaryWriter | None" = None) -> list[RoundRecord]:
