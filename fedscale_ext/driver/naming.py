@@ -10,7 +10,7 @@ from fedscale_ext.metrics.names import HEADER
 
 
 class NamedJobs(NamedTuple):
-    """What words name: log ``folders`` of jobs, and names of a sweep's jobs that have not begun to train in it."""
+    """Jobs that words name: log ``folders``, and names of a sweep's jobs that have not begun to train in it."""
 
     folders: list[Path]
     unbegun: list[str]

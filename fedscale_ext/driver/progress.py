@@ -119,7 +119,7 @@ class Display(Screen):
         return [f"ETA {span((time.monotonic() - since) / (number - before) * (rounds - number))}"]
 
     def picture(self) -> Group:
-        """How far the job is."""
+        """Draw the progress of the job."""
         doing = [Text(self._doing)] if self._doing else []
         if not self._round:
             return Group(Text(f"{self._status} ..."), *doing)
@@ -134,7 +134,7 @@ class Display(Screen):
         self.aside(f"[yellow]note:[/] {escape(message)}")
 
     def error(self, sentence: str) -> None:
-        """Why the job ended early, in one sentence."""
+        """Print why the job ended early, in one sentence."""
         self.err.print(f"[red]fedscale:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
     def log_line(self, line: str) -> None:

@@ -27,7 +27,7 @@ _LEAVE_S = 15.0  # after the summary: time for all processes to leave
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: ``status`` as in job.json, the command's exit code, the reason of a failure."""
+    """End of a job: ``status`` as in job.json, the command's exit code, the reason of a failure."""
 
     status: str
     code: int
@@ -86,7 +86,7 @@ def start(
 
 
 def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: Display) -> bool:
-    """Whether the ``run`` to resume is the last one and has all the rounds that are asked for, which is then told."""
+    """Tell whether the ``run`` to resume is the last one and has all requested rounds; if so, print that."""
     if last is None or last.log_dir != run:
         return False
     rounds = config.fedscale.rounds

@@ -99,7 +99,7 @@ def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[
 
 
 def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
-    """All ``key=value`` of a job: the command's, its own, its name, and any free port."""
+    """All ``key=value`` of a job: those of the command and of the job, its name, and any free port."""
     return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
 
 
@@ -116,7 +116,7 @@ def checked(conf: str | ConfFile, overrides: Sequence[str], points: Sequence[Poi
 
 
 def refuse_equal(points: Sequence[Point], configs: Sequence[JobConfig]) -> None:
-    """UserError where two jobs are one job under two names, as ``learning_rate=0.05,0.050`` makes them."""
+    """Refuse two jobs that are one job under two names, as ``learning_rate=0.05,0.050`` makes them."""
     seen: dict[str, Point] = {}
     for point, config in zip(points, configs, strict=True):
         settings = {**config.echo(), **config.cluster.model_dump(), "job_name": None}
@@ -137,7 +137,7 @@ def member(conf: str | ConfFile, overrides: Sequence[str], point: Point) -> JobC
 
 
 def at_once(config: JobConfig) -> int:
-    """How many such jobs fit the machine side by side: by its cores, or its GPUs as one, and by its free memory."""
+    """Number of such jobs that fit the machine side by side, by its cores, GPUs and free memory."""
     executors = len(executor_slots(config))
     if config.fedscale.use_cuda:
         return 1
@@ -188,7 +188,7 @@ def resumed_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> Re
 
 
 def refuse_running(points: Sequence[Point]) -> None:
-    """UserError where one of the jobs is under way."""
+    """Refuse a sweep while one of its jobs is running."""
     for point in points:
         last = jobs.read(point.name)
         if last is not None and last.state() == "running":
