@@ -41,7 +41,8 @@ def write_skeleton(name: str, out: Path) -> list[Path]:
 
 
 def check_name(name: str) -> None:
-    """UserError unless ``name`` can be a method's, a Python package's and, without its underscores, a class's."""
+    """Check that ``name`` can be a method, a Python package and, without its underscores, a class; UserError
+    otherwise."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or len(name) > _LONGEST:
         raise UserError(
             f"{name!r} cannot name a method: use small letters, digits and single underscores, {_LONGEST} at most, "
