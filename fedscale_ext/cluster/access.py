@@ -67,7 +67,7 @@ class Access:
 
     @classmethod
     def of(cls, config: JobConfig) -> "Access":
-        """What the configuration's ``auth`` and ``python`` say; UserError for what ssh must not be given."""
+        """Read the configuration's ``auth`` and ``python``; UserError for values that ssh must not be given."""
         auth, python = config.cluster.auth, config.cluster.python or sys.executable
         if auth.ssh_user and not re.fullmatch(_USER, auth.ssh_user):
             raise UserError(f"auth.ssh_user {auth.ssh_user!r} is no user's name: write letters, digits, '_', '.', '-'")
@@ -95,7 +95,7 @@ class Access:
         return ["ssh", "-T", *files, *options, *user, "--", host, shlex.join([self.python, "-m", module, *words])]
 
     def trouble(self, host: str, code: int, lines: Sequence[str]) -> str:
-        """Why a host could not be used, from how its ssh ended."""
+        """Explain why a host could not be used, from how its ssh ended."""
         from fedscale_ext.util.package import VERSION
 
         text = "\n".join(lines)
@@ -107,7 +107,7 @@ class Access:
 
 
 def is_here(host: str) -> bool:
-    """Whether a host is this machine, so that no ssh is needed."""
+    """Tell whether a host is this machine, so that no ssh is needed."""
     if host in (*_LOOPBACK, platform.node()):
         return True
     return any(host == address.address for addresses in psutil.net_if_addrs().values() for address in addresses)

@@ -66,7 +66,7 @@ class Links:
         self.folders = {host: event["folder"] for host, event in ready.items()}
 
     def leftovers(self, job: str, end: bool) -> dict[str, list[str]]:
-        """What of a job runs on each host, named with its number; with ``end`` it was ended first."""
+        """List the processes of a job that run on each host, with their numbers; with ``end`` they were ended first."""
         return {host: event["processes"] for host, event in self._leave(job, end).items()}
 
     def note(self, host: str, **restart: Any) -> None:

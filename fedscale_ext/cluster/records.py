@@ -39,7 +39,7 @@ class Record:
         self._write()
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Delete the record of processes, since none is left."""
         (self.folder / "processes.json").unlink(missing_ok=True)
         self._claim.close()
 

@@ -89,7 +89,7 @@ def submit(
 
 
 def state(job: jobs.Job) -> str:
-    """What Slurm says of a queued job, or that it has finished."""
+    """State of a queued job as Slurm reports it, or that it has finished."""
     if (job.log_dir / "summary.json").is_file():
         return "finished"
     return str(_queued(job).state).lower()
