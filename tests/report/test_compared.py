@@ -37,8 +37,8 @@ def test_personal_models_do_not_compete_with_shared_ones(compared: Any) -> None:
     ]  # fmt: skip
     assert [cell(arms, row, "accuracy").best for row in rows] == [True, False, True, False]
     assert best(arms[:1] + arms[2:3], BY_KEY["accuracy"]) == set()  # nobody to compete with
-    _, told = comparison_rows(arms, rows)
-    assert [row[0] for row in told] == ["fedavg", "heterofl", "fedmd (personal)", "local (personal)"]
+    _, cells = comparison_rows(arms, rows)
+    assert [row[0] for row in cells] == ["fedavg", "heterofl", "fedmd (personal)", "local (personal)"]
     head, *values = [line.split(",") for line in comma_separated(arms).splitlines()]
     assert [row[head.index("personal")] for row in values] == ["no", "no", "yes", "yes"]
     (note,) = table_notes(rows)
@@ -87,11 +87,11 @@ def test_the_floor_of_the_data_stands_last_and_competes_not(compared: Any) -> No
 def test_the_most_frequent_label_of_all_clients_is_a_second_floor(compared: Any) -> None:
     both = {**FLOOR, "most_frequent": {**FLOOR["majority"], "mean": 0.8}}
     arms = compared(fedavg={"floor": both}, heterofl={"floor": both})
-    own, most_frequent = (row for row in lines(arms) if row.kind == "floor")
-    assert (own.label, most_frequent.label) == (
+    majority, most_frequent = (row for row in lines(arms) if row.kind == "floor")
+    assert (majority.label, most_frequent.label) == (
         "majority of the client's own labels", "most frequent label of all clients"
     )  # fmt: skip
-    assert [cell(arms, row, "accuracy").value for row in (own, most_frequent)] == ["70.00", "80.00"]
+    assert [cell(arms, row, "accuracy").value for row in (majority, most_frequent)] == ["70.00", "80.00"]
     assert sum("floor" in note for note in table_notes(lines(arms))) == 2
     old = compared(old={"floor": FLOOR})
     assert not any("second floor" in note for note in table_notes(lines(old)))
