@@ -74,7 +74,7 @@ class Result(Mapping[str, Any]):
 
     @property
     def name(self) -> str:
-        """The configuration's job_name."""
+        """Name of the job, the configuration's job_name."""
         return self._job.name
 
     @property
@@ -85,13 +85,16 @@ class Result(Mapping[str, Any]):
     @property
     def accuracy(self) -> float | None:
         """Mean over clients of their accuracy in the last test, in [0, 1]; None where nobody was tested."""
-        found = self["accuracy"]
-        return None if found is None else found["mean"]
+        figures = self["accuracy"]
+        return None if figures is None else figures["mean"]
 
     @cached_property
     def rounds(self) -> Any:
-        """Table: a row per round. Accuracies in [0, 1], None for a round without a test; losses; seconds of the
-        virtual clock and of the wall; of this round participants, MACs of training and bytes; models after it."""
+        """Table with a row per round.
+
+        Accuracies are in [0, 1], None for a round without a test. Further columns are losses, seconds of the virtual
+        clock and of the wall, participants, MACs of training, bytes, and the number of models after the round.
+        """
         from fedscale_ext.metrics.jsonable import plain
         from fedscale_ext.report.series import round_row
 
@@ -99,9 +102,12 @@ class Result(Mapping[str, Any]):
 
     @cached_property
     def clients(self) -> Any:
-        """Table: a row per client. The name that the data give it (None where an earlier version ran the job), its
-        accuracy in the last test, the key of the model that it is served, its samples, the MACs per sample that its
-        device affords (``capacity``), and its device's speed."""
+        """Table with a row per client.
+
+        The name is the one that the data give the client, None for jobs of earlier versions. Further columns are its
+        accuracy in the last test, the key of its served model, and its samples. ``capacity`` is the MACs per sample
+        that its device affords; the speed of the device follows.
+        """
         from fedscale_ext.metrics.jsonable import plain
         from fedscale_ext.report.series import client_rows
 
@@ -109,8 +115,10 @@ class Result(Mapping[str, Any]):
 
     @cached_property
     def lineage(self) -> Any:
-        """Table: a row per model. What it costs (MACs forward, of a sample), how many clients it serves, and, of
-        methods whose models grow, its ``parent``, the round of its ``birth`` and the ``steps`` that made it."""
+        """Table with a row per model: its cost (MACs forward, of a sample) and the number of clients that it serves.
+
+        Methods whose models grow add its ``parent``, the round of its ``birth`` and the ``steps`` that made it.
+        """
         from fedscale_ext.report.series import model_row
 
         return _table([model_row(model) for model in self["models"]])

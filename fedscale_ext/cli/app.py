@@ -26,8 +26,8 @@ app.command()(report.report)
 app.add_typer(traces.app, name="traces")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(show_version: bool) -> None:
+    if show_version:
         print(f"fedscale_ext {VERSION}")
         raise typer.Exit
 

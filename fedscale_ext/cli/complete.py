@@ -54,8 +54,8 @@ def jobs_and_arms() -> Iterable[str]:
     """Those, and the arms of sweeps, of which several jobs are meant."""
     from fedscale_ext.driver import jobs, sweeps
 
-    found = [sweep for name in sweeps.names() if (sweep := sweeps.read(name))]
-    return [*jobs.names(), *(name for sweep in found for name in (sweep.name, *sweep.arms))]
+    recorded = [sweep for name in sweeps.names() if (sweep := sweeps.read(name))]
+    return [*jobs.names(), *(name for sweep in recorded for name in (sweep.name, *sweep.arms))]
 
 
 @_completing

@@ -131,9 +131,9 @@ def list_(
     out.print("Generated handwriting: fedscale dataset synthesize femnist.")
     there = []
     for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
-        found = read_description(path.parent)
-        kind = "generated" if found.get("generated") else "real"
-        there.append([str(path.parent), str(found.get("name")), kind, str(found.get("clients"))])
+        description = read_description(path.parent)
+        kind = "generated" if description.get("generated") else "real"
+        there.append([str(path.parent), str(description.get("name")), kind, str(description.get("clients"))])
     if there:
         out.print()
         print_table(out, ["folder", "name", "kind", "clients"], there)
@@ -334,9 +334,9 @@ def verify(
     if not kind:
         raise UserError(f"{folder} does not say what kind of data it holds; give --data-set")
     with progress_bar("reading") as progress:
-        found = look(folder, str(kind), progress=progress)
-    report(found)
-    if not found.ok:
+        verification = look(folder, str(kind), progress=progress)
+    report(verification)
+    if not verification.ok:
         raise typer.Exit(1)
     _decode(folder, str(kind))
 

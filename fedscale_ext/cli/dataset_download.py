@@ -67,25 +67,27 @@ def download(
     from fedscale_ext.data.split import check_fraction
 
     # whatever can be wrong is found before anything comes over the network
-    wanted = downloadable(name).at(mirror)
+    dataset = downloadable(name).at(mirror)
     spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
-    if wanted.needs_partition and spread is None:
-        raise UserError(f"{wanted.name} has no clients of its own: add --partition dirichlet --clients 100, or another")
-    if client_map is not None and not any(source.format == "speech" for source in wanted.sources):
-        raise UserError(f"--client-map is for the wav files of Speech Commands, not for {wanted.name}")
-    if (entry := known(wanted.name)) and entry.by_name:
+    if dataset.needs_partition and spread is None:
+        raise UserError(
+            f"{dataset.name} has no clients of its own: add --partition dirichlet --clients 100, or another"
+        )
+    if client_map is not None and not any(source.format == "speech" for source in dataset.sources):
+        raise UserError(f"--client-map is for the wav files of Speech Commands, not for {dataset.name}")
+    if (entry := known(dataset.name)) and entry.by_name:
         check_librosa()
     check_fraction(test_fraction)
-    place = out or Path("data") / (own_name or wanted.name)
-    check_out_dir(place, force)
+    out_folder = out or Path("data") / (own_name or dataset.name)
+    check_out_dir(out_folder, force)
     settings: dict[str, Any] = {"name": own_name, "test_fraction": test_fraction, "seed": seed, "force": force}
     settings |= {"partition": spread, "local_test": test is Tests.local}
-    folder = downloads.expanduser() / wanted.folder
+    folder = downloads.expanduser() / dataset.folder
     with get.sole_user(folder):
-        get.check_disk(wanted, folder, place)
+        get.check_disk(dataset, folder, out_folder)
         try:
-            with progress_bar(wanted.name, of_bytes=True) as progress:
-                got = get.get(wanted, folder, _say, progress=progress)
+            with progress_bar(dataset.name, of_bytes=True) as progress:
+                got = get.get(dataset, folder, _say, progress=progress)
         except get.NoHostError as error:
             typer.echo(f"fedscale: {error}", err=True)
             raise typer.Exit(1) from None
@@ -93,8 +95,8 @@ def download(
             settings["client_map"] = client_map
         elif client_map is not None:
             raise UserError(f"--client-map is for the wav files of Speech Commands, but {got.paths[0]} is none of them")
-        with _unpacked(got, wanted) as source:
-            import_and_report(got.source.format, source, place, wanted.name, settings)
+        with _unpacked(got, dataset) as source:
+            import_and_report(got.source.format, source, out_folder, dataset.name, settings)
         if drop:
             for path in got.paths:
                 path.unlink()
@@ -103,7 +105,7 @@ def download(
 
 
 @contextlib.contextmanager
-def _unpacked(got: "Got", wanted: "Downloadable") -> Iterator[Path]:
+def _unpacked(got: "Got", dataset: "Downloadable") -> Iterator[Path]:
     """What the importer reads: the files as they are, or a folder of what is in the archive, gone afterwards."""
     from fedscale_ext.data.download.unpack import unpack
     from fedscale_ext.data.folders import new_folder
@@ -115,11 +117,11 @@ def _unpacked(got: "Got", wanted: "Downloadable") -> Iterator[Path]:
         return
     aside = new_folder(got.folder, ".unpacked.")
     try:
-        inside = aside / wanted.folder  # a steady name: it is a part of the import's fingerprint
+        inside = aside / dataset.folder  # a steady name: it is a part of the import's fingerprint
         with progress_bar(f"unpacking {first.name}", of_bytes=True) as progress:
-            found = unpack(first, inside, take=got.source.take, most=2 * got.source.unpacked, progress=progress)
-        if found.pickles:
-            _say(f"{found.pickles} pickles were left in {first.name}: nothing here reads them")
+            unpacked = unpack(first, inside, take=got.source.take, most=2 * got.source.unpacked, progress=progress)
+        if unpacked.pickles:
+            _say(f"{unpacked.pickles} pickles were left in {first.name}: nothing here reads them")
         if got.source.format == "layout":
             mapping = next((path for path in sorted(inside.rglob(MAPPING)) if path.is_dir()), None)
             if mapping is None:

@@ -15,32 +15,37 @@ Progress = Callable[[int, int], None]
 _NAMES_SHOWN = 10
 
 
-def report(found: "Verification") -> None:
+def report(verification: "Verification") -> None:
     """Print what a data folder holds, and on standard error what is wrong with it."""
     from fedscale_ext.core.shapes import shape_text
     from fedscale_ext.data.verify import QUANTILES
     from fedscale_ext.driver.tables import console, print_table
 
-    test = "by test_split" if found.test_samples is None else str(found.test_samples)
+    test = "by test_split" if verification.test_samples is None else str(verification.test_samples)
     rows = [
-        ["name", f"{'generated' if found.generated else 'real'}: {found.name}"],
+        ["name", f"{'generated' if verification.generated else 'real'}: {verification.name}"],
         [
             "data set",
-            f"{found.data_set}, {shape_text(found.shape)}, {found.classes_present} of {found.classes} classes",
+            f"{verification.data_set}, {shape_text(verification.shape)}, "
+            f"{verification.classes_present} of {verification.classes} classes",
         ],
-        ["clients", str(found.clients)],
-        ["train / test", f"{found.train_samples} / {test}"],
-        [f"train per client at {'/'.join(map(str, QUANTILES))} %", " ".join(map(str, found.train_quantiles))],
-        ["missing files", str(found.missing_files)],
-        ["broken files", str(found.broken_files)],
-        ["labels out of range", str(found.labels_out_of_range)],
-        ["bad rows", str(found.bad_rows)],
-        ["contradictory label names", str(found.contradictory_names)],
-        *([["clients without training data", str(found.test_only_clients)]] if found.test_only_clients else []),
+        ["clients", str(verification.clients)],
+        ["train / test", f"{verification.train_samples} / {test}"],
+        [f"train per client at {'/'.join(map(str, QUANTILES))} %", " ".join(map(str, verification.train_quantiles))],
+        ["missing files", str(verification.missing_files)],
+        ["broken files", str(verification.broken_files)],
+        ["labels out of range", str(verification.labels_out_of_range)],
+        ["bad rows", str(verification.bad_rows)],
+        ["contradictory label names", str(verification.contradictory_names)],
+        *(
+            [["clients without training data", str(verification.test_only_clients)]]
+            if verification.test_only_clients
+            else []
+        ),
     ]
     print_table(console(), ["data folder", ""], rows)
-    _print_notes(found.notes)
-    for problem in found.problems:
+    _print_notes(verification.notes)
+    for problem in verification.problems:
         typer.echo(problem, err=True)
 
 

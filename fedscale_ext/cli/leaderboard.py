@@ -52,8 +52,8 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
 
         if data_set not in (None, "openimage", "femnist", "speech"):
             raise UserError(f"the leaderboard has no data set {data_set!r}: it has openimage, femnist and speech")
-        found = [jobs.find(name) for name in jobs.names()]
-        rows, notes = board(data_set, entries, [job.log_dir for job in found if job.status == "finished"])
+        records = [jobs.find(name) for name in jobs.names()]
+        rows, notes = board(data_set, entries, [job.log_dir for job in records if job.status == "finished"])
         out = console()
         print_table(out, TITLES, rows)
         if notes and out.is_terminal:
@@ -98,15 +98,15 @@ def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
 
     if list(texts) == ["none"]:
         return []
-    found = []
+    tuned = []
     for text in texts:
         key, equals, values = text.partition("=")
         tried = [value.strip() for value in values.split(",")]
         chosen = [value for value in tried if value.endswith("*")]
         if not equals or not key or not all(value.rstrip("*") for value in tried) or len(chosen) != 1:
             raise UserError(f"--tuned {text}: write it as key=a,b* with a star behind the one that was chosen")
-        found.append(Tuned(key.strip(), [value.removesuffix("*") for value in tried], chosen[0].removesuffix("*")))
-    return found
+        tuned.append(Tuned(key.strip(), [value.removesuffix("*") for value in tried], chosen[0].removesuffix("*")))
+    return tuned
 
 
 def _of_sweep(loaded: "Sequence[LoadedJob]") -> "list[Tuned] | None":

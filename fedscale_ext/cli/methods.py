@@ -91,10 +91,10 @@ def show(
     if (log_dir / PLOT).is_file():
         print(f"picture: {log_dir / PLOT}")
     if len(rows) > 1:
-        print(f"train its largest model elsewhere, on the same devices: {_given(log_dir, summary)}")
+        print(f"train its largest model elsewhere, on the same devices: {_largest_model_settings(log_dir, summary)}")
 
 
-def _given(log_dir: Path, summary: dict[str, Any]) -> str:
+def _largest_model_settings(log_dir: Path, summary: dict[str, Any]) -> str:
     """The settings that give another job the largest model by MACs."""
     config, largest = summary["config"], max(summary["models"], key=lambda model: model["cost"]["forward_macs"])
     devices = config.get("capacity_model") or config["model"]

@@ -41,7 +41,8 @@ def write_skeleton(name: str, out: Path) -> list[Path]:
 
 
 def check_name(name: str) -> None:
-    """UserError unless ``name`` can be a method's, a Python package's and, without its underscores, a class's."""
+    """Check that ``name`` can be a method, a Python package and, without its underscores, a class; UserError
+    otherwise."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or len(name) > _LONGEST:
         raise UserError(
             f"{name!r} cannot name a method: use small letters, digits and single underscores, {_LONGEST} at most, "
@@ -59,9 +60,9 @@ def _sources() -> list[Path]:
 
 def _copy(source: Path, folder: Path, name: str) -> Path:
     """A file of the skeleton under the user's name; its place relative to ``folder``."""
-    place = Path(str(source.relative_to(_SKELETON)).replace(_NAME, name))
+    path = Path(str(source.relative_to(_SKELETON)).replace(_NAME, name))
     camel = "".join(word.capitalize() for word in name.split("_"))
     text = source.read_text(encoding="utf-8").replace(_NAME, name).replace(_CLASS, camel)
-    (folder / place).parent.mkdir(exist_ok=True)
-    (folder / place).write_text(text, encoding="utf-8")
-    return place
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_text(text, encoding="utf-8")
+    return path

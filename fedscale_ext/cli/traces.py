@@ -176,13 +176,13 @@ def _show_capacity(path: Path, trace: "CapacityTrace") -> None:
 def _show_availability(path: Path, trace: "AvailabilityTrace") -> None:
     from fedscale_ext.population.describe import online, online_spreads
 
-    found = online(trace)
+    presence = online(trace)
     print(f"{path}: {_what(trace)}\n")
-    _show_spreads("clients at", online_spreads(found))
-    never = int((found.intervals == 0).sum())
+    _show_spreads("clients at", online_spreads(presence))
+    never = int((presence.intervals == 0).sum())
     if never:
         print(f"{never:,} clients are never online")
-    rows = [(f"{hour:02d} h", share, f"{share:.1%}") for hour, share in enumerate(found.by_hour.tolist())]
+    rows = [(f"{hour:02d} h", share, f"{share:.1%}") for hour, share in enumerate(presence.by_hour.tolist())]
     _show_bars("clients online by hour of the trace's day", rows, whole=1.0)
 
 

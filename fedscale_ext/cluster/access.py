@@ -67,7 +67,7 @@ class Access:
 
     @classmethod
     def of(cls, config: JobConfig) -> "Access":
-        """What the configuration's ``auth`` and ``python`` say; UserError for what ssh must not be given."""
+        """Read the configuration's ``auth`` and ``python``; UserError for values that ssh must not be given."""
         auth, python = config.cluster.auth, config.cluster.python or sys.executable
         if auth.ssh_user and not re.fullmatch(_USER, auth.ssh_user):
             raise UserError(f"auth.ssh_user {auth.ssh_user!r} is no user's name: write letters, digits, '_', '.', '-'")
@@ -94,12 +94,12 @@ class Access:
         user = ["-l", self.user] if self.user else []
         return ["ssh", "-T", *files, *options, *user, "--", host, shlex.join([self.python, "-m", module, *words])]
 
-    def trouble(self, host: str, code: int, said: Sequence[str]) -> str:
-        """Why a host could not be used, from how its ssh ended."""
+    def trouble(self, host: str, code: int, lines: Sequence[str]) -> str:
+        """Explain why a host could not be used, from how its ssh ended."""
         from fedscale_ext.util.package import VERSION
 
-        text = "\n".join(said)
-        last = one_line(said[-1], 200) if said else f"exit code {code}"
+        text = "\n".join(lines)
+        last = one_line(lines[-1], 200) if lines else f"exit code {code}"
         for pattern, sentence in _TROUBLES:
             if re.search(pattern, text):
                 return sentence.format(host=host, said=last, python=self.python, version=VERSION)
@@ -107,20 +107,20 @@ class Access:
 
 
 def is_here(host: str) -> bool:
-    """Whether a host is this machine, so that no ssh is needed."""
+    """Tell whether a host is this machine, so that no ssh is needed."""
     if host in (*_LOOPBACK, platform.node()):
         return True
     return any(host == address.address for addresses in psutil.net_if_addrs().values() for address in addresses)
 
 
-def places(config: JobConfig) -> dict[str, str]:
+def hosts_by_process(config: JobConfig) -> dict[str, str]:
     """The host of each process by its name, the aggregator's first; UserError for a host that ssh must not be given."""
     from fedscale_ext.driver.preparation import AGGREGATOR
 
-    found = {AGGREGATOR: config.fedscale.ps_ip}
+    host_of = {AGGREGATOR: config.fedscale.ps_ip}
     for rank, (host, _) in enumerate(executor_slots(config), start=1):
-        found[f"executor {rank}"] = host
-    for key, host in (("worker_ips" if name != AGGREGATOR else "ps_ip", host) for name, host in found.items()):
+        host_of[f"executor {rank}"] = host
+    for key, host in (("worker_ips" if name != AGGREGATOR else "ps_ip", host) for name, host in host_of.items()):
         if host != "::1" and not re.fullmatch(_HOST, host):
             raise UserError(f"{key} names {host!r}, which is no host's name or IPv4 address: correct it")
     for worker in config.cluster.worker_ips:
@@ -130,19 +130,19 @@ def places(config: JobConfig) -> dict[str, str]:
                 "for n on its first GPU and m on its second"
             )
     if config.fedscale.ps_ip in _LOOPBACK:
-        away = next((host for host in found.values() if not is_here(host)), None)
+        away = next((host for host in host_of.values() if not is_here(host)), None)
         if away is not None:
             raise UserError(
                 f"ps_ip {config.fedscale.ps_ip} is this machine's own loopback address, which {away} does not reach: "
                 "set ps_ip to the aggregator's address in their network"
             )
-    return found
+    return host_of
 
 
-def _file(key: str, given: str | None) -> str:
-    if not given:
+def _file(key: str, path_text: str | None) -> str:
+    if not path_text:
         return ""
-    path = Path(expanded(f"auth.{key}", given)).expanduser().absolute()
+    path = Path(expanded(f"auth.{key}", path_text)).expanduser().absolute()
     if not path.is_file():
         raise UserError(f"auth.{key} names the file {path}, which does not exist: correct it")
     return str(path)

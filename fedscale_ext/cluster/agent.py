@@ -36,7 +36,7 @@ _PATIENCE_S = 3.0  # between the polite and the forceful end of processes
 
 
 def facts() -> dict[str, Any]:
-    """What both ends must agree on before anything else: version and code of this package."""
+    """Facts that both ends must agree on before anything else: version and code of this package."""
     return {"version": VERSION, "sources": digest("", package_files())}
 
 

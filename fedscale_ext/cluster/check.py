@@ -20,7 +20,7 @@ _TRAINS = "executors"
 
 @dataclass(frozen=True)
 class Report:
-    """What a host told: ``data`` is its samples' digest where it trains, ``skew_s`` how far its clock is ahead."""
+    """Facts about a host: ``data`` is its samples' digest where it trains, ``skew_s`` how far its clock is ahead."""
 
     python: str
     torch: str
@@ -39,15 +39,19 @@ class Report:
         return cls(**values, skew_s=float(event["time"]) - event["heard"])
 
 
-def roles(host: str, places: Mapping[str, str]) -> str:
-    """What a host does in a job, as the module's first argument."""
-    found = {_PORT if name == preparation.AGGREGATOR else _TRAINS for name, place in places.items() if place == host}
-    return "+".join(sorted(found))
+def roles(host: str, host_of: Mapping[str, str]) -> str:
+    """Roles of a host in a job, as the module's first argument."""
+    names = {
+        _PORT if name == preparation.AGGREGATOR else _TRAINS
+        for name, host_of_process in host_of.items()
+        if host_of_process == host
+    }
+    return "+".join(sorted(names))
 
 
-def compare(reports: Mapping[str, Report], places: Mapping[str, str], config: JobConfig) -> None:
-    """UserError, naming a host, where hosts would not train alike; the aggregator's is what others are held to."""
-    first = places[preparation.AGGREGATOR]
+def compare(reports: Mapping[str, Report], host_of: Mapping[str, str], config: JobConfig) -> None:
+    """Raise a UserError that names a host where hosts would not train alike; the aggregator's host is the reference."""
+    first = host_of[preparation.AGGREGATOR]
     for host, its in reports.items():
         theirs = reports[first]
         for what in ("torch", "numpy"):
@@ -90,8 +94,8 @@ def _compare_data(reports: Mapping[str, Report], config: JobConfig) -> None:
 
 def pythons(reports: Mapping[str, Report]) -> str | None:
     """A note where hosts have different Pythons; results do not depend on them."""
-    found = {report.python: host for host, report in reports.items()}
-    return None if len(found) < 2 else ", ".join(f"Python {python} on {host}" for python, host in found.items())
+    host_with = {report.python: host for host, report in reports.items()}
+    return None if len(host_with) < 2 else ", ".join(f"Python {python} on {host}" for python, host in host_with.items())
 
 
 def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
@@ -119,8 +123,10 @@ def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
 
 
 def run_with_checkpoint(config: JobConfig) -> str | None:
-    """``time_stamp`` of the run that a resumed job continues here: its own, which is that of the last run, where that
-    has a checkpoint, else of the newest that has one; None where none has."""
+    """``time_stamp`` of the run that a resumed job continues on this host; None without a checkpoint.
+
+    The last run is continued if it has a checkpoint, else the newest run that has one.
+    """
     runs, stamp = Path(config.fedscale.log_path, "logs", config.fedscale.job_name), config.fedscale.time_stamp
     return stamp if has_checkpoint(runs / stamp) else newest_checkpoint(runs)
 

@@ -66,7 +66,7 @@ class Links:
         self.folders = {host: event["folder"] for host, event in ready.items()}
 
     def leftovers(self, job: str, end: bool) -> dict[str, list[str]]:
-        """What of a job runs on each host, named with its number; with ``end`` it was ended first."""
+        """List the processes of a job that run on each host, with their numbers; with ``end`` they were ended first."""
         return {host: event["processes"] for host, event in self._leave(job, end).items()}
 
     def note(self, host: str, **restart: Any) -> None:
@@ -82,19 +82,19 @@ class Links:
     def _order(self, to: str, **order: Any) -> None:
         self._agents.send(to, json.dumps(order))
 
-    def _hear_all(self, hosts: Sequence[str], event: str, within_s: float) -> dict[str, dict[str, Any]]:
+    def _hear_all(self, hosts: Sequence[str], event: str, timeout_s: float) -> dict[str, dict[str, Any]]:
         """One event from each host; UserError for the first host that fails, KeyboardInterrupt where asked to stop."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + timeout_s
         heard: dict[str, dict[str, Any]] = {}
         while missing := [host for host in hosts if host not in heard]:
             message = self._agents.next(deadline)
             if message is None:
-                raise UserError(f"{missing[0]} does not answer within {within_s:g} s: is it overloaded?")
+                raise UserError(f"{missing[0]} does not answer within {timeout_s:g} s: is it overloaded?")
             if isinstance(message, Interrupt):
                 raise KeyboardInterrupt
             if isinstance(message, Exit):
-                said = self._agents.tails[message.name]
-                raise UserError(self._access.trouble(message.name, message.code, said))
+                output = self._agents.tails[message.name]
+                raise UserError(self._access.trouble(message.name, message.code, output))
             if message.event["event"] == "error":
                 raise UserError(f"{message.name}: {message.event['message']}")
             if message.event["event"] == event:
@@ -159,8 +159,8 @@ class Links:
 
     def _lose(self, gone: Exit) -> None:
         """An agent has ended: so have its processes."""
-        said = self._agents.tails[gone.name]
-        why = one_line(said[-1], 200) if said else gone.how
+        output = self._agents.tails[gone.name]
+        why = one_line(output[-1], 200) if output else gone.how
         self._later += [self._lost(name, why) for name, host in self._running.items() if host == gone.name]
 
     def _lost(self, name: str, why: str) -> Exit:

@@ -39,7 +39,7 @@ class Record:
         self._write()
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Delete the record of processes, since none is left."""
         (self.folder / "processes.json").unlink(missing_ok=True)
         self._claim.close()
 
@@ -52,14 +52,14 @@ class Record:
 
 def left(job: str, host: str, end: bool) -> list[str]:
     """Names and numbers of a job's processes that run on this host; with ``end`` they are ended first."""
-    found = _read(_folder(job, host) / "processes.json")
+    processes = _read(_folder(job, host) / "processes.json")
     if end:
-        for agent in found[:1]:
+        for agent in processes[:1]:
             if (process := agent.running()) is not None:
                 process.send_signal(signal.SIGTERM)  # it ends its own processes
                 jobs.left_after(_LEAVE_S, [agent])
-        jobs.end_all(found)
-    return [f"{process.name} {process.pid}" for process in found if process.running()]
+        jobs.end_all(processes)
+    return [f"{process.name} {process.pid}" for process in processes if process.running()]
 
 
 def _folder(job: str, host: str) -> Path:

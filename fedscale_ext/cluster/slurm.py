@@ -50,7 +50,7 @@ def submit(
     preparation.check_inputs(config)
     if idle := idle_keys(config):
         display.notice(idle)
-    made = _executor(executor)
+    executor_class = _executor(executor)
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
@@ -76,7 +76,7 @@ def submit(
             parameters["gpus_per_node"] = len(counts)
         if executor == "slurm":
             parameters |= {"cpus_per_task": 2, "slurm_additional_parameters": more}
-        queue = made(folder=str(folder), cluster=executor)
+        queue = executor_class(folder=str(folder), cluster=executor)
         queue.update_parameters(**parameters)
         queued = queue.submit(run_task, str(folder))
         job.cluster = {"slurm": queued.job_id, "executor": executor, "folder": str(folder)}
@@ -89,7 +89,7 @@ def submit(
 
 
 def state(job: jobs.Job) -> str:
-    """What Slurm says of a queued job, or that it has finished."""
+    """State of a queued job as Slurm reports it, or that it has finished."""
     if (job.log_dir / "summary.json").is_file():
         return "finished"
     return str(_queued(job).state).lower()
@@ -102,8 +102,8 @@ def cancel(job: jobs.Job) -> None:
 
 def _queued(job: jobs.Job) -> Any:
     assert job.cluster is not None
-    made = _executor(job.cluster["executor"])(folder=job.cluster["folder"], cluster=job.cluster["executor"])
-    return made._executor.job_class(job.cluster["folder"], job.cluster["slurm"])
+    executor = _executor(job.cluster["executor"])(folder=job.cluster["folder"], cluster=job.cluster["executor"])
+    return executor._executor.job_class(job.cluster["folder"], job.cluster["slurm"])
 
 
 def _executor(cluster: str) -> Any:
@@ -128,14 +128,14 @@ def _shape(config: JobConfig) -> tuple[int, list[int]]:
     return len(workers), counts
 
 
-def _options(given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for option in given:
+def _options(texts: Sequence[str]) -> dict[str, str]:
+    options = {}
+    for option in texts:
         key, equals, value = option.partition("=")
         if not equals or not re.fullmatch(r"[a-z][a-z-]*", key) or not value.isprintable():
             raise UserError(f"--slurm-option {option!r}: write it as sbatch has it, key=value, as in partition=gpu")
-        found[key] = value
-    return found
+        options[key] = value
+    return options
 
 
 # ---- what the tasks do ----
@@ -184,7 +184,7 @@ def run_rank(folder: Path, rank: int) -> None:
 
 def _announce(folder: Path, port: int) -> dict[str, Any]:
     """Choose where the aggregator listens, and tell the other tasks."""
-    ip = own_address()
+    ip = host_address()
     with socket.create_server((ip, port)) as server:
         address = {"ip": ip, "port": server.getsockname()[1]}
     temporary = folder / "address.new"
@@ -199,13 +199,13 @@ def _await(folder: Path) -> dict[str, Any]:
         if time.monotonic() > deadline:
             raise RuntimeError(f"the first task has not written {folder / 'address'} within {_ADDRESS_S:g} s")
         time.sleep(_LOOK_S)
-    found: dict[str, Any] = json.loads((folder / "address").read_text(encoding="utf-8"))
-    return found
+    address: dict[str, Any] = json.loads((folder / "address").read_text(encoding="utf-8"))
+    return address
 
 
-def own_address() -> str:
+def host_address() -> str:
     """An IPv4 address of this machine that others reach, where it has one."""
-    own = [a.address for every in psutil.net_if_addrs().values() for a in every if a.family == socket.AF_INET]
+    addresses = [a.address for every in psutil.net_if_addrs().values() for a in every if a.family == socket.AF_INET]
     with contextlib.suppress(OSError):
-        own.insert(0, socket.gethostbyname(socket.gethostname()))
-    return next((address for address in own if not is_loopback(address)), "127.0.0.1")
+        addresses.insert(0, socket.gethostbyname(socket.gethostname()))
+    return next((address for address in addresses if not is_loopback(address)), "127.0.0.1")

@@ -39,7 +39,7 @@ def submit(
     if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
         check_models(config, data=False)
     name = config.fedscale.job_name
-    way, places = Access.of(config), access.places(config)
+    way, host_of = Access.of(config), access.hosts_by_process(config)
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
@@ -57,36 +57,36 @@ def submit(
         source = str(config.source.absolute()) if config.source else conf
         job = jobs.Job(
             name, source, log_path, stamp, [], Proc.of("driver", os.getpid()),
-            cluster={"access": way.to_json(), "places": places, "there": _before(last, places) if again else None},
+            cluster={"access": way.to_json(), "places": host_of, "there": _before(last, host_of) if again else None},
         )  # fmt: skip
         preparation.make_log_dir(job)
         if not again:
             drop_restarts(job.log_dir)
         with jobs.open_log(name, "a" if again else "w") as log:
-            links = Links(log, way, places)
+            links = Links(log, way, host_of)
             run = ClusterRun(config, job, links, display, Restarts() if supervise else None)
             code = run.submit(way, resume_keys(resume, resume_from))
         jobs.settle(job, last, code)
         return code
 
 
-def _before(last: jobs.Job | None, places: dict[str, str]) -> str | None:
+def _before(last: jobs.Job | None, host_of: dict[str, str]) -> str | None:
     """Where the last run has its checkpoints on the aggregator's host, whatever ``log_path`` says by now; None where
     that host had none of it."""
     cluster = (last.cluster if last else None) or {}
-    same = cluster.get("places", {}).get(AGGREGATOR) == places[AGGREGATOR]
+    same = cluster.get("places", {}).get(AGGREGATOR) == host_of[AGGREGATOR]
     return cluster.get("there") if same else None
 
 
 def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
     """Processes of a submitted job on each of its hosts, ended first with ``end``; of a silent host, why."""
     assert job.cluster is not None
-    places: dict[str, str] = job.cluster["places"]
+    host_of: dict[str, str] = job.cluster["places"]
     way = Access(**job.cluster["access"])
 
     def ask(host: str) -> list[str]:
         with open(os.devnull, "w") as log:
-            links = Links(log, way, places)
+            links = Links(log, way, host_of)
             try:
                 links.connect([host])
                 return links.leftovers(job.name, end)[host]
@@ -95,7 +95,7 @@ def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
             finally:
                 links.stop()
 
-    hosts = list(dict.fromkeys(places.values()))
+    hosts = list(dict.fromkeys(host_of.values()))
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return dict(zip(hosts, threads.map(ask, hosts), strict=True))
 
@@ -110,8 +110,8 @@ class ClusterRun(Run):
     ) -> None:
         super().__init__(job, links, display, restarts, idle_keys(config))
         self.config, self.links = config, links
-        self.places = dict(links.hosts)
-        self.hosts = list(dict.fromkeys(self.places.values()))
+        self.host_of = dict(links.hosts)
+        self.hosts = list(dict.fromkeys(self.host_of.values()))
         self.keys: dict[str, Any] = {}
         self.ready = False  # all executors have registered
 
@@ -132,8 +132,8 @@ class ClusterRun(Run):
         try:
             self.job.children = self.links.connect(self.hosts)
             self._remember()
-            given = self.config.job.token_file
-            token = secrets.token_hex(BYTES) if given is None else read_token(given).hex()
+            token_file = self.config.job.token_file
+            token = secrets.token_hex(BYTES) if token_file is None else read_token(token_file).hex()
             self.links.begin(self.job.name, self.config.cluster.work_dir or os.getcwd(), token)
             for argv in setup:
                 command = f"setup command {shlex.join(argv)}"
@@ -146,7 +146,7 @@ class ClusterRun(Run):
         return None
 
     def _check(self) -> dict[str, check.Report]:
-        executors = len(self.places) - 1
+        executors = len(self.host_of) - 1
         self.display.notice(
             f"checking {counted(len(self.hosts), 'host')} for {counted(executors, 'executor')}; a host that has not "
             "seen the data yet reads it now"
@@ -154,19 +154,19 @@ class ClusterRun(Run):
         keys = {host: {"log_path": self._log_path(host), "time_stamp": self.job.time_stamp} for host in self.hosts}
         orders = {
             host: {
-                "argv": [check.roles(host, self.places), *to_argv(self.config, **keys[host])],
+                "argv": [check.roles(host, self.host_of), *to_argv(self.config, **keys[host])],
                 "module": check.__name__,
             }
             for host in self.hosts
         }
-        said = self._on_each("check", orders, self.config.job.register_timeout_s)
-        missing = [host for host in self.hosts if host not in said]
+        events = self._on_each("check", orders, self.config.job.register_timeout_s)
+        missing = [host for host in self.hosts if host not in events]
         if missing:
             raise UserError(
                 f"{missing[0]} could not be checked: `fedscale driver logs {self.job.name}` tells what it said"
             )
-        reports = {host: check.Report.read(said[host]) for host in self.hosts}
-        check.compare(reports, self.places, self.config)
+        reports = {host: check.Report.read(events[host]) for host in self.hosts}
+        check.compare(reports, self.host_of, self.config)
         note = check.pythons(reports)
         if note:
             self.display.notice(f"hosts have different Pythons, on which results do not depend: {note}")
@@ -174,13 +174,13 @@ class ClusterRun(Run):
 
     def _settle(self, reports: dict[str, check.Report]) -> None:
         """Where the job listens and writes, and with it every process's arguments."""
-        place = self.places[AGGREGATOR]
-        if self.keys and reports[place].newest:
-            self.job.time_stamp = str(reports[place].newest)
-        there = self._log_path(place)
+        host = self.host_of[AGGREGATOR]
+        if self.keys and reports[host].newest:
+            self.job.time_stamp = str(reports[host].newest)
+        there = self._log_path(host)
         assert self.job.cluster is not None
         self.job.cluster["there"] = there
-        shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[place].port}
+        shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[host].port}
         self.ranks = preparation.arguments(self.config, **shared, **self.keys)
         self.job.argv = self.ranks[AGGREGATOR]
         self._remember()
@@ -189,27 +189,27 @@ class ClusterRun(Run):
         """``log_path`` on a host, absolute; ~ and variables are that host's own. A resumed job's stays on the
         aggregator's host, where its checkpoints are."""
         assert self.job.cluster is not None
-        if host == self.places[AGGREGATOR] and self.job.cluster["there"]:
+        if host == self.host_of[AGGREGATOR] and self.job.cluster["there"]:
             return str(self.job.cluster["there"])
-        given = str(self.config.given.get("log_path", self.config.fedscale.log_path))
-        if given[:1] in "~$":
-            return given
-        return str(PurePosixPath(self.links.folders[host]) / given)
+        log_path = str(self.config.given.get("log_path", self.config.fedscale.log_path))
+        if log_path[:1] in "~$":
+            return log_path
+        return str(PurePosixPath(self.links.folders[host]) / log_path)
 
-    def _on_each(self, what: str, orders: dict[str, dict[str, Any]], within_s: float | None = None) -> dict[str, Any]:
+    def _on_each(self, what: str, orders: dict[str, dict[str, Any]], timeout_s: float | None = None) -> dict[str, Any]:
         """Run a process on each host to its end; what it said at last. UserError for the first that fails."""
-        said: dict[str, Any] = {}
+        events: dict[str, Any] = {}
         names = {f"{what} ({host})": host for host in orders}
         self.links.hosts.update(names)
         for name, host in names.items():
             self.links.start(name, **orders[host])
-        deadline = None if within_s is None else time.monotonic() + within_s
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while self.links.running():
             message = self.links.next(deadline)
             if message is None:
                 host = names[self.links.running()[0]]
                 raise UserError(
-                    f"{host} has not finished its check within register_timeout_s={within_s:g} s: raise it, or run "
+                    f"{host} has not finished its check within register_timeout_s={timeout_s:g} s: raise it, or run "
                     "`fedscale dataset verify` there first, which reads the data"
                 )
             if isinstance(message, Interrupt):
@@ -217,12 +217,12 @@ class ClusterRun(Run):
             host = names[message.name]
             if isinstance(message, Exit) and message.code != 0:
                 tail = self.links.tails[message.name]
-                why = said[host]["message"] if "message" in said.get(host, {}) else f"{what} {message.how}"
-                more = f": {tail[-1]}" if tail and "message" not in said.get(host, {}) else ""
+                why = events[host]["message"] if "message" in events.get(host, {}) else f"{what} {message.how}"
+                more = f": {tail[-1]}" if tail and "message" not in events.get(host, {}) else ""
                 raise UserError(f"{host}: {why}{more}")
             if isinstance(message, Said):
-                said[host] = {**message.event, "heard": time.time()}
-        return said
+                events[host] = {**message.event, "heard": time.time()}
+        return events
 
     # ---- while it runs ----
 
@@ -238,16 +238,16 @@ class ClusterRun(Run):
             log_dir=self._there() if again else None,
         )
 
-    def _hear(self, said: Said) -> None:
-        if said.name == AGGREGATOR and said.event["event"] == "ready":
+    def _hear(self, message: Said) -> None:
+        if message.name == AGGREGATOR and message.event["event"] == "ready":
             self.ready = True
-        super()._hear(said)
+        super()._hear(message)
 
-    def _hear_error(self, said: Said) -> None:
-        if said.event.get("exit_code") == 2:
-            where = f"{self.places[said.name]}: {said.event.get('message')}"
-            said = replace(said, event={**said.event, "message": where})
-        super()._hear_error(said)
+    def _hear_error(self, message: Said) -> None:
+        if message.event.get("exit_code") == 2:
+            where = f"{self.host_of[message.name]}: {message.event.get('message')}"
+            message = replace(message, event={**message.event, "message": where})
+        super()._hear_error(message)
 
     def _lose(self, gone: Exit, outcome: Outcome) -> None:
         if not self.ready and self.restarts is None:  # a partial start is none
@@ -263,12 +263,12 @@ class ClusterRun(Run):
     def _note_restart(self, name: str, reason: str, after: int) -> None:
         """Here, for ``driver status``, and in the job's folder on the aggregator's host, where that is another one."""
         super()._note_restart(name, reason, after)
-        host = self.places[AGGREGATOR]
+        host = self.host_of[AGGREGATOR]
         if not self._shared(host):
             self.links.note(host, log_dir=self._there(), process=name, reason=reason, after_round=after)
 
     def _called(self, name: str) -> str:
-        return f"{name} on {self.places[name]}" if name in self.places else name
+        return f"{name} on {self.host_of[name]}" if name in self.host_of else name
 
     # ---- results ----
 
@@ -282,9 +282,9 @@ class ClusterRun(Run):
 
     def _conclude(self, outcome: Outcome) -> None:
         if outcome.status == "finished" and self.summary:
-            place = self._fetched()
+            folder = self._fetched()
             self.summary["files"] = {
-                what: str(path).replace(self._there(), place, 1) for what, path in self.summary["files"].items()
+                what: str(path).replace(self._there(), folder, 1) for what, path in self.summary["files"].items()
             }
         super()._conclude(outcome)
 
@@ -294,7 +294,7 @@ class ClusterRun(Run):
 
     def _fetched(self) -> str:
         """Where the results are, after they were brought here from the aggregator's host."""
-        host, there, here = self.places[AGGREGATOR], self._there(), self.job.log_dir
+        host, there, here = self.host_of[AGGREGATOR], self._there(), self.job.log_dir
         if self._shared(host):
             return str(here)
         try:

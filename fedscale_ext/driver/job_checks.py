@@ -41,9 +41,10 @@ _NAMED = 4  # jobs that a sentence names
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the check says of a job: ``fault`` is None where it can start.
+    """Result of the check of a job: ``fault`` is None where it can start.
 
-    ``facts`` are titles with words, empty where data and models were not checked; ``notices`` say what to know of it.
+    ``facts`` are titles with words, empty where data and models were not checked. ``notices`` are sentences about the
+    job.
     """
 
     fault: str | None
@@ -88,7 +89,7 @@ def check_jobs(
 
 
 def refuse_changed_data(config: JobConfig, run: Path, display: Screen) -> None:
-    """UserError where a job has other data on this machine than the ``run`` that it resumes.
+    """Refuse to resume a ``run`` whose data differ from the job's data on this machine.
 
     A run without a digest passes: the aggregator compares the data with those of the checkpoint.
     """
@@ -145,8 +146,8 @@ def _verdict(config: JobConfig, event: Mapping[str, Any] | None, finished: bool)
 def _awaits_setup(config: JobConfig) -> bool:
     """Whether a file or folder that the job reads is missing, and a setup command may bring it."""
     plain, _ = plain_commands(config.cluster.setup_commands or ())
-    given = {**vars(config.fedscale), **config.job.model_dump()}
-    files = [str(given[key]) for key in _FILES if given[key] not in (None, _NO_FILE)]
+    settings = {**vars(config.fedscale), **config.job.model_dump()}
+    files = [str(settings[key]) for key in _FILES if settings[key] not in (None, _NO_FILE)]
     return bool(plain) and not all(Path(file).expanduser().exists() for file in files)
 
 
@@ -193,7 +194,7 @@ def _take(event: dict[str, Any], events: dict[str, dict[str, Any]], display: _Di
 
 
 def refuse_faults(verdicts: Mapping[str, Verdict], resume: bool) -> None:
-    """UserError for the first job of a sweep that cannot start, or be resumed, with the number of others."""
+    """Raise a UserError for the first job of a sweep that cannot start or be resumed; it counts the others."""
     faults = {name: verdict.fault for name, verdict in verdicts.items() if verdict.fault is not None}
     if faults:
         name, fault = next(iter(faults.items()))

@@ -50,7 +50,7 @@ class Job:
 
     @property
     def log_dir(self) -> Path:
-        """Where FedScale's logs and this package's results of the job lie."""
+        """Folder of FedScale's logs and this package's results of the job."""
         return Path(self.log_path) / "logs" / self.name / self.time_stamp
 
     def note_round(self, event: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Job:
         return new
 
     def complete(self, rounds: int) -> bool:
-        """Whether it finished with as many rounds."""
+        """Tell whether the job finished with exactly ``rounds`` rounds."""
         return self.status == "finished" and self.round is not None and self.round["round"] == rounds
 
     def state(self) -> str:
@@ -88,22 +88,22 @@ def state_dir() -> Path:
     """Folder of everything that the command remembers; made if missing."""
     state_home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     path = Path(os.environ.get("FEDSCALE_EXT_STATE") or f"{state_home}/fedscale_ext").expanduser().absolute()
-    return _made(path)
+    return _ensure_folder(path)
 
 
 def folder(name: str) -> Path:
     """Folder of the job ``name``; made if missing."""
     check_name(name)
-    return _made(state_dir() / "jobs" / name)
+    return _ensure_folder(state_dir() / "jobs" / name)
 
 
 def check_name(name: str) -> None:
-    """UserError for a name that no job can have."""
+    """Check that a job can have this name; UserError otherwise."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
         raise UserError(f"job_name {name!r} must be a file name of letters, digits, '_', '-' and '.'")
 
 
-def _made(path: Path) -> Path:
+def _ensure_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -145,7 +145,7 @@ def find(name: str) -> Job:
 
 
 def output_log(name: str) -> Path:
-    """What the processes of the job's last run printed."""
+    """File with the output of the processes of the job's last run."""
     return folder(name) / "output.log"
 
 
@@ -170,8 +170,8 @@ def _aside(name: str) -> Path:
 
 
 def settle(job: Job, last: Job | None, code: int) -> None:
-    """After a run: where bad input ended it before a round, the record and the output of the ``last`` one are back,
-    and its log folder is gone."""
+    """Restore the ``last`` record and output where bad input ended a run before its first round; delete its log
+    folder."""
     if code == 2 and job.round is None:
         _remove_unbegun(job.log_dir)
         if last is not None:
@@ -214,9 +214,9 @@ def claim(name: str) -> Iterator[None]:
         yield
 
 
-def lock(place: Path) -> IO[str]:
+def lock(folder: Path) -> IO[str]:
     """The lock of a folder, held until it is closed or this process ends; BlockingIOError where another has it."""
-    file = (place / "lock").open("w")
+    file = (folder / "lock").open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -274,10 +274,10 @@ def end_all(processes: list[Proc]) -> bool:
 
 
 def left_after(seconds: float, processes: list[Proc]) -> list[Proc]:
-    """The processes that still run after that time; it ends early when none does.
+    """Wait for processes to end, at most ``seconds``, and return those that still run.
 
-    They are not children of this process, and one that its parent has not heard of counts as gone:
-    the system offers no wait for that.
+    They are not children of this process, and one that its parent has not heard of counts as gone: the system offers no
+    wait for that.
     """
     deadline = time.monotonic() + seconds
     while (left := [process for process in processes if process.running()]) and time.monotonic() < deadline:

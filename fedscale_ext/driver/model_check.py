@@ -23,8 +23,11 @@ _LISTS = ("types", "match_params")  # hyperparameters, of whichever method, that
 
 
 def check_models(config: JobConfig, data: bool) -> None:
-    """UserError for a method or a model (``model``, ``capacity_model``, types of devices) that there is not, and with
-    ``data``, where the data folder is on this machine, for a model that does not take its samples and classes."""
+    """Check that the configured method and models exist; UserError otherwise.
+
+    The models are ``model``, ``capacity_model`` and those of the types of devices. With ``data``, where the data folder
+    is on this machine, models must also take its samples and classes.
+    """
     check_name(config.job.method)
     for key in config.params:
         try:

@@ -10,7 +10,7 @@ from fedscale_ext.metrics.names import HEADER
 
 
 class NamedJobs(NamedTuple):
-    """What words name: log ``folders`` of jobs, and names of a sweep's jobs that have not begun to train in it."""
+    """Jobs that words name: log ``folders``, and names of a sweep's jobs that have not begun to train in it."""
 
     folders: list[Path]
     unbegun: list[str]
@@ -44,8 +44,8 @@ def _find(word: str) -> NamedJobs:
 
 def _below(path: Path) -> str:
     """The end of a sentence that names the newest job in a folder of jobs, where there is one."""
-    found = [header.parent for pattern in ("*", "*/*") for header in path.glob(f"{pattern}/{HEADER}")]
-    if not found:
+    folders = [header.parent for pattern in ("*", "*/*") for header in path.glob(f"{pattern}/{HEADER}")]
+    if not folders:
         return ""
-    newest = max(found, key=lambda folder: ((folder / HEADER).stat().st_mtime_ns, str(folder)))
-    return f"; it holds {len(found)} job{'s' if len(found) > 1 else ''}, the newest is {newest}"
+    newest = max(folders, key=lambda folder: ((folder / HEADER).stat().st_mtime_ns, str(folder)))
+    return f"; it holds {len(folders)} job{'s' if len(folders) > 1 else ''}, the newest is {newest}"

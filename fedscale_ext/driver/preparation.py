@@ -45,7 +45,7 @@ def commands(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
 
 
 def arguments(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
-    """What :func:`commands` gives each entry as arguments."""
+    """Arguments of each entry that :func:`commands` starts, by the name of the process."""
     slots = configuration.executor_slots(config)
     shared |= {"num_executors": len(slots), "executor_configs": configuration.executor_configs(config)}
     result = {AGGREGATOR: configuration.to_argv(config, **shared, this_rank=0)}
@@ -55,8 +55,10 @@ def arguments(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
 
 
 def hide_key(config: JobConfig) -> JobConfig:
-    """The configuration with a Weights & Biases key moved into the environment: anyone on this machine reads
-    the command lines of its processes, and job.json keeps them."""
+    """Move a Weights & Biases key from the configuration into the environment.
+
+    Anyone on this machine can read the command lines of its processes, and job.json stores them.
+    """
     if not _shows_key(config):
         return config
     os.environ[WANDB_VARIABLE] = config.fedscale.wandb_token
@@ -64,7 +66,7 @@ def hide_key(config: JobConfig) -> JobConfig:
 
 
 def refuse_key(config: JobConfig) -> None:
-    """UserError for a Weights & Biases key in the configuration of a job that other machines run."""
+    """Refuse a Weights & Biases key in the configuration of a job that other machines run."""
     if _shows_key(config):
         raise UserError(
             "wandb_token holds a key, which command lines and files on other machines would show; log in there by "
@@ -79,7 +81,7 @@ def _shows_key(config: JobConfig) -> bool:
 
 
 def check_start(config: JobConfig) -> tuple[list[list[str]], list[str]]:
-    """UserError for what keeps a job of this machine from starting and can be seen without torch.
+    """Check that a job of this machine can start, as far as that is seen without torch; UserError otherwise.
 
     Returns its setup commands as ``plain_commands`` does.
     """
@@ -97,7 +99,7 @@ def check_start(config: JobConfig) -> tuple[list[list[str]], list[str]]:
 
 
 def check_hosts(config: JobConfig) -> None:
-    """UserError for an executor on another machine."""
+    """Refuse executors on other machines with a UserError."""
     local = {"localhost", "127.0.0.1", "::1", config.fedscale.ps_ip, platform.node(), socket.gethostname()}
     for host, _ in configuration.executor_slots(config):
         if host not in local:
@@ -108,8 +110,10 @@ def check_hosts(config: JobConfig) -> None:
 
 
 def check_inputs(config: JobConfig, data: bool = True) -> None:
-    """UserError for a data folder (but with ``data`` false), a method, a model or its file that is not there, a model
-    that does not take the data, or a package that is needed and lacks."""
+    """Check the data folder, method, models and packages that a job needs; UserError where one is missing.
+
+    Models must also take the data. With ``data`` false, the data folder is not checked.
+    """
     if data:
         data_folder(config.fedscale.data_dir)
     if config.job.public_dir is not None:
@@ -132,17 +136,17 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
 
 def port(config: JobConfig) -> int:
     """The port to listen on: ``ps_port`` if it is free, any free one where that is 0."""
-    host, wanted = config.fedscale.ps_ip, int(config.fedscale.ps_port)
+    host, port = config.fedscale.ps_ip, int(config.fedscale.ps_port)
     try:
-        with socket.create_server((host, wanted)) as server:
+        with socket.create_server((host, port)) as server:
             return int(server.getsockname()[1])
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UserError(
-                f"port {wanted} on {host} is in use; choose another with --set ps_port={wanted + 1}, "
+                f"port {port} on {host} is in use; choose another with --set ps_port={port + 1}, "
                 "or a free one with --set ps_port=auto"
             ) from None
-        raise UserError(f"ps_ip {host} with ps_port {wanted} cannot be listened on: {error.strerror}") from None
+        raise UserError(f"ps_ip {host} with ps_port {port} cannot be listened on: {error.strerror}") from None
 
 
 def make_log_dir(job: Job) -> None:
@@ -193,12 +197,12 @@ def interrupts_into(inbox: "SimpleQueue[Exit | Said | Interrupt]") -> Iterator[N
     def tell(number: int, _: FrameType | None) -> None:
         inbox.put(Interrupt(number))
 
-    kept = {}
+    previous_handlers = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            kept[number] = signal.signal(number, tell)
+            previous_handlers[number] = signal.signal(number, tell)
     try:
         yield
     finally:
-        for number, handler in kept.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)

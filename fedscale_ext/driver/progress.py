@@ -119,7 +119,7 @@ class Display(Screen):
         return [f"ETA {span((time.monotonic() - since) / (number - before) * (rounds - number))}"]
 
     def picture(self) -> Group:
-        """How far the job is."""
+        """Draw the progress of the job."""
         doing = [Text(self._doing)] if self._doing else []
         if not self._round:
             return Group(Text(f"{self._status} ..."), *doing)
@@ -134,7 +134,7 @@ class Display(Screen):
         self.aside(f"[yellow]note:[/] {escape(message)}")
 
     def error(self, sentence: str) -> None:
-        """Why the job ended early, in one sentence."""
+        """Print why the job ended early, in one sentence."""
         self.err.print(f"[red]fedscale:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
     def log_line(self, line: str) -> None:
@@ -151,9 +151,9 @@ class Display(Screen):
             print_figures(self.out, str(name), titles, cells)
         self.out.print()
         files = {str(name): str(path) for name, path in event.get("files", {}).items()}
-        places = {"log_dir": log_dir, **files, "output": output_log}
-        width = max(map(len, [*places, "tensorboard"])) + 2
-        for name, path in places.items():
+        paths = {"log_dir": log_dir, **files, "output": output_log}
+        width = max(map(len, [*paths, "tensorboard"])) + 2
+        for name, path in paths.items():
             if name != "tensorboard":
                 self.line(f"{name:<{width}}{path}")
         self.line(f"{'tensorboard':<{width}}{_tensorboard(files.get('tensorboard', log_dir))}")

@@ -27,7 +27,7 @@ _LEAVE_S = 15.0  # after the summary: time for all processes to leave
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: ``status`` as in job.json, the command's exit code, the reason of a failure."""
+    """End of a job: ``status`` as in job.json, the command's exit code, the reason of a failure."""
 
     status: str
     code: int
@@ -86,7 +86,7 @@ def start(
 
 
 def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: Display) -> bool:
-    """Whether the ``run`` to resume is the last one and has all the rounds that are asked for, which is then told."""
+    """Tell whether the ``run`` to resume is the last one and has all requested rounds; if so, print that."""
     if last is None or last.log_dir != run:
         return False
     rounds = config.fedscale.rounds
@@ -134,7 +134,7 @@ class Run:
         self.trained = False  # all rounds are done: executors leave
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
-        self.said: dict[str, str] = {}  # the last error of a process, in its own words
+        self.last_errors: dict[str, str] = {}  # the last error of a process, in its own words
         self.failed = ""  # the process that the failure is about
         self.deadline: float | None = None
 
@@ -239,41 +239,41 @@ class Run:
         with suppress(OSError):
             jobs.write(self.job)
 
-    def _hear(self, said: Said) -> None:
-        kind = said.event["event"]
+    def _hear(self, message: Said) -> None:
+        kind = message.event["event"]
         if kind == "error":
-            self._hear_error(said)
-        elif said.name != AGGREGATOR:
+            self._hear_error(message)
+        elif message.name != AGGREGATOR:
             return
         elif kind == "trained":
             self.trained = True
         elif kind == "summary":
-            self.summary, self.trained = said.event, True
-            self.job.note_summary(said.event["summary"])
+            self.summary, self.trained = message.event, True
+            self.job.note_summary(message.event["summary"])
             self._remember()
             self.deadline = time.monotonic() + _LEAVE_S
             if self.restarts:
                 self.restarts.cancel()
         else:
             if kind == "round":
-                self.job.note_round(said.event)
+                self.job.note_round(message.event)
                 self._remember()
                 if self.restarts:
                     self.restarts.round_finished()
-            elif kind == "notice" and self.job.add_notice(said.event):
+            elif kind == "notice" and self.job.add_notice(message.event):
                 self._remember()
             elif kind == "ready" and self.idle is not None:
                 self.display.notice(self.idle)
                 self.idle = None  # an aggregator that is started again is ready again
-            self.display.event(said.event)
+            self.display.event(message.event)
 
-    def _hear_error(self, said: Said) -> None:
+    def _hear_error(self, message: Said) -> None:
         """Bad input ends the job, whoever found it; any other error is told when the process has ended."""
-        message = str(said.event.get("message"))
-        if said.event.get("exit_code") != 2:
-            self.said[said.name] = message
-        elif self.summary is None or said.name == AGGREGATOR:
-            self._fail(said.name, Outcome("failed", 2, message))
+        text = str(message.event.get("message"))
+        if message.event.get("exit_code") != 2:
+            self.last_errors[message.name] = text
+        elif self.summary is None or message.name == AGGREGATOR:
+            self._fail(message.name, Outcome("failed", 2, text))
 
     def _miss(self, gone: Exit) -> None:
         """A process has left: in order after the summary, and for an executor once all rounds are done."""
@@ -313,7 +313,7 @@ class Run:
 
     def _died(self, gone: Exit) -> Outcome:
         how = gone.how if gone.code else "ended without a summary" if gone.name == AGGREGATOR else "left too early"
-        why = f" ({self.said[gone.name]})" if gone.name in self.said else ""
+        why = f" ({self.last_errors[gone.name]})" if gone.name in self.last_errors else ""
         reason = f"{self._called(gone.name)} {how}{why}"
         return Outcome("failed", 1, reason, tuple(self.processes.tails[gone.name]))
 
@@ -327,9 +327,11 @@ class Run:
                 "draws it"
             )
         elif outcome.status == "stopped":
-            kept = self._has_checkpoint()
+            has_checkpoint = self._has_checkpoint()
             how = (
-                "--resume continues it from its last checkpoint" if kept else "it has no checkpoint yet: start it anew"
+                "--resume continues it from its last checkpoint"
+                if has_checkpoint
+                else "it has no checkpoint yet: start it anew"
             )
             self.display.error(f"job {self.job.name} was stopped; {how}")
         else:

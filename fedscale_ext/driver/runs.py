@@ -82,10 +82,10 @@ def _check_stand_in(config: JobConfig, last: Job, run: Path) -> None:
 
 
 def check_unchanged(config: JobConfig, run: Path, advice: str = START_ANEW, files_here: bool = True) -> None:
-    """UserError where a ``run`` of the job, finished or half-way, had other settings than the job has now, or the
-    files that they name had other contents, if these lie on this machine (``files_here``).
+    """Refuse a ``run`` with other settings, or other contents of the files that they name, than the job has now.
 
-    A run whose settings cannot be read passes: the aggregator compares them with those in the checkpoint.
+    Files are compared if they lie on this machine (``files_here``). A run whose settings cannot be read passes: the
+    aggregator compares them with those in the checkpoint.
     """
     before = _header(run)
     if before is not None and (changed := _changed(before, config, files_here)):
@@ -104,9 +104,10 @@ def _changed(before: _Stated, config: JobConfig, files_here: bool) -> str:
 def check_rounds(
     config: JobConfig, run: Path, last: Job | None, *, resume_from: int | None = None, anew: str = "it"
 ) -> None:
-    """UserError where a ``run`` to resume, or the round to go back to, is beyond the rounds that are asked for.
+    """Refuse a ``run`` to resume, or a round to go back to, that is beyond the requested rounds.
 
-    ``last`` is the record of the job's last run, ``anew`` what the sentence advises to start without --resume.
+    ``last`` is the record of the job's last run. ``anew`` is the command that the message advises, to start without
+    --resume.
     """
     name, rounds = config.fedscale.job_name, config.fedscale.rounds
     advice = f"raise rounds, or start {anew} anew without --resume"
@@ -122,7 +123,7 @@ def check_rounds(
 
 
 def rounds_done(run: Path, last: Job | None) -> int:
-    """How many rounds a run has done: as its record says, else by its newest checkpoint; 0 where neither tells."""
+    """Count the rounds that a run has done, by its record or else its newest checkpoint; 0 where neither tells."""
     if last is not None and last.log_dir == run and last.round:
         return int(last.round["round"])
     rounds = [path.stem.rpartition("-")[2] for path in run.glob("checkpoints/checkpoint-*.safetensors")]
@@ -142,7 +143,7 @@ def file_digests_of(run: Path) -> FileDigests:
 
 
 def has_settings(run: Path) -> bool:
-    """Whether a run's header.json states its settings."""
+    """Tell whether a run's header.json states its settings."""
     return _header(run) is not None
 
 
@@ -155,7 +156,7 @@ def _header(run: Path) -> _Stated | None:
 
 
 def run_folder(log_path: str, name: str, time_stamp: str) -> Path:
-    """Where the run of job ``name`` with this ``time_stamp`` has its logs and results."""
+    """Folder of logs and results of the run of job ``name`` with this ``time_stamp``."""
     return Path(log_path, "logs", name, time_stamp)
 
 

@@ -80,7 +80,7 @@ class _Cell:
 
 
 def in_notebook() -> bool:
-    """Whether this code runs in the cell of a notebook."""
+    """Tell whether this code runs in the cell of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")

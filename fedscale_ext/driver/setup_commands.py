@@ -26,7 +26,7 @@ def plain_commands(commands: Sequence[str]) -> tuple[list[list[str]], list[str]]
 
 
 def check_program(argv: Sequence[str]) -> None:
-    """UserError for a command whose program is not installed on this machine."""
+    """Check that the program of a command is installed on this machine; UserError otherwise."""
     if shutil.which(argv[0]) is None:
         raise UserError(
             f"setup command {shlex.join(argv)!r}: the program {argv[0]!r} is not found; install or remove it"

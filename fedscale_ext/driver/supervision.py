@@ -10,10 +10,10 @@ _PAUSES_S = (0.0, 0.5, 1.0, 2.0, 5.0)  # before the first, second, … restart, 
 
 
 class Restarts:
-    """The processes that are to be started again, each at its time.
+    """Schedule of processes that are to be started again.
 
-    A process is restarted at once, then after growing pauses, and at most ten times until a round is finished;
-    from then on it counts anew.
+    A process is restarted at once, then after growing pauses, at most ten times. The count begins anew after each
+    finished round.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class Restarts:
         return True
 
     def round_finished(self) -> None:
-        """The job gets on: nothing that happened before counts any more."""
+        """Forget earlier restarts, since the job makes progress."""
         self._since_round.clear()
 
     def take(self) -> list[str]:
-        """The processes whose time has come; whoever asks starts them."""
+        """Remove and return the processes that are due; the caller starts them."""
         now = time.monotonic()
         ready = [name for name, due in self._due.items() if due <= now]
         for name in ready:
@@ -46,7 +46,7 @@ class Restarts:
         return list(self._due)
 
     def next(self) -> float | None:
-        """When the next of them is to start, in monotonic seconds."""
+        """Time of the next planned restart, in monotonic seconds; None without one."""
         return min(self._due.values(), default=None)
 
     def cancel(self) -> None:
@@ -55,13 +55,15 @@ class Restarts:
 
 
 def has_checkpoint(log_dir: Path) -> bool:
-    """Whether there is something to resume from."""
+    """Tell whether a run has a checkpoint to resume from."""
     return any((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
 
 
 def has_results(log_dir: Path, since: float) -> bool:
-    """Whether a run that began at ``since`` (seconds since 1970) has written its summary, after which only pictures
-    are missing; that of an earlier run, which is resumed, is older."""
+    """Tell whether a run that began at ``since`` (seconds since 1970) has written its summary.
+
+    After that, only pictures are missing. An older summary is that of an earlier run, which is resumed.
+    """
     summary = log_dir / "summary.json"
     return summary.is_file() and summary.stat().st_mtime >= since
 

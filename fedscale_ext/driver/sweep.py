@@ -149,8 +149,8 @@ class _Run:
         if not again:
             self._begin_run(point.name)
         self.recorded[point.name] = last.started if last else 0.0
-        own = sweep_plan.overrides_of(point, self.sweep.overrides)
-        words = [f"--set={override}" for override in (*own, *_run_settings(Path(self.sweep.runs[point.name])))]
+        overrides = sweep_plan.overrides_of(point, self.sweep.overrides)
+        words = [f"--set={override}" for override in (*overrides, *_run_settings(Path(self.sweep.runs[point.name])))]
         options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
         conf = str(sweeps.conf_path(self.sweep.name))
         command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", conf, *words, *options]
@@ -190,9 +190,9 @@ class _Run:
         reason = self._read(gone.name)
         if gone.code == 0:
             return self._finish(gone.name)
-        told = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
+        error_lines = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
         state.status = "stopped" if gone.code == 130 else "failed"
-        state.reason = told[-1].removeprefix("fedscale: ") if told else reason or gone.how
+        state.reason = error_lines[-1].removeprefix("fedscale: ") if error_lines else reason or gone.how
         self.display.ended(gone.name)
 
     def _finish(self, name: str) -> None:

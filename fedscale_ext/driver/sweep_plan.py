@@ -31,10 +31,10 @@ def read_seeds(text: str) -> list[int]:
     """Seeds from ``0-4``, ``1,5,7`` or both, in the order given; UserError for anything else."""
     seeds: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,18})(?:\s*-\s*(\d{1,18}))?\s*", part)
-        if not found:
+        match = re.fullmatch(r"\s*(\d{1,18})(?:\s*-\s*(\d{1,18}))?\s*", part)
+        if not match:
             raise UserError(f"--seeds {text}: write seeds as 0-4 or 1,5,7")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= _MOST:
             raise UserError(f"--seeds {text}: {part.strip()} is no range of at most {_MOST:,} seeds, smaller first")
         seeds += range(first, last + 1)
@@ -48,15 +48,15 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     grid: dict[str, list[str]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
-        found = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]
-        if not equals or not key.strip() or not all(found):
+        choices = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]
+        if not equals or not key.strip() or not all(choices):
             raise UserError(f"--grid {text}: write it as key=a,b with a value between all commas")
         key = key.strip()
         if key in _OWN:
             raise UserError(f"--grid {text}: {key} cannot be on the grid; {_OWN[key]}")
-        if key in grid or len(set(found)) != len(found):
+        if key in grid or len(set(choices)) != len(choices):
             raise UserError(f"--grid {text}: {key if key in grid else 'a value'} is named twice")
-        grid[key] = found
+        grid[key] = choices
     return grid
 
 
@@ -69,56 +69,56 @@ def read_points(conf: str | ConfFile, overrides: Sequence[str], seeds: str | Non
 
 def _refuse_set_twice(overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> None:
     """UserError for a key of --set that the jobs of the sweep have values of their own for: one would go unheard."""
-    own = {text.partition("=")[0].strip(): f"--grid {text}" for text in grid}
+    option_of_key = {text.partition("=")[0].strip(): f"--grid {text}" for text in grid}
     if seeds is not None:
-        own["seed"] = f"--seeds {seeds}"
+        option_of_key["seed"] = f"--seeds {seeds}"
     for override in overrides:
         key = override.partition("=")[0]
-        if key in own:
-            raise UserError(f"--set {override} and {own[key]} both set {key}; remove one of them")
+        if key in option_of_key:
+            raise UserError(f"--set {override} and {option_of_key[key]} both set {key}; remove one of them")
 
 
 def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[Point]:
     """A job for each combination of the grid and each seed, named after what is its own; all seeds of an arm follow
     one another."""
-    made: list[Point] = []
+    points: list[Point] = []
     for values in itertools.product(*grid.values()):
         settings = tuple(f"{key}={value}" for key, value in zip(grid, values, strict=True))
         words = [f"{key.rpartition('.')[2]}_{value}" for key, value in zip(grid, values, strict=True)]
         arm = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join([base, *words]))
         for seed in seeds or (None,):
-            own = (*settings, *([] if seed is None else [f"seed={seed}"]))
-            made.append(Point(arm if seed is None else f"{arm}-s{seed}", arm, seed, own))
-    if len(made) > _MOST:
-        raise UserError(f"seeds and grid make {len(made):,} jobs; at most {_MOST:,} go into a sweep")
-    names = [point.name for point in made]
+            point_settings = (*settings, *([] if seed is None else [f"seed={seed}"]))
+            points.append(Point(arm if seed is None else f"{arm}-s{seed}", arm, seed, point_settings))
+    if len(points) > _MOST:
+        raise UserError(f"seeds and grid make {len(points):,} jobs; at most {_MOST:,} go into a sweep")
+    names = [point.name for point in points]
     if len(set(names)) != len(names) or max(map(len, names)) > 100:
         raise UserError("the jobs of this grid cannot be told apart by names of at most 100 letters, digits, '_', '-' "
                         "and '.': choose shorter values, or a shorter job_name")  # fmt: skip
-    return made
+    return points
 
 
 def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
-    """All ``key=value`` of a job: the command's, its own, its name, and any free port."""
+    """All ``key=value`` of a job: those of the command and of the job, its name, and any free port."""
     return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
 
 
-def checked(conf: str | ConfFile, overrides: Sequence[str], made: Sequence[Point]) -> list[JobConfig]:
+def checked(conf: str | ConfFile, overrides: Sequence[str], points: Sequence[Point]) -> list[JobConfig]:
     """The configuration of each job, as far as it can be checked without torch; UserError names job and setting."""
     configs = []
-    for point in made:
+    for point in points:
         try:
             configs.append(member(conf, overrides, point))
         except UserError as error:
             raise UserError(f"job {point.name} of the sweep: {error}") from None
-    refuse_equal(made, configs)
+    refuse_equal(points, configs)
     return configs
 
 
-def refuse_equal(made: Sequence[Point], configs: Sequence[JobConfig]) -> None:
-    """UserError where two jobs are one job under two names, as ``learning_rate=0.05,0.050`` makes them."""
+def refuse_equal(points: Sequence[Point], configs: Sequence[JobConfig]) -> None:
+    """Refuse two jobs that are one job under two names, as ``learning_rate=0.05,0.050`` makes them."""
     seen: dict[str, Point] = {}
-    for point, config in zip(made, configs, strict=True):
+    for point, config in zip(points, configs, strict=True):
         settings = {**config.echo(), **config.cluster.model_dump(), "job_name": None}
         other = seen.setdefault(json.dumps(settings, sort_keys=True, default=str), point)
         if other is not point:
@@ -137,7 +137,7 @@ def member(conf: str | ConfFile, overrides: Sequence[str], point: Point) -> JobC
 
 
 def at_once(config: JobConfig) -> int:
-    """How many such jobs fit the machine side by side: by its cores, or its GPUs as one, and by its free memory."""
+    """Number of such jobs that fit the machine side by side, by its cores, GPUs and free memory."""
     executors = len(executor_slots(config))
     if config.fedscale.use_cuda:
         return 1
@@ -187,9 +187,9 @@ def resumed_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> Re
     return Resumed(folders, finished)
 
 
-def refuse_running(made: Sequence[Point]) -> None:
-    """UserError where one of the jobs is under way."""
-    for point in made:
+def refuse_running(points: Sequence[Point]) -> None:
+    """Refuse a sweep while one of its jobs is running."""
+    for point in points:
         last = jobs.read(point.name)
         if last is not None and last.state() == "running":
             raise UserError(f"job {point.name} is running; stop it with `fedscale driver stop {point.name}`")

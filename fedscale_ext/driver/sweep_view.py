@@ -50,9 +50,9 @@ class SweepDisplay(Screen):
         """A job has ended, well or not."""
         state = self._states[name]
         if state.status == "finished":
-            told = [] if state.accuracy is None else [f"accuracy {100 * state.accuracy:.1f} %"]
+            accuracy = [] if state.accuracy is None else [f"accuracy {100 * state.accuracy:.1f} %"]
             took = [] if state.took is None else [span(state.took)]
-            self.line(", ".join([f"{name}: finished", *told, *took, self._count()]))
+            self.line(", ".join([f"{name}: finished", *accuracy, *took, self._count()]))
         else:
             self.aside(f"[red]{escape(name)}: {state.status}[/] {escape(state.reason)}".rstrip())
 
@@ -85,8 +85,11 @@ class SweepDisplay(Screen):
 
 
 def arm_rows(sweep: Sweep, states: Mapping[str, State]) -> tuple[list[str], list[list[str]]]:
-    """Titles and a row per arm: jobs that finished, and the mean and deviation of their accuracy over seeds, with
-    how many of them have one where not all do. Jobs without a state, which a resumed sweep left out, do not count."""
+    """Titles and a row per arm: finished jobs, and mean and deviation of their accuracy over seeds.
+
+    A row counts the jobs that have an accuracy where not all do. Jobs without a state, which a resumed sweep left out,
+    do not count.
+    """
     rows = []
     for arm in sweep.arms:
         names = [point.name for point in sweep.points if point.arm == arm and point.name in states]

@@ -28,10 +28,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Jobs of one configuration over seeds and a grid; ``grid`` maps a key to the values that were tried.
+    """Jobs of one configuration over seeds and a grid.
 
-    ``runs`` maps the name of each job that this sweep has started to the folder of its run, which alone --resume
-    continues and a report of the sweep shows.
+    ``grid`` maps a key to the values that were tried. ``runs`` maps the name of each started job to the folder of its
+    run in this sweep. --resume continues these runs, and a report of the sweep shows them.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Sweep:
 
 
 def folder() -> Path:
-    """Where sweeps are remembered; made if missing."""
+    """Folder that remembers sweeps; created if missing."""
     path = state_dir() / "sweeps"
     path.mkdir(exist_ok=True)
     return path
@@ -92,7 +92,7 @@ def write(sweep: Sweep) -> None:
 
 
 def conf_path(name: str) -> Path:
-    """Where the configuration of a sweep lies as it was when the sweep began: the one that its jobs read."""
+    """Path of the configuration that the jobs of a sweep read: a copy from the beginning of the sweep."""
     return folder() / f"{name}.yml"
 
 
@@ -109,13 +109,15 @@ def _put(path: Path, content: bytes) -> None:
 
 
 def jobs_of(word: str) -> dict[str, Path | None]:
-    """The jobs of a sweep, or those of a sweep's arm that is called so, each with the folder of its run in the sweep,
-    None where it has not begun; none for any other word. A job's last run may be another one."""
+    """Jobs of the sweep, or the arm of a sweep, that ``word`` names; empty for any other word.
+
+    Each has the folder of its run in the sweep, None where it has not begun. A job's last run may be another one.
+    """
     if (sweep := read(word)) is not None:
         return {point.name: sweep.run_of(point.name) for point in sweep.points}
-    for found in _all():
-        if word in found.arms and word not in {point.name for point in found.points}:
-            return {point.name: found.run_of(point.name) for point in found.points if point.arm == word}
+    for sweep in _all():
+        if word in sweep.arms and word not in {point.name for point in sweep.points}:
+            return {point.name: sweep.run_of(point.name) for point in sweep.points if point.arm == word}
     return {}
 
 

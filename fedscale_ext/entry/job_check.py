@@ -57,7 +57,7 @@ class DataSets:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a job is that can start: ``facts`` are titles with words, ``notices`` those that its aggregator gives."""
+    """Facts about a job that can start: titles with words, and the ``notices`` that its aggregator gives."""
 
     facts: list[tuple[str, str]]
     notices: list[str]

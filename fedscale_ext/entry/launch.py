@@ -75,7 +75,7 @@ def run_guarded(task: Callable[[], None]) -> None:
     """Run the task of a process that a driver started: it ends with the driver, and its errors become an event and an
     exit code."""
     # a script's folder comes first in sys.path, where the names of its neighbours would shadow packages
-    sys.path[:] = [place for place in sys.path if not Path(place or ".").resolve().is_relative_to(PACKAGE)]
+    sys.path[:] = [folder for folder in sys.path if not Path(folder or ".").resolve().is_relative_to(PACKAGE)]
     exit_with_parent()
     faulthandler.enable()  # where native code crashed: no other trace would be left
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

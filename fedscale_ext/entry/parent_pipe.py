@@ -7,11 +7,10 @@ PIPE_VARIABLE = "FEDSCALE_EXT_PARENT_PIPE"
 
 
 def exit_with_parent() -> None:
-    """Exit with code 1 as soon as standard input ends.
+    """Exit with code 1 as soon as standard input ends, if ``FEDSCALE_EXT_PARENT_PIPE`` is set.
 
-    Does nothing unless ``FEDSCALE_EXT_PARENT_PIPE`` is set: the driver sets it for the processes
-    that it starts and holds the other end of their standard input open for as long as it lives.
-    The waiting thread is a daemon inside one system call, so it does not delay a normal exit.
+    The driver sets it for the processes that it starts. It holds the other end of their standard input open for as long
+    as it lives. The waiting thread is a daemon inside one system call, so it does not delay a normal exit.
     """
     if os.environ.get(PIPE_VARIABLE):
         threading.Thread(target=_wait_for_end, name="parent-pipe", daemon=True).start()

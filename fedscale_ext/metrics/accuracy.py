@@ -12,10 +12,10 @@ from fedscale_ext.core.types import Evaluation
 class Accuracy:
     """One evaluation in figures; accuracies in [0, 1], NaN where no client was tested.
 
-    ``mean``, quartiles, ``iqr``, ``worst`` and ``best`` give every tested client the same weight
-    (FedTrans section 5.1); ``sample_weighted``, ``top5`` and ``loss`` give it every test sample
-    (what FedScale reports). Quartiles interpolate linearly. ``untested`` counts clients without test
-    samples: they are left out of every figure. ``worst_client`` is None where nobody was tested.
+    ``mean``, quartiles, ``iqr``, ``worst`` and ``best`` give every tested client the same weight (FedTrans section
+    5.1). ``sample_weighted``, ``top5`` and ``loss`` give every test sample the same weight, as FedScale does. Quartiles
+    interpolate linearly. ``untested`` counts clients without test samples: they are left out of every figure.
+    ``worst_client`` is None where no client was tested.
     """
 
     mean: float

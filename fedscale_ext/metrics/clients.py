@@ -24,8 +24,10 @@ _NAMES = "names"
 
 @dataclass(frozen=True)
 class Clients:
-    """Columns of a job's clients, as this module's docstring has them; ``names`` is None where an earlier version ran
-    the job, which did not write them."""
+    """Columns of a job's clients, as this module's docstring describes them.
+
+    ``names`` is None for jobs of earlier versions, which did not write them.
+    """
 
     capacity: np.ndarray
     computation_ms: np.ndarray

@@ -38,9 +38,11 @@ def mean_accuracies(records: Iterable[RoundRecord]) -> list[tuple[int, float]]:
 
 
 def stalled(seen: Sequence[tuple[int, float]], now: int, gain: float, patience: int) -> bool:
-    """Whether the best accuracy of the last ``patience`` rounds up to ``now`` is at most ``gain`` above the one before.
+    """Tell whether accuracy has stalled by round ``now``.
 
-    ``seen`` holds (round, accuracy in [0, 1]) of each evaluation. False unless there are evaluations in both times.
+    It has stalled if the best accuracy of the last ``patience`` rounds is at most ``gain`` above the best one before.
+    ``seen`` holds (round, accuracy in [0, 1]) of each evaluation. The answer is False unless both periods have
+    evaluations.
     """
     before = [value for round, value in seen if round <= now - patience]
     since = [value for round, value in seen if now - patience < round <= now]

@@ -39,19 +39,22 @@ class Spent:
 
     @property
     def network_mb(self) -> float:
-        """Both directions."""
+        """Network traffic in both directions, MB."""
         return (self.download_bytes + self.upload_bytes) / MB
 
     @property
     def network_per_round_mb(self) -> float:
-        """Both directions, on average over the rounds."""
+        """Network traffic in both directions, MB, on average over the rounds."""
         return self.network_mb / self.rounds if self.rounds else 0.0
 
 
 @dataclass(frozen=True)
 class Storage:
-    """``suite_mb``: all models of the pool and the ``client_models`` that clients keep; ``mean_model_mb``: the one that
-    a client is served, on average."""
+    """Storage of models in MB.
+
+    ``suite_mb`` counts all models of the pool and the ``client_models`` that clients keep. ``mean_model_mb`` is the
+    size of a served model, on average over clients.
+    """
 
     suite_mb: float
     mean_model_mb: float
@@ -74,14 +77,19 @@ def storage(models: Sequence[Model], serve: Sequence[str], trained: Collection[i
     """
     size = {model.key: model.cost.bytes / MB for model in models}
     served = [sum(size[member] for member in members(key)) for key in serve]
-    own = [megabytes for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
-           if is_own(key) and (trained is None or client in trained)]  # fmt: skip
-    suite = sum(size[model.key] for model in models if model.part is None) + sum(own)
-    return Storage(suite, float(np.mean(served)) if served else float("nan"), len(own))
+    client_models_mb = [
+        megabytes
+        for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
+        if is_own(key) and (trained is None or client in trained)
+    ]
+    suite = sum(size[model.key] for model in models if model.part is None) + sum(client_models_mb)
+    return Storage(suite, float(np.mean(served)) if served else float("nan"), len(client_models_mb))
 
 
 def round_completion(records: Iterable[RoundRecord]) -> tuple[float, float]:
-    """Mean and standard deviation in seconds of the time that a client needs for its share of a round,
-    over all clients of all rounds (FedTrans Table 6); NaN where no client took part."""
+    """Mean and standard deviation of the time that a client needs for its share of a round (FedTrans Table 6).
+
+    Both are in seconds, over all clients of all rounds. They are NaN where no client took part.
+    """
     durations = [seconds for record in records for seconds in record.client_durations_s]
     return (float(np.mean(durations)), float(np.std(durations))) if durations else (float("nan"), float("nan"))

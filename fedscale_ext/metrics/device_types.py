@@ -21,8 +21,10 @@ _ENERGY = (
 
 @dataclass(frozen=True)
 class Participation:
-    """What one round takes of each client, float64 [clients]: bytes handed in, bytes in both directions, seconds, and
-    joules."""
+    """Cost of one round for each client, all float64 [clients].
+
+    ``one_way_bytes`` are uploaded; ``bytes`` counts both directions.
+    """
 
     one_way_bytes: np.ndarray
     bytes: np.ndarray
@@ -32,46 +34,47 @@ class Participation:
 
 def device_type_figures(
     records: Sequence[RoundRecord],
-    own: np.ndarray,
+    type_of_client: np.ndarray,
     names: Sequence[str],
     usual: Participation,
     first: Participation | None = None,
-    kept: np.ndarray | None = None,
+    kept_share: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
-    ``own`` int64 [clients]: the place in ``names`` of each client's type; ``first``: what a client's first round takes,
-    where that is something else; ``kept`` float64 [clients], which part of the one model it holds in the end, of
-    methods with one. Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of
-    the paper's Table 4: what a device hands in, times the rounds; ``traffic_mb`` counts both directions of everybody
-    who took part.
+    ``type_of_client`` int64 [clients] has the index in ``names`` of each client's type. ``first`` is what a client's
+    first round takes, where that differs from ``usual``. ``kept_share`` float64 [clients] is the part of the model that
+    a client holds in the end, for methods that keep parts of one model.
+
+    Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: a device's
+    upload, times the rounds. ``traffic_mb`` counts both directions of all participants.
     """
     tested = [record for record in records if record.evaluation is not None]
-    curves = _curves(tested, own, len(names))
+    curves = _curves(tested, type_of_client, len(names))
     mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
     types = [
-        {"type": name, **_of_type(records, tested, curves[:, place], own == place, usual, first or usual)}
-        for place, name in enumerate(names)
+        {"type": name, **_of_type(records, tested, curves[:, index], type_of_client == index, usual, first or usual)}
+        for index, name in enumerate(names)
     ]
-    at_the_end = {} if kept is None else {"kept_share": kept}
+    at_the_end = {} if kept_share is None else {"kept_share": kept_share}
     for what in ("before_training", "after_training", "on_all"):
-        if records and (found := getattr(records[-1], what)) is not None:
-            at_the_end[f"accuracy_{what}"] = client_accuracy(found)
+        if records and (evaluation := getattr(records[-1], what)) is not None:
+            at_the_end[f"accuracy_{what}"] = client_accuracy(evaluation)
     for name, values in at_the_end.items():
         for number, row in enumerate(types):
-            row[name] = _mean(values[own == number])
-    place = settled(mean)
-    last = tested[place].round if place is not None else 0
+            row[name] = _mean(values[type_of_client == number])
+    settled_index = settled(mean)
+    last = tested[settled_index].round if settled_index is not None else 0
     all_types = {
         "type": "all",  # means over all devices; of traffic and transmission the sum over the types
-        "clients": len(own),
+        "clients": len(type_of_client),
         "accuracy": mean[-1] if mean else None,
         "settled_round": last or None,
-        "settled_accuracy": mean[place] if place is not None else None,
-        "one_way_mb": sum(_one_way(usual, own == place) for place in range(len(names))) * last / MB,
+        "settled_accuracy": mean[settled_index] if settled_index is not None else None,
+        "one_way_mb": sum(_one_way(usual, type_of_client == index) for index in range(len(names))) * last / MB,
         "traffic_mb": sum(each["traffic_mb"] for each in types),
         **{
-            name: sum(each["clients"] * each[name] for each in types) / max(len(own), 1)
+            name: sum(each["clients"] * each[name] for each in types) / max(len(type_of_client), 1)
             for name in ("time_s", "modelled_energy_j")
         },
         **{name: _mean(values) for name, values in at_the_end.items()},
@@ -89,13 +92,13 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _curves(tested: Sequence[RoundRecord], own: np.ndarray, types: int) -> np.ndarray:
+def _curves(tested: Sequence[RoundRecord], type_of_client: np.ndarray, types: int) -> np.ndarray:
     """Accuracy float64 [evaluations, types]: means over a type's clients, each on its own test samples."""
     curves = np.full((len(tested), types), np.nan)
     for row, record in zip(curves, tested, strict=True):
         assert record.evaluation is not None
         accuracy = client_accuracy(record.evaluation)
-        row[:] = [_mean(accuracy[own == place]) for place in range(types)]
+        row[:] = [_mean(accuracy[type_of_client == index]) for index in range(types)]
     return curves
 
 
@@ -107,8 +110,8 @@ def _of_type(
     usual: Participation,
     first: Participation,
 ) -> dict[str, Any]:
-    place = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
-    last = tested[place].round if place is not None else 0
+    settled_index = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
+    last = tested[settled_index].round if settled_index is not None else 0
     taken = np.zeros(len(mine), dtype=np.int64)
     for record in records:
         if record.round <= last:
@@ -124,7 +127,7 @@ def _of_type(
         "accuracy": float(curve[-1]) if len(curve) else None,
         "curve": [[record.round, float(value)] for record, value in zip(tested, curve, strict=True)],
         "settled_round": last or None,
-        "settled_accuracy": float(curve[place]) if place is not None else None,
+        "settled_accuracy": float(curve[settled_index]) if settled_index is not None else None,
         "one_way_mb": _one_way(usual, mine) * last / MB,
         "traffic_mb": total("bytes") / MB,
         "time_s": total("seconds") / max(clients, 1),

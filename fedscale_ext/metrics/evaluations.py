@@ -51,14 +51,14 @@ class StoredEvaluation(Evaluation):
         return getattr(self.whole(), name)
 
     def whole(self) -> Evaluation:
-        """All of it in memory; counts of correct answers are float64."""
+        """Read the whole evaluation into memory; counts of correct answers are float64."""
         tensors, metadata = read_tensors(self.path)
         try:
             keys = load_json(metadata["models"])
-            serve = tuple(keys[place] for place in tensors["served"].tolist())
+            serve = tuple(keys[index] for index in tensors["served"].tolist())
             columns: dict[str, Any] = {name: tensors[name].numpy().astype(dtype) for name, dtype in _TYPES.items()}
             titles = load_json(metadata.get("named", "[]"))
-            correct = {title: tensors[f"named/{place}"].numpy() for place, title in enumerate(titles)}
+            correct = {title: tensors[f"named/{index}"].numpy() for index, title in enumerate(titles)}
             unmasked = tensors["unmasked"].numpy().astype(np.float64) if "unmasked" in tensors else None
         except (KeyError, IndexError, TypeError, ValueError):
             raise UserError(f"{self.path} is not an evaluation of this version") from None
@@ -79,18 +79,18 @@ def write_evaluation(
     Returns what its line of metrics.jsonl says, as JSON values, and the evaluation as one that is stored.
     """
     served = Counter(evaluation.serve)
-    places = {key: place for place, key in enumerate(served)}
+    index_of_key = {key: index for index, key in enumerate(served)}
     columns = {name: np.asarray(getattr(evaluation, name)) for name in _TYPES}
     if evaluation.unmasked is not None:
         columns["unmasked"] = np.asarray(evaluation.unmasked)
-    columns["served"] = np.fromiter(map(places.__getitem__, evaluation.serve), np.int64, len(evaluation.serve))
+    columns["served"] = np.fromiter(map(index_of_key.__getitem__, evaluation.serve), np.int64, len(evaluation.serve))
     tensors = {name: torch.from_numpy(column if name == "loss" else _small(column)) for name, column in columns.items()}
     path = log_dir / FOLDER / f"{kind}-{evaluation.round:06d}.safetensors"
-    metadata = {"models": json.dumps(list(places))}
+    metadata = {"models": json.dumps(list(index_of_key))}
     if evaluation.named_correct:
         metadata["named"] = json.dumps(list(evaluation.named_correct))
-        for place, correct in enumerate(evaluation.named_correct.values()):
-            tensors[f"named/{place}"] = torch.from_numpy(np.asarray(correct, dtype=np.float64))
+        for index, correct in enumerate(evaluation.named_correct.values()):
+            tensors[f"named/{index}"] = torch.from_numpy(np.asarray(correct, dtype=np.float64))
     write_tensors(path, tensors, metadata)
     stored = StoredEvaluation(evaluation.round, evaluation.named, accuracy(evaluation), path)
     line = {
@@ -121,8 +121,8 @@ def evaluation_from_json(log_dir: Path, data: Mapping[str, Any]) -> StoredEvalua
 def drop_evaluations(log_dir: Path, after_round: int) -> None:
     """Delete the files of later rounds, which belong to a course of the job that was left."""
     for path in (log_dir / FOLDER).glob("*"):
-        found = _NAME.fullmatch(path.name)
-        if found and int(found[1]) > after_round:
+        match = _NAME.fullmatch(path.name)
+        if match and int(match[1]) > after_round:
             path.unlink()
 
 

@@ -79,9 +79,11 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The tensors on the CPU, contiguous; those that share memory (tied weights) copied, which safetensors refuses."""
     result, seen = {}, set()
     for name, tensor in tensors.items():
-        own = tensor.detach().cpu().contiguous()
-        memory = own.untyped_storage().data_ptr()
-        result[name] = own.clone() if memory in seen or own.untyped_storage().nbytes() != own.nbytes else own
+        on_cpu = tensor.detach().cpu().contiguous()
+        memory = on_cpu.untyped_storage().data_ptr()
+        result[name] = (
+            on_cpu.clone() if memory in seen or on_cpu.untyped_storage().nbytes() != on_cpu.nbytes else on_cpu
+        )
         seen.add(memory)
     return result
 

@@ -38,7 +38,7 @@ class GrowingFile:
         self._bytes += len(content)
 
     def mark(self) -> Mark:
-        """How far the file has got, for :func:`cut`; what is marked is on the disk, not only with the system."""
+        """Mark the end of the file, for :func:`cut`; all lines are on the disk by then, not only with the system."""
         os.fsync(self._file.fileno())
         return {"bytes": self._bytes, "sha256": self._sha.hexdigest()}
 

@@ -22,16 +22,16 @@ def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
     configuration's ``model`` may name. Other models in that folder, left by an earlier job of the same name,
     are removed.
     """
-    paths, kept = [], set()
+    paths, written = [], set()
     for model in models:
         path = directory / FOLDER / f"{quote(model.key, safe=' ')}.safetensors"
         spec = json.dumps(model.spec.to_json(), sort_keys=True)
         write_tensors(path, model.state, {"spec": spec, "key": model.key, "version": str(model.version)})
         write_atomic(path.with_suffix(".json"), spec + "\n")
         paths.append(path)
-        kept |= {path, path.with_suffix(".json")}
+        written |= {path, path.with_suffix(".json")}
     for other in (directory / FOLDER).glob("*"):
-        if other.suffix in (".safetensors", ".json") and other not in kept:
+        if other.suffix in (".safetensors", ".json") and other not in written:
             other.unlink()
     return paths
 

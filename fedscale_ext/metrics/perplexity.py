@@ -9,10 +9,13 @@ from fedscale_ext.core.types import Evaluation
 
 @dataclass(frozen=True)
 class Perplexity:
-    """``pooled``: exp of the mean loss over all test samples, which is what the word means. ``clients``: the mean over
-    clients of exp of each one's mean loss. By Jensen's inequality the second, a mean over parts as FedorAS's public
-    code takes it (over batches), is never below the first where the parts are of one size; ``named``: pooled, of the
-    global models."""
+    """Perplexity of one evaluation, counted in two ways.
+
+    ``pooled`` is exp of the mean loss over all test samples, the usual definition. ``clients`` is the mean over clients
+    of exp of each one's mean loss, a mean over parts as in FedorAS's public code (over batches). By Jensen's
+    inequality, ``clients`` is never below ``pooled`` where the parts are of one size. ``named`` is pooled, of the
+    global models.
+    """
 
     pooled: float
     clients: float
@@ -20,7 +23,7 @@ class Perplexity:
 
 
 def perplexity(evaluation: Evaluation) -> Perplexity:
-    """Of one evaluation; NaN where nobody was tested, infinite where a loss is beyond what exp can hold."""
+    """Perplexity of one evaluation; NaN where no client was tested, infinite where exp of a loss overflows."""
     count = np.asarray(evaluation.count)
     tested = count > 0
     losses = np.asarray(evaluation.loss)[tested]

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 class Recorder:
     """Appends one JSON line per round to ``log_dir/metrics.jsonl``, flushed, so that a killed job keeps it.
 
-    ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) says what the job is and becomes
-    header.json. ``internals`` tells whether internals.jsonl is written, ``capacity`` [clients] what devices afford,
-    for figures of tiers of them. A new job calls
-    ``return_to({})``, a resumed one ``return_to(what reached() said at the checkpoint)``; without either,
-    rounds are appended to what the folder holds, and a round that it already holds is a ValueError.
+    ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) describes the job and becomes header.json.
+    ``internals`` tells whether internals.jsonl is written. ``capacity`` [clients] are the devices' capacities, for
+    figures of device groups.
+
+    A new job calls ``return_to({})``, a resumed one ``return_to(marks)`` with the marks of :meth:`reached` at the
+    checkpoint. Without either, rounds are appended to what the folder holds. A round that it already holds is a
+    ValueError.
     """
 
     def __init__(
@@ -53,13 +55,15 @@ class Recorder:
             self._go_on_from(read_records(self.log_dir / METRICS))
         if record.round <= self.last_round:
             raise ValueError(f"round {record.round} after round {self.last_round}: call return_to first")
-        said, stored = (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
+        evaluation_json, stored = (
+            (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
+        )
         last = {}
         for kind in LAST:
-            if (found := getattr(record, kind)) is not None:
-                last[kind], kept = write_evaluation(self.log_dir, found, kind)
-                setattr(record, kind, kept)
-        self._append(METRICS, record_to_json(record, said, last))
+            if (evaluation := getattr(record, kind)) is not None:
+                last[kind], stored_evaluation = write_evaluation(self.log_dir, evaluation, kind)
+                setattr(record, kind, stored_evaluation)
+        self._append(METRICS, record_to_json(record, evaluation_json, last))
         self.last_round = record.round
         self.spent = self.spent.plus(record)
         return stored
@@ -77,7 +81,8 @@ class Recorder:
             run.round(record, figures)
 
     def reached(self) -> dict[str, Mark]:
-        """How far each file of lines has got, all of it on the disk, for :meth:`return_to` after a resume."""
+        """Mark the end of each file of lines, for :meth:`return_to` after a resume; all lines are on the disk by
+        then."""
         return {name: file.mark() for name, file in self._files.items()}
 
     def return_to(self, marks: Mapping[str, Mark], writer: "SummaryWriter | None" = None) -> list[RoundRecord]:

@@ -37,10 +37,10 @@ def record_from_json(data: Mapping[str, Any], log_dir: Path) -> RoundRecord:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line; none where it is absent.
+    """Read the JSON objects of a file, one a line; none where it is absent.
 
-    A last line without its newline is what a killed process left and is passed over; any other line
-    that is no JSON object with a ``round`` is a UserError.
+    A last line without its newline was left by a killed process and is passed over. Any other line that is no JSON
+    object with a ``round`` is a UserError.
     """
     try:
         with open_plain(path) as file:
@@ -63,7 +63,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read_records(path: Path) -> list[RoundRecord]:
-    """All round records of a metrics.jsonl, in its order; UserError where a line is damaged."""
+    """Read all round records of a metrics.jsonl, in its order; UserError where a line is damaged."""
     try:
         return [record_from_json(data, path.parent) for data in read_lines(path)]
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -15,7 +15,7 @@ def note_restart(log_dir: Path, process: str, reason: str, after_round: int) -> 
 
 
 def count_restarts(log_dir: Path) -> dict[str, int]:
-    """How often each process was restarted; a half line that a killed driver left is passed over."""
+    """Count how often each process was restarted; a half line that a killed driver left is passed over."""
     path = log_dir / RESTARTS
     if not path.exists():
         return {}

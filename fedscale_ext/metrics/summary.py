@@ -64,14 +64,13 @@ def job_header(
     notices: Sequence[str] = (),
     named_files: FileDigests | None = None,
 ) -> dict[str, Any]:
-    """What a job is, for header.json and the head of summary.json.
+    """Description of a job for header.json and the head of summary.json.
 
-    ``params`` are the method's hyperparameters (a dataclass or mapping), ``config`` the whole
-    configuration as given or defaulted, ``population`` the source of the devices ("traced: …" or "resampled …").
-    Where the configuration names public data, ``data`` says how many samples they took from the clients, and whether
-    the method uses them (``public_data_used``). ``floor`` is what :func:`floors` gives, ``notices`` are
-    sentences that the job gave before its first round, ``named_files`` the digests of the files that the
-    configuration names.
+    ``params`` are the method's hyperparameters (a dataclass or mapping). ``config`` is the whole configuration with its
+    defaults. ``population`` is the source of the devices ("traced: …" or "resampled …"). Where the configuration names
+    public data, ``data`` has the number of samples taken from the clients, and whether the method uses them
+    (``public_data_used``). ``floor`` is the result of :func:`floors`. ``notices`` are sentences that the job gave
+    before its first round. ``named_files`` are the digests of the files that the configuration names.
     """
     data = {"name": data_name, "generated": data_generated, "digest": data_digest}
     if (samples := set_aside(config)) or config.get("public_dir"):
@@ -93,10 +92,10 @@ def job_header(
 
 
 def floors(majority: np.ndarray, most_frequent: np.ndarray, count: np.ndarray) -> dict[str, Any]:
-    """Accuracy of clients without a model, that predict the label which most of their own training samples have
-    (``majority``), or which most training samples of all clients have (``most_frequent``).
+    """Accuracy of clients that predict one label, without a model.
 
-    Each is correct test samples of ``count`` of each client, int64 [clients].
+    ``majority`` predicts the label of most training samples of the client, ``most_frequent`` that of most training
+    samples of all clients. Both arguments count correct test samples of the ``count`` of each client, int64 [clients].
     """
     return {"majority": _floor(majority, count), "most_frequent": _floor(most_frequent, count)}
 
@@ -123,20 +122,19 @@ def summarise(
     server_bytes: int = 0,
     client_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The summary of a job as JSON values.
+    """The summary of a job as JSON values. Accuracies are in [0, 1]; figures that do not exist are None.
 
-    ``records`` are all its rounds, the last evaluation in them its result; ``models`` is None for a job that has not
-    ended, whose models are not known; ``lineage`` maps a model's
-    key to where it comes from; ``stopped`` says why the job ended before its last round (``converged_round`` of the
-    summary: where ``stop_gain`` held first); ``privacy`` what
-    differential privacy promises of it, None without; ``wall_s``
-    is the time of the whole job, by default the sum over its rounds (which leaves out the start, and
-    is right for a resumed job); ``refused_messages`` counts what the aggregator did not take since it last
-    started, by reason; ``notices`` are all sentences that the job gave, by default
-    the header's; ``resumed`` tells after which rounds it was resumed and whether its code had changed,
-    ``restarts`` how often the driver restarted each process; ``results`` are the method's own, ``server_bytes``
-    what it keeps beside the models; ``client_names`` go beside what is told of each client, None where they are not
-    known. Accuracies are in [0, 1]; figures that do not exist are None.
+    ``records`` are all its rounds; the last evaluation in them is its result. ``models`` is None for a job that has not
+    ended. ``lineage`` maps a model's key to its origin. ``stopped`` is the reason why the job ended before its last
+    round. ``converged_round`` of the summary is the first round where ``stop_gain`` held. ``privacy`` is the promise of
+    differential privacy, None without.
+
+    ``wall_s`` is the time of the whole job. By default it is the sum over its rounds, which leaves out the start and is
+    right for a resumed job. ``refused_messages`` counts messages that the aggregator refused since it last started, by
+    reason. ``notices`` are all sentences that the job gave, by default the header's. ``resumed`` lists the rounds after
+    which it was resumed and whether its code had changed. ``restarts`` counts the driver's restarts of each process.
+    ``results`` are the method's further figures, ``server_bytes`` what it keeps beside the models. ``client_names`` are
+    None where they are not known.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]

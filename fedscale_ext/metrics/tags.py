@@ -72,8 +72,8 @@ def _tested(evaluation: Evaluation, capacity: np.ndarray | None) -> dict[str, fl
         tier, names = device_groups(capacity)
         means = group_means(of_client, tier, len(names)).tolist()
         groups |= {
-            f"Tier/{place}_{name.replace(' ', '_')}/accuracy": mean
-            for place, (name, mean) in enumerate(zip(names, means, strict=True), 1)
+            f"Tier/{number}_{name.replace(' ', '_')}/accuracy": mean
+            for number, (name, mean) in enumerate(zip(names, means, strict=True), 1)
         }
     return figures | {tag: value for tag, value in groups.items() if not math.isnan(value)}
 
@@ -81,10 +81,10 @@ def _tested(evaluation: Evaluation, capacity: np.ndarray | None) -> dict[str, fl
 def _by_model(serve: Sequence[str], of_client: np.ndarray) -> dict[str, float]:
     counts = Counter(serve)
     keys = [key for key, _ in counts.most_common(_MODELS)]
-    place = {key: index for index, key in enumerate(keys)}
+    index_of_key = {key: index for index, key in enumerate(keys)}
     if len(counts) > len(keys):
         keys.append(_REST)
-    group = np.fromiter((place.get(key, len(keys) - 1) for key in serve), np.int64, len(serve))
+    group = np.fromiter((index_of_key.get(key, len(keys) - 1) for key in serve), np.int64, len(serve))
     means, clients = group_means(of_client, group, len(keys)), np.bincount(group, minlength=len(keys))
     figures = {f"Model/{key}/accuracy": mean for key, mean in zip(keys, means.tolist(), strict=True)}
     return figures | {f"Model/{key}/clients": served for key, served in zip(keys, clients.tolist(), strict=True)}

@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # importing it takes a second, and only the aggregator has a 
 def write_round(writer: "SummaryWriter", record: RoundRecord, figures: dict[str, float]) -> None:
     """Write one round, whose ``figures`` are those of :func:`fedscale_ext.metrics.tags.round_figures`.
 
-    The x of FedScale's ``time_to`` tags is the virtual clock in minutes, of which TensorBoard keeps whole ones, so
-    these tags also carry the virtual clock as their wall time: TensorBoard's "relative" axis shows it exactly. The
-    histogram of client durations is in the minutes that its tag promises, where FedScale writes seconds.
+    The x of FedScale's ``time_to`` tags is the virtual clock in minutes, of which TensorBoard keeps whole ones. These
+    tags therefore also carry the virtual clock as their wall time: TensorBoard's "relative" axis shows it exactly. The
+    histogram of client durations is in minutes, as its tag says; FedScale writes seconds there.
     """
     for tag, value in figures.items():
         writer.add_scalar(tag, value, record.round)
@@ -31,8 +31,8 @@ def write_round(writer: "SummaryWriter", record: RoundRecord, figures: dict[str,
 def drop_events(log_dir: Path) -> None:
     """Delete the event files of an earlier run in this folder, before a writer is opened there.
 
-    A resumed job writes its kept rounds anew (:meth:`Recorder.tensorboard`): TensorBoard's own way,
-    ``purge_step``, would judge the ``time_to`` tags, whose steps are minutes, by a round number.
+    A resumed job writes its finished rounds again (:meth:`Recorder.tensorboard`). TensorBoard's own way,
+    ``purge_step``, would compare the ``time_to`` tags, whose steps are minutes, with a round number.
     """
     for path in log_dir.glob("events.out.tfevents.*"):
         path.unlink(missing_ok=True)

@@ -15,8 +15,7 @@ def kinds_of(capacity: np.ndarray) -> np.ndarray | None:
 
 
 def kind_names(kinds: np.ndarray) -> list[str]:
-    """What the kinds of devices are called: the MACs per sample that they afford, with as many digits as tell them
-    apart."""
+    """Names of the kinds of devices: their MACs per sample, with enough digits to tell them apart."""
     names = [_macs(quantity(kind)) for kind in kinds.tolist()]
     return names if len(set(names)) == len(names) else [f"{kind:,.0f} MACs" for kind in kinds.tolist()]
 
@@ -37,8 +36,10 @@ def tier_of(capacity: np.ndarray, tiers: int = len(QUARTERS)) -> np.ndarray:
 
 
 def device_groups(capacity: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Each client's group, int64 [clients], and the groups' names, the weakest first: a group for each capacity where
-    these are few, else quarters of the clients."""
+    """Each client's group, int64 [clients], and the groups' names, the weakest first.
+
+    Each capacity is a group where these are few; otherwise the groups are quarters of the clients.
+    """
     kinds = kinds_of(capacity)
     if kinds is None:
         return tier_of(capacity), list(QUARTERS)

@@ -45,7 +45,7 @@ def open_run(config: JobConfig) -> "WandbRun | None":
     wandb = importlib.import_module("wandb")
     if wandb.run is not None:
         logging.info("wandb has a run open already, which is gone on with")
-        return WandbRun(wandb, own=False)
+        return WandbRun(wandb, opened_here=False)
     try:
         wandb.init(
             project=f"fedscale-{args.job_name}",
@@ -60,15 +60,15 @@ def open_run(config: JobConfig) -> "WandbRun | None":
             f"wandb opens no run: {one_line(str(error), 200)}; check wandb_token, leave it out, or keep the run on "
             "this machine by the environment variable WANDB_MODE=offline"
         ) from None
-    return WandbRun(wandb, own=True)
+    return WandbRun(wandb, opened_here=True)
 
 
 class WandbRun:
-    """An open run; ``own``: opened here, and closed here."""
+    """An open run; one that was ``opened_here`` is closed here, too."""
 
-    def __init__(self, wandb: Any, own: bool):
+    def __init__(self, wandb: Any, opened_here: bool):
         self._wandb = wandb
-        self._own = own
+        self._opened_here = opened_here
 
     @property
     def where(self) -> str:
@@ -85,5 +85,5 @@ class WandbRun:
 
     def finish(self, failed: bool) -> None:
         """Close a run that was opened here."""
-        if self._own:
+        if self._opened_here:
             self._wandb.finish(exit_code=int(failed))

@@ -29,8 +29,11 @@ _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of comparisons: how it is called and told, and whether more is better (None: neither); a ``rare`` one
-    stands only where a job has it."""
+    """A column of comparisons.
+
+    ``title`` names it and ``tell`` writes a value of it. ``more_is_better`` is None where neither direction is better.
+    A ``rare`` figure is shown only where a job has it.
+    """
 
     key: str
     title: str
@@ -108,12 +111,15 @@ class Arm:
 
     @property
     def personal(self) -> bool:
-        """Whether clients are tested on models of their own."""
+        """True if clients are tested on personal models."""
         return any(job.personal for job in self.jobs)
 
     def comparable(self, figure: Figure) -> tuple[Any, ...]:
-        """What arms that compete in a figure have alike: samples (data sets of one name may hold others), rounds that
-        were asked for, and whether models are personal; in costs also rounds that were done, and devices."""
+        """Conditions that arms must share to compete in a figure.
+
+        These are the samples (data sets of one name may hold others), the rounds that were requested, and whether
+        models are personal. Costs also need the same rounds done and the same devices.
+        """
         job = self.jobs[0]
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
         devices = job.devices if figure.key in _OF_DEVICES else {}
@@ -139,29 +145,29 @@ class Arm:
         return float(np.mean(values)) if values else None
 
     def std(self, key: str) -> float | None:
-        """Its standard deviation over the seeds (unbiased); None for one seed."""
+        """Standard deviation of a figure over the seeds (unbiased); None for one seed."""
         values = self.figures.get(key, ())
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
     @property
     def state(self) -> str:
-        """How far its unfinished jobs are, and the round of their last test; empty where all have ended."""
+        """Progress of the unfinished jobs with the round of their last test; empty where all have ended."""
         return ", ".join(job.state for job in self.jobs if not job.finished)
 
     @property
     def progress(self) -> str:
-        """How far its unfinished jobs are; empty where all have ended."""
+        """Progress of the unfinished jobs; empty where all have ended."""
         return ", ".join(job.progress for job in self.jobs if not job.finished)
 
 
 def with_fine_tuned(arms: Sequence[Arm]) -> list[tuple[int, Arm]]:
     """The rows of a table: each arm with its place among ``arms``, and after it the same arm fine-tuned, if it was."""
     rows = []
-    for place, arm in enumerate(arms):
-        rows.append((place, arm))
+    for index, arm in enumerate(arms):
+        rows.append((index, arm))
         tuned = [one for one in map(fine_tuned, arm.jobs) if one is not None]
         if len(tuned) == len(arm.jobs):
-            rows.append((place, Arm(f"{arm.label}, fine-tuned", tuned)))
+            rows.append((index, Arm(f"{arm.label}, fine-tuned", tuned)))
     return rows
 
 
@@ -172,10 +178,10 @@ def shown(arms: Sequence[Arm]) -> list[Figure]:
 
 
 def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
-    """Jobs by what decides their result but for the seed, in the order in which they are given.
+    """Group jobs that differ in their seed alone, in the order of ``jobs``.
 
-    A job that an earlier version ran may have had other contents in the files that its settings name: nothing says so,
-    and it joins the first arm with its settings.
+    Jobs of earlier versions did not record the contents of the files that their settings name. Such a job joins the
+    first arm with its settings.
     """
     groups: list[tuple[str, list[LoadedJob]]] = []
     for job in jobs:
@@ -193,40 +199,40 @@ def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
 def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
     """Settings in which jobs differ -> each job's value, None where it has none."""
     keys = dict.fromkeys(key for job in jobs for key in job.settings)
-    found = {key: [job.settings.get(key) for job in jobs] for key in keys}
-    return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+    settings = {key: [job.settings.get(key) for job in jobs] for key in keys}
+    return {key: values for key, values in settings.items() if any(value != values[0] for value in values)}
 
 
 def cautions(arms: Sequence[Arm]) -> list[str]:
-    """What to know before such figures are compared; a sentence each."""
+    """List cautions for comparing these arms, a sentence each."""
     jobs = [job for arm in arms for job in arm.jobs]
-    found = []
+    notes = []
     if len({job.header["data"]["digest"] for job in jobs}) > 1:
-        found.append("These jobs are on different data: their accuracies do not compare, and the best are marked "
+        notes.append("These jobs are on different data: their accuracies do not compare, and the best are marked "
                      f"within the same data only.{_why_data_differ(arms)}")  # fmt: skip
     if len(lengths := sorted({job.rounds_asked for job in jobs})) > 1:
-        found.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
+        notes.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
                      "and what it cost compare in the curves, not in the table, which marks the best within the same "
                      "number of rounds only.")  # fmt: skip
     if different := differing_files(*(job.named_files for job in jobs)):
         names = ", ".join(different)
-        found.append(f"These jobs ran with different contents of {names}: jobs with the same contents share a row.")
+        notes.append(f"These jobs ran with different contents of {names}: jobs with the same contents share a row.")
     for arm in arms:
         if len(set(arm.seeds)) < len(arm.seeds):
             seeds = ", ".join(map(str, arm.seeds))
-            found.append(f"Of {arm.label} a seed is there more than once ({seeds}): equal jobs give equal results, and "
+            notes.append(f"Of {arm.label} a seed is there more than once ({seeds}): equal jobs give equal results, and "
                          "the standard deviation is too small.")  # fmt: skip
     files = {json.dumps([job.header["config"].get(key) for key in DEVICE_FILES]) for job in jobs}
     if len(files) > 1 and len({json.dumps(job.devices, sort_keys=True) for job in jobs}) > 1:
-        found.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
+        notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
                      "compare, and the best are marked among the same devices only.")  # fmt: skip
     if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
-        found.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
+        notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
                      "did equally many rounds only.")  # fmt: skip
     early = [f"{job.name} ({job.state})" for job in jobs if not job.finished]
     if early:
-        found.append(f"Not finished: {', '.join(early)}.")
-    return found
+        notes.append(f"Not finished: {', '.join(early)}.")
+    return notes
 
 
 def _stopped_words(job: LoadedJob) -> str:
@@ -258,14 +264,14 @@ def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     """Places of the arms with the best mean of a figure among those that have ended and compete with them
     (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal."""
     result: set[int] = set()
-    places = [arm.comparable(figure) for arm in arms]
-    for where in set(places):
-        means = {place: mean for place, arm in enumerate(arms) if places[place] == where and not arm.state
+    conditions = [arm.comparable(figure) for arm in arms]
+    for where in set(conditions):
+        means = {index: mean for index, arm in enumerate(arms) if conditions[index] == where and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
         if not means or figure.more_is_better is None:
             continue
         top = (max if figure.more_is_better else min)(means.values())
-        ties = {place for place, mean in means.items() if _equal(mean, top)}
+        ties = {index for index, mean in means.items() if _equal(mean, top)}
         if len(ties) < len(means):
             result |= ties
     return result
@@ -290,8 +296,8 @@ def _labels(groups: Sequence[Sequence[LoadedJob]]) -> list[str]:
     tries.append([_with_settings(job, firsts) for job in firsts])
     cut = [[short(label) for label in labels] for labels in tries]
     return [
-        next((own[place] for own, seen in zip(tries, cut, strict=True) if seen.count(seen[place]) == 1), job.name)
-        for place, job in enumerate(firsts)
+        next((names[index] for names, seen in zip(tries, cut, strict=True) if seen.count(seen[index]) == 1), job.name)
+        for index, job in enumerate(firsts)
     ]
 
 
@@ -299,11 +305,11 @@ def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob]) -> str:
     """The method, the data where they differ, and what differs within both; the job's name where that is too much."""
     method = job.header["method"]
     alike = [other for other in jobs if other.header["method"] == method and other.data == job.data]
-    own = {key: values[alike.index(job)] for key, values in differences(alike).items() if key != "data_dir"}
-    if len(own) > _NAMED_SETTINGS:
+    different = {key: values[alike.index(job)] for key, values in differences(alike).items() if key != "data_dir"}
+    if len(different) > _NAMED_SETTINGS:
         return job.name
     data = [job.data] if any(other.header["method"] == method and other.data != job.data for other in jobs) else []
-    settings = [f"{key.rpartition('.')[2]} {_value(value)}" for key, value in own.items()]
+    settings = [f"{key.rpartition('.')[2]} {_value(value)}" for key, value in different.items()]
     return ", ".join([method, *data, *settings])
 
 
@@ -322,10 +328,10 @@ def settings_table(arms: Sequence[Arm]) -> Mapping[str, list[str]]:
     """Settings in which arms differ -> how each arm has them. A method's own are told where two of its arms differ;
     where the data lie is not told."""
     jobs = [arm.jobs[0] for arm in arms]
-    found = {
+    settings = {
         key: values
         for key, values in differences(jobs).items()
         if key != "data_dir"
         and ("." not in key or len({json.dumps(value, default=str) for value in values if value is not None}) > 1)
     }
-    return {key: ["–" if value is None else _value(value) for value in values] for key, values in found.items()}
+    return {key: ["–" if value is None else _value(value) for value in values] for key, values in settings.items()}

@@ -16,25 +16,27 @@ TITLES = ("data set", "method", "model", "accuracy", "rounds", "hours", "by")
 
 
 def board(data: str | None, entries: Path, jobs: Sequence[Path]) -> tuple[list[list[str]], list[str]]:
-    """Rows under :data:`TITLES`, best first within each data set (``data``: of one alone; jobs with other numbers of
-    clients than FedScale's come last), and notes on what of one's own is left out. ``entries`` is a folder of entries,
-    ``jobs`` are log folders of finished jobs."""
-    found = [
+    """Rows of the leaderboard under :data:`TITLES`, and notes on entries and jobs that it leaves out.
+
+    Rows are best first within each data set, or within ``data`` alone. Jobs with other numbers of clients than
+    FedScale's come last. ``entries`` is a folder of entries; ``jobs`` are log folders of finished jobs.
+    """
+    rows = [
         (row.data, False, row.accuracy,
          [row.data, row.method, row.model, _accuracy(row.accuracy, row.std), _whole(row.rounds), _whole(row.hours),
           "FedScale"]) for row in LEADERBOARD
     ]  # fmt: skip
     notes: list[str] = []
     for path in sorted(entries.glob("*.json")):
-        found.append(_entry_row(path))
+        rows.append(_entry_row(path))
     loaded, generated = _usable(jobs, notes)
     for arm in arms_of(loaded):
-        found.append(_arm_row(arm))
+        rows.append(_arm_row(arm))
     if generated:
         notes.append(f"left out: {generated} of your jobs on generated data")
     order = list(CLIENTS)
-    found.sort(key=lambda row: (order.index(row[0]), row[1], -row[2]))
-    return [cells for name, _, _, cells in found if data in (None, name)], notes
+    rows.sort(key=lambda row: (order.index(row[0]), row[1], -row[2]))
+    return [cells for name, _, _, cells in rows if data in (None, name)], notes
 
 
 def _usable(folders: Sequence[Path], notes: list[str]) -> tuple[list[LoadedJob], int]:

@@ -34,7 +34,7 @@ def build(folders: Sequence[Path], out: Path, unbegun: Sequence[str] = ()) -> Re
     """
     jobs, without = _loaded(folders)
     left_out = _left_out([*(job.name for job in without), *unbegun], len(jobs))
-    jobs = _with_names_of_their_own(jobs)
+    jobs = _with_distinct_names(jobs)
     arms = arms_of(jobs)
     try:
         (out / PLOTS).mkdir(parents=True, exist_ok=True)
@@ -43,9 +43,12 @@ def build(folders: Sequence[Path], out: Path, unbegun: Sequence[str] = ()) -> Re
     compared = [
         Plot(name, title, save(figure, out / PLOTS, name)) for name, (title, figure) in comparison.plots(arms).items()
     ]
-    own = {job.name: _own(job, out / PLOTS, place) for place, job in enumerate(job for arm in arms for job in arm.jobs)}
+    job_plots = {
+        job.name: _job_plots(job, out / PLOTS, index)
+        for index, job in enumerate(job for arm in arms for job in arm.jobs)
+    }
     write_atomic(out / FIGURES, comma_separated(arms))
-    write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, own, left_out))
+    write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, job_plots, left_out))
     return Report(out / PAGE, arms, left_out)
 
 
@@ -74,9 +77,9 @@ def _left_out(names: Sequence[str], shown: int) -> str:
     return f"{text}{', '.join(names)}." if names else ""
 
 
-def _own(job: LoadedJob, folder: Path, place: int) -> list[Plot]:
+def _job_plots(job: LoadedJob, folder: Path, index: int) -> list[Plot]:
     """A job's own plots in a folder of its name, as far as that is one: a header may come from anywhere."""
-    name = job.name if re.fullmatch(_FILE_NAME, job.name) else f"job_{place}"
+    name = job.name if re.fullmatch(_FILE_NAME, job.name) else f"job_{index}"
     (folder / name).mkdir(exist_ok=True)
     return [
         Plot(f"{name}/{kind}", title, save(figure, folder / name, kind), kind == "models")
@@ -91,7 +94,7 @@ def _title(arms: Sequence[Arm]) -> str:
     return f"{methods} on {data}"
 
 
-def _with_names_of_their_own(jobs: Sequence[LoadedJob]) -> list[LoadedJob]:
+def _with_distinct_names(jobs: Sequence[LoadedJob]) -> list[LoadedJob]:
     """Runs of one job_name are told apart by their time stamp."""
     names = [job.name for job in jobs]
     return [

@@ -26,14 +26,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a ``kind``; ``place`` is that of its arm, None for a paper's row and a floor. ``personal``: clients are
+    """A row of a ``kind``; ``index`` is that of its arm, None for a paper's row and a floor. ``personal``: clients are
     tested on models of their own."""
 
     label: str
     seeds: str
     data: str
     cells: Sequence[Cell]
-    place: int | None
+    index: int | None
     state: str = ""
     kind: Kind = "arm"
     personal: bool = False
@@ -44,12 +44,12 @@ def lines(arms: Sequence[Arm]) -> list[Line]:
     figures, entries = shown(arms), with_fine_tuned(arms)
     tops = {figure.key: best([arm for _, arm in entries], figure) for figure in figures}
     rows: list[Line] = []
-    for number, (place, arm) in enumerate(entries):
+    for number, (index, arm) in enumerate(entries):
         cells = [_cell(arm, figure, number in tops[figure.key]) for figure in figures]
         seeds = ", ".join(map(str, arm.seeds))
         kind: Kind = "tuned" if isinstance(arm.jobs[0], FineTunedJob) else "arm"
-        rows.append(Line(arm.label, seeds, arm.data, cells, place, arm.state, kind, arm.personal))
-        if [one for one, _ in entries[number + 1 : number + 2]] != [place]:  # the last row of this arm
+        rows.append(Line(arm.label, seeds, arm.data, cells, index, arm.state, kind, arm.personal))
+        if [one for one, _ in entries[number + 1 : number + 2]] != [index]:  # the last row of this arm
             rows += _paper_rows(arm, figures)
     return rows + _floors(arms, figures)
 
@@ -85,7 +85,7 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
 
 
 def table_notes(rows: Sequence[Line]) -> list[str]:
-    """What to know of the kinds of rows that a table has; a sentence or two each."""
+    """Explain the kinds of rows that a table has, in a sentence or two each."""
     notes = []
     if any(row.personal for row in rows):
         notes.append("In rows marked personal, each client is tested on a model of its own. A shared model must fit "
@@ -105,7 +105,7 @@ def table_notes(rows: Sequence[Line]) -> list[str]:
 
 
 def has_papers(rows: Sequence[Line]) -> bool:
-    """Whether a row of a paper is among them."""
+    """Tell whether a row of a paper is among ``rows``."""
     return any(row.kind == "paper" for row in rows)
 
 
@@ -117,9 +117,9 @@ def comma_separated(arms: Sequence[Arm]) -> str:
     for arm in arms:
         for job in arm.jobs:
             values = [figure.get(job) for figure in figures]
-            told = ["" if value is None else repr(float(value)) for value in values]
+            cells = ["" if value is None else repr(float(value)) for value in values]
             finished, personal = (_yes_or_no(value) for value in (job.finished, job.personal))
-            writer.writerow([arm.label, job.name, job.seed, job.data, finished, *told, personal])
+            writer.writerow([arm.label, job.name, job.seed, job.data, finished, *cells, personal])
     return out.getvalue()
 
 

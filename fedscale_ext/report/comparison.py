@@ -29,7 +29,7 @@ def plots(arms: Sequence[Arm]) -> dict[str, tuple[str, "Figure"]]:
     """Name -> (title, figure) of each comparison."""
     classes = device_classes(arms)
     on_legend = 0.19 * len(arms) if len(arms) > 1 else 0.0
-    made: dict[str, tuple[str, Callable[[Axes], None], float]] = {
+    plots: dict[str, tuple[str, Callable[[Axes], None], float]] = {
         "accuracy_rounds": ("Accuracy by round", lambda axis: _course(axis, arms, "rounds"), 2.9 + on_legend),
         "accuracy_time": ("Accuracy by virtual time", lambda axis: _course(axis, arms, "time"), 2.9 + on_legend),
         "accuracy_macs": ("Accuracy by computation", lambda axis: _course(axis, arms, "macs"), 2.9 + on_legend),
@@ -40,10 +40,10 @@ def plots(arms: Sequence[Arm]) -> dict[str, tuple[str, "Figure"]]:
     for key in _BARS:
         title = {"macs": "Computation", "network": "Network", "suite": "Storage of all models",
                  "served": "Storage of a client"}[key]  # fmt: skip
-        made[f"cost_{key}"] = (title, partial(_bars, arms=arms, key=key), 0.9 + 0.52 * len(arms))
+        plots[f"cost_{key}"] = (title, partial(_bars, arms=arms, key=key), 0.9 + 0.52 * len(arms))
     if all(means is None for means in classes.means):
-        del made["devices"]  # the page says why
-    return {name: (title, _drawn(title, draw, height)) for name, (title, draw, height) in made.items()}
+        del plots["devices"]  # the page says why
+    return {name: (title, _drawn(title, draw, height)) for name, (title, draw, height) in plots.items()}
 
 
 def figure_of(width: float, height: float) -> tuple["Figure", Axes]:
@@ -63,9 +63,9 @@ def _drawn(title: str, draw: Callable[[Axes], None], height: float) -> "Figure":
     return figure
 
 
-def style(place: int) -> dict[str, Any]:
+def style(index: int) -> dict[str, Any]:
     """Colour and dashes of the arm at a place."""
-    return {"color": MODELS[place % len(MODELS)], "linestyle": _DASHES[place // len(MODELS) % len(_DASHES)]}
+    return {"color": MODELS[index % len(MODELS)], "linestyle": _DASHES[index // len(MODELS) % len(_DASHES)]}
 
 
 def _legend_below(axis: Axes, arms: Sequence[Arm]) -> None:
@@ -84,10 +84,10 @@ def _per_cent(axis: Axes, which: str = "y") -> None:
 
 def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:
     """Mean accuracy against rounds, hours or MACs: mean over seeds, and a band of one standard deviation."""
-    longest = max((job.records[-1].virtual_clock_s for arm in arms for job in arm.jobs), default=0.0)
-    unit, divisor = ("h", 3600.0) if longest >= 7200 else ("min", 60.0) if longest >= 120 else ("s", 1.0)
+    duration_s = max((job.records[-1].virtual_clock_s for arm in arms for job in arm.jobs), default=0.0)
+    unit, divisor = ("h", 3600.0) if duration_s >= 7200 else ("min", 60.0) if duration_s >= 120 else ("s", 1.0)
     any_line = False
-    for place, arm in enumerate(arms):
+    for index, arm in enumerate(arms):
         lines = [_line(job, by, divisor) for job in arm.jobs]
         points = min(len(line) for line in lines)
         if not points:
@@ -95,10 +95,10 @@ def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:
         any_line = True
         x, y = np.array([line[:points] for line in lines]).transpose(2, 0, 1)
         mark = "o" if points < 2 else None
-        axis.plot(x.mean(0), y.mean(0), linewidth=2, marker=mark, label=short(arm.label), **style(place))
+        axis.plot(x.mean(0), y.mean(0), linewidth=2, marker=mark, label=short(arm.label), **style(index))
         if len(lines) > 1:
             low, high = (np.clip(y.mean(0) + sign * y.std(0, ddof=1), 0, 1) for sign in (-1, 1))
-            axis.fill_between(x.mean(0), low, high, color=style(place)["color"], alpha=0.15, linewidth=0)
+            axis.fill_between(x.mean(0), low, high, color=style(index)["color"], alpha=0.15, linewidth=0)
     if not any_line:
         return nothing(axis, "no client was tested")
     axis.set_xlabel({"rounds": "round", "time": f"virtual time ({unit})", "macs": "MACs of all clients"}[by],
@@ -130,17 +130,17 @@ def _line(job: LoadedJob, by: str, divisor: float) -> list[tuple[float, float]]:
 
 def _boxes(axis: Axes, arms: Sequence[Arm]) -> None:
     """Quartiles, whiskers to the 5th and 95th percentile, worst and best as points, mean as a diamond."""
-    drawn = [(place, values) for place, arm in enumerate(arms) if len(values := pooled(arm))]
+    drawn = [(index, values) for index, arm in enumerate(arms) if len(values := pooled(arm))]
     if not drawn:
         return nothing(axis, "no client was tested")
-    for place, values in drawn:
-        color = style(place)["color"]
+    for index, values in drawn:
+        color = style(index)["color"]
         low, q1, median, q3, high = np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95))
-        axis.plot([low, high], [place] * 2, color=color, linewidth=1.4, zorder=2)
-        axis.barh(place, q3 - q1, 0.5, q1, color=color, alpha=0.45, zorder=3)
-        axis.plot([median] * 2, [place - 0.25, place + 0.25], color=INK, linewidth=1.8, zorder=4)
-        axis.plot([values.min(), values.max()], [place] * 2, "o", color=color, markersize=3.5, zorder=2, clip_on=False)
-        axis.plot(values.mean(), place, "D", color=INK, markersize=4, zorder=5)
+        axis.plot([low, high], [index] * 2, color=color, linewidth=1.4, zorder=2)
+        axis.barh(index, q3 - q1, 0.5, q1, color=color, alpha=0.45, zorder=3)
+        axis.plot([median] * 2, [index - 0.25, index + 0.25], color=INK, linewidth=1.8, zorder=4)
+        axis.plot([values.min(), values.max()], [index] * 2, "o", color=color, markersize=3.5, zorder=2, clip_on=False)
+        axis.plot(values.mean(), index, "D", color=INK, markersize=4, zorder=5)
     _names(axis, arms)
     axis.set_xlim(0, 1.01)
     _per_cent(axis, "x")
@@ -148,8 +148,8 @@ def _boxes(axis: Axes, arms: Sequence[Arm]) -> None:
 
 def _names(axis: Axes, arms: Sequence[Arm]) -> None:
     """Each arm's name above its bar: beside it, a long one would leave no room for the bar."""
-    for place, arm in enumerate(arms):
-        axis.annotate(short(arm.label), (0, place - 0.36), (0, 2), textcoords="offset points", xycoords=(
+    for index, arm in enumerate(arms):
+        axis.annotate(short(arm.label), (0, index - 0.36), (0, 2), textcoords="offset points", xycoords=(
             "axes fraction", "data"), va="bottom", color=INK, fontsize=8.5)  # fmt: skip
     axis.set_yticks([])
     axis.set_ylim(len(arms) - 0.5, -0.85)
@@ -159,10 +159,10 @@ def _names(axis: Axes, arms: Sequence[Arm]) -> None:
 
 def _cdf(axis: Axes, arms: Sequence[Arm]) -> None:
     shares = np.linspace(0, 1, _POINTS)
-    for place, arm in enumerate(arms):
+    for index, arm in enumerate(arms):
         if len(values := pooled(arm)):
             at = np.quantile(values, shares, method="inverted_cdf")
-            axis.plot(at, shares, linewidth=1.8, label=short(arm.label), drawstyle="steps-post", **style(place))
+            axis.plot(at, shares, linewidth=1.8, label=short(arm.label), drawstyle="steps-post", **style(index))
     if not axis.lines:
         return nothing(axis, "no client was tested")
     axis.set_xlim(0, 1)
@@ -175,10 +175,10 @@ def _cdf(axis: Axes, arms: Sequence[Arm]) -> None:
 
 def _devices(axis: Axes, arms: Sequence[Arm], classes: DeviceClasses) -> None:
     """Mean accuracy of the clients in each class of devices by capacity."""
-    for place, (arm, means) in enumerate(zip(arms, classes.means, strict=True)):
+    for index, (arm, means) in enumerate(zip(arms, classes.means, strict=True)):
         if means is not None:
             axis.plot(range(len(means)), means, marker="o", markersize=5, linewidth=1.8, label=short(arm.label),
-                      **style(place))  # fmt: skip
+                      **style(index))  # fmt: skip
     names = [name.replace(" ", "\n") for name in classes.names]  # side by side, six would overlap
     axis.set_xticks(range(len(names)), names)
     axis.set_xlim(-0.3, len(names) - 0.7)
@@ -195,17 +195,17 @@ def _bars(axis: Axes, arms: Sequence[Arm], key: str) -> None:
     if all(mean is None for mean in means):
         return nothing(axis, "not known before a job ends")
     top = max(mean for mean in means if mean is not None)
-    for place, (arm, mean) in enumerate(zip(arms, means, strict=True)):
+    for index, (arm, mean) in enumerate(zip(arms, means, strict=True)):
         if mean is None:
             why = f"not finished: {arm.progress}" if arm.progress else "not known"
-            axis.annotate(why, (0, place), (5, 0), textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
+            axis.annotate(why, (0, index), (5, 0), textcoords="offset points", va="center", color=MUTED, fontsize=8.5)
             continue
-        axis.barh(place, mean, 0.46, color=style(place)["color"], alpha=0.85)
+        axis.barh(index, mean, 0.46, color=style(index)["color"], alpha=0.85)
         spread = arm.std(key) or 0.0
         if spread:
-            axis.plot([mean - spread, mean + spread], [place] * 2, color=INK, linewidth=1.2)
+            axis.plot([mean - spread, mean + spread], [index] * 2, color=INK, linewidth=1.2)
         unit = "MACs" if key == "macs" else " MB"
-        axis.annotate(f"{figure.tell(mean)}{unit}", (mean + spread, place), (5, 0), textcoords="offset points",
+        axis.annotate(f"{figure.tell(mean)}{unit}", (mean + spread, index), (5, 0), textcoords="offset points",
                       va="center", color=INK, fontsize=8.5)  # fmt: skip
     _names(axis, arms)
     axis.grid(visible=False)

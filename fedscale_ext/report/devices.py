@@ -17,8 +17,11 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class DeviceClasses:
-    """Classes of devices that arms are compared by: their ``names``, the weakest first, and ``means``, each arm's mean
-    accuracy float64 [classes] over its seeds; None for an arm with a job whose capacities are not known."""
+    """Classes of devices by which arms are compared.
+
+    ``names`` has the weakest class first. ``means`` holds each arm's mean accuracy over its seeds, float64 [classes].
+    It is None for an arm with a job whose capacities are not known.
+    """
 
     names: Sequence[str]
     means: Sequence[np.ndarray | None]
@@ -33,8 +36,8 @@ def device_classes(arms: Sequence[Arm]) -> DeviceClasses:
         if job.clients is not None and len(job.client_accuracy)
     }
     kinds = [kinds_of(capacity) for capacity in capacities.values()]
-    few = [found for found in kinds if found is not None]
-    if few and len(few) == len(kinds) and len({len(found) for found in few}) == 1:
+    few = [kind_values for kind_values in kinds if kind_values is not None]
+    if few and len(few) == len(kinds) and len({len(kind_values) for kind_values in few}) == 1:
         groups = {job: np.unique(capacity, return_inverse=True)[1] for job, capacity in capacities.items()}
         names: Sequence[str] = _kinds(few)
     else:
@@ -51,15 +54,18 @@ def _means(arm: Arm, groups: dict[int, np.ndarray], classes: int) -> np.ndarray 
 
 def _kinds(kinds: Sequence[np.ndarray]) -> list[str]:
     """Names of as many kinds in each job: what they afford, or their order where that differs between the jobs."""
-    if all(np.array_equal(found, kinds[0]) for found in kinds):
+    if all(np.array_equal(kind_values, kinds[0]) for kind_values in kinds):
         return kind_names(kinds[0])
     return [f"kind {number}" for number in range(1, len(kinds[0]) + 1)]
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """``share[k, b]``: share of the clients in bin b of capacities that model ``models[k]`` is served to;
-    ``edges`` [bins + 1] are capacities in MACs per sample. ``kinds`` are the bins' names where each is one capacity."""
+    """Share of clients that each model is served to, by capacity of the device.
+
+    ``share[k, b]`` is the share of the clients in capacity bin b that are served model ``models[k]``. ``edges`` [bins +
+    1] are capacities in MACs per sample. ``kinds`` names the bins where each is one capacity.
+    """
 
     models: Sequence[str]
     edges: np.ndarray
@@ -68,8 +74,11 @@ class Assignment:
 
 
 def assignment(job: LoadedJob) -> Assignment | None:
-    """Which model clients are served, against what they afford: by capacity where these are few, else in at most ten
-    bins of about as many clients each; None where capacities were not recorded, or nobody was tested."""
+    """Assignment of models to clients by capacity, from the last test.
+
+    Each capacity is a bin where these are few; otherwise at most ten bins hold about as many clients each. None where
+    capacities were not recorded, or no client was tested.
+    """
     if job.clients is None or job.evaluation is None:
         return None
     capacity, serve = job.clients.capacity, job.evaluation.serve
@@ -77,11 +86,11 @@ def assignment(job: LoadedJob) -> Assignment | None:
     keys = [key for key in model_order(job.records) if key in held]
     kinds = kinds_of(capacity)
     tiers = capacity if kinds is not None else tier_of(capacity, max(1, min(_BINS, len(capacity) // 3)))
-    filled, place = np.unique(tiers, return_inverse=True)
+    filled, bin_of_client = np.unique(tiers, return_inverse=True)
     bins = len(filled)
     at = {key: index for index, key in enumerate(keys)}
     served = np.fromiter((at[key] for key in serve), np.int64, len(serve))
-    counts = np.bincount(served * bins + place, minlength=len(keys) * bins).reshape(len(keys), bins)
-    edges = np.append([capacity[place == index].min() for index in range(bins)], capacity.max())
+    counts = np.bincount(served * bins + bin_of_client, minlength=len(keys) * bins).reshape(len(keys), bins)
+    edges = np.append([capacity[bin_of_client == index].min() for index in range(bins)], capacity.max())
     names = None if kinds is None else [quantity(kind) for kind in kinds.tolist()]
     return Assignment(keys, edges, counts / counts.sum(axis=0), names)

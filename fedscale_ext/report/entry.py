@@ -52,33 +52,33 @@ def board_data(job: LoadedJob) -> str | None:
 
 
 def of_its_size(job: LoadedJob) -> bool:
-    """Whether a job on a data set of the leaderboard has about as many clients as FedScale's data set."""
-    wanted = CLIENTS[str(board_data(job))]
-    return abs(int(job.header["num_clients"]) - wanted) <= _TOLERANCE * wanted
+    """Tell whether a job on a leaderboard data set has about as many clients as FedScale's data set."""
+    num_clients = CLIENTS[str(board_data(job))]
+    return abs(int(job.header["num_clients"]) - num_clients) <= _TOLERANCE * num_clients
 
 
 def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str | None) -> list[str]:
-    """What a complete entry of these jobs lacks, each in a few words; none where nothing does."""
-    found = []
+    """List what a complete entry of these jobs still lacks, each in a few words."""
+    problems = []
     seeds = sorted(job.seed for job in jobs)
     if missing := [seed for seed in SEEDS if seed not in seeds]:
-        found.append(f"seeds {_words(missing)} are missing" if len(missing) > 1 else f"seed {missing[0]} is missing")
+        problems.append(f"seeds {_words(missing)} are missing" if len(missing) > 1 else f"seed {missing[0]} is missing")
     if other := [seed for seed in dict.fromkeys(seeds) if seed not in SEEDS or seeds.count(seed) > 1]:
-        found.append(f"seeds {_words(other)} must not count: it takes each of 0 to 4 once")
+        problems.append(f"seeds {_words(other)} must not count: it takes each of 0 to 4 once")
     if differ := [*differences(jobs), *differing_files(*(job.named_files for job in jobs))]:
         more = f" and {len(differ) - _TOLD} more" if len(differ) > _TOLD else ""
-        found.append(f"the jobs differ in {_words(differ[:_TOLD])}{more}, not in their seed alone")
+        problems.append(f"the jobs differ in {_words(differ[:_TOLD])}{more}, not in their seed alone")
     early = [job.name for job in jobs if not job.finished or job.summary["rounds"] < job.rounds_asked]
     if early:
-        found.append(f"{_words(early)} did not finish all rounds")
+        problems.append(f"{_words(early)} did not finish all rounds")
     if not all(job.summary["accuracy"] and job.summary["accuracy"]["tested"] for job in jobs):
-        found.append("clients were not tested in all jobs")
-    found += _lacks_of_data(jobs[0])
+        problems.append("clients were not tested in all jobs")
+    problems += _lacks_of_data(jobs[0])
     if tuned is None:
-        found.append("the tuned hyperparameters are not named: --tuned key=tried,chosen*, or --tuned none")
+        problems.append("the tuned hyperparameters are not named: --tuned key=tried,chosen*, or --tuned none")
     if commit is None:
-        found += _lacks_of_commit(jobs)
-    return found
+        problems += _lacks_of_commit(jobs)
+    return problems
 
 
 def _lacks_of_data(job: LoadedJob) -> list[str]:
@@ -106,7 +106,7 @@ def _lacks_of_commit(jobs: Sequence[LoadedJob]) -> list[str]:
 
 
 def lacks_of_tuned(job: LoadedJob, tuned: Tuned) -> list[str]:
-    """Whether the jobs ran with another value than the one that is said to be chosen."""
+    """Tell whether the jobs ran with another value than the one named as chosen."""
     names = (tuned.key, f"{job.header['method']}.{tuned.key}")
     known = next((job.settings[name] for name in names if name in job.settings), None)
     try:
@@ -154,17 +154,17 @@ def configuration(job: LoadedJob) -> str:
     # what is neither a key nor a method's was derived from them
     settings = {key: value for key, value in decisive(job.header["config"]).items()
                 if key != "seed" and (key in known or "." in key)}  # fmt: skip
-    own = {
+    settings = {
         key: value
         for key, value in settings.items()
         if key in _ALWAYS or key not in defaults or json.dumps(defaults[key], default=str) != json.dumps(value)
     }
-    again = make_config({}, own).decisive()
+    again = make_config({}, settings).decisive()
     for key, value in settings.items():
         if again.get(key) != value:
             raise UserError(f"the settings of {job.name} cannot be written down again: {key} would be "
                             f"{again.get(key)!r}, not {value!r}")  # fmt: skip
-    flat = {"job_name": _stem(job), **own, "rounds": job.rounds_asked}
+    flat = {"job_name": _stem(job), **settings, "rounds": job.rounds_asked}
     text = yaml.safe_dump(
         {"worker_ips": ["localhost"], "job_conf": [{key: value} for key, value in flat.items()]},
         sort_keys=False,

@@ -21,14 +21,14 @@ def lineage_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     total = max(1, sum(model["serves"] for model in summary["models"]))
     rows = []
     for model in summary["models"]:
-        made = origin(model)
+        lineage = origin(model)
         cost, serves = model["cost"], model["serves"]
         rows.append(
             [
                 model["key"],
-                made.get("parent") or "–",
-                str(made["birth"]) if "birth" in made else "–",
-                ", ".join(made.get("steps", ())) or "–",
+                lineage.get("parent") or "–",
+                str(lineage["birth"]) if "birth" in lineage else "–",
+                ", ".join(lineage.get("steps", ())) or "–",
                 quantity(cost["forward_macs"]),
                 quantity(cost["parameters"]),
                 f"{cost['bytes'] / 1e6:.3f}",
@@ -72,7 +72,7 @@ def draw_growth(summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> "
 
 
 def grew(summary: Mapping[str, Any]) -> bool:
-    """Whether models were born while the job ran."""
+    """Tell whether models were born while the job ran."""
     return any(origin(model).get("birth", 0) for model in summary["models"])
 
 

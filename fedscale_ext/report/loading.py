@@ -40,7 +40,7 @@ class LoadedJob:
 
     @property
     def name(self) -> str:
-        """The configuration's job_name."""
+        """Name of the job, the configuration's job_name."""
         return str(self.header["job_name"])
 
     @property
@@ -61,18 +61,17 @@ class LoadedJob:
 
     @property
     def rounds_asked(self) -> int:
-        """How many rounds its configuration wants."""
+        """Number of rounds in its configuration."""
         return int(self.header["config"]["rounds"])
 
     @property
     def rounds_done(self) -> int:
-        """How many rounds it has done; fewer than asked for where it stopped early."""
+        """Number of rounds done; fewer than requested where it stopped early."""
         return self.records[-1].round
 
     @property
     def devices(self) -> dict[str, str]:
-        """What tells its devices from those of another job: of each file that it takes them from the digest, or the
-        path where an earlier version ran it."""
+        """Identity of its devices: for each device file its digest, or its path for jobs of earlier versions."""
         files = {key: self.header["config"].get(key) for key in DEVICE_FILES}
         return {key: self.named_files.get(key, {}).get(str(path), str(path)) for key, path in files.items() if path}
 
@@ -83,7 +82,7 @@ class LoadedJob:
 
     @property
     def state(self) -> str:
-        """Its rounds so far, and the round of its last test where that is an earlier one: its accuracy is of then."""
+        """Rounds done so far, and the round of the last test where that is an earlier one."""
         if not self.tested or self.tested[-1].round == self.records[-1].round:
             return self.progress
         return f"{self.progress}, tested after round {self.tested[-1].round}"
@@ -95,23 +94,23 @@ class LoadedJob:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What decides its result, but for the seed; a method's hyperparameters by their dotted names."""
+        """Settings that decide its result, without the seed; hyperparameters have dotted names."""
         params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
         # the digest of the data tells the samples of a release in which seed decided them
         config = completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
-        found = decisive(config) | {"rounds": self.rounds_asked} | params
-        return {key: value for key, value in found.items() if key != "seed"}
+        settings = decisive(config) | {"rounds": self.rounds_asked} | params
+        return {key: value for key, value in settings.items() if key != "seed"}
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
         """The last test of the clients, in memory; None where there was none."""
         last = self.tested[-1].evaluation if self.tested else None
-        found = last.whole() if isinstance(last, StoredEvaluation) else last
-        if found is not None and len(found.count) != self.header["num_clients"]:
+        evaluation = last.whole() if isinstance(last, StoredEvaluation) else last
+        if evaluation is not None and len(evaluation.count) != self.header["num_clients"]:
             raise UserError(
                 f"{self.folder} is damaged: its last evaluation is not of {self.header['num_clients']} clients"
             )
-        return found
+        return evaluation
 
     @cached_property
     def client_accuracy(self) -> np.ndarray:
@@ -120,7 +119,7 @@ class LoadedJob:
 
     @cached_property
     def personal(self) -> bool:
-        """Whether its clients were tested on models of their own, which no other client is served."""
+        """True if its clients were tested on personal models, which no other client is served."""
         return self.evaluation is not None and any(map(is_own, dict.fromkeys(self.evaluation.serve)))
 
     @property
@@ -131,10 +130,10 @@ class LoadedJob:
     @cached_property
     def clients(self) -> Clients | None:
         """Capacities and samples of its clients; None where an earlier version ran it."""
-        found = read_clients(self.folder)
-        if found is not None and len(found.capacity) != self.header["num_clients"]:
+        clients = read_clients(self.folder)
+        if clients is not None and len(clients.capacity) != self.header["num_clients"]:
             raise UserError(f"{self.folder / CLIENTS} is not of {self.header['num_clients']} clients, as the job is")
-        return found
+        return clients
 
 
 class NoRound(UserError):
@@ -163,7 +162,7 @@ def load_job(folder: Path) -> LoadedJob:
 
 
 def is_job(folder: Path) -> bool:
-    """Whether a folder looks like a job's log folder."""
+    """Tell whether a folder looks like a job's log folder."""
     return (folder / HEADER).is_file()
 
 

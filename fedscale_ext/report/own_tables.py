@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Told = tuple[list[str], list[list[str]]]
+TextTable = tuple[list[str], list[list[str]]]
 _UNITS = {"mb": "MB", "j": "J"}
 # columns that are accuracies, or how these spread over clients, which is all that "fairness" tells
 _SPREAD = re.compile("mean|std|worst")
@@ -13,26 +13,26 @@ _ACCURACY = re.compile(f"(.+_)?(accuracy(_.+)?|client_({_SPREAD.pattern}))")
 
 def method_tables(summary: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Further figures of a method that are lists of objects, by name: their numbers and texts."""
-    found = {}
+    tables = {}
     for name, rows in (summary.get("results") or {}).items():
         if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
             keys = [key for key, value in rows[0].items() if not isinstance(value, list | dict)]
-            found[name] = [{key: row.get(key) for key in keys} for row in rows]
-    return found
+            tables[name] = [{key: row.get(key) for key in keys} for row in rows]
+    return tables
 
 
-def told_tables(summary: Mapping[str, Any]) -> dict[str, Told]:
-    """The same for people: what stands above a table (``Device classes`` for device_classes) -> titles and cells.
+def text_tables(summary: Mapping[str, Any]) -> dict[str, TextTable]:
+    """A method's tables as text: heading (``Device classes`` for device_classes) -> column titles and cells.
 
-    Accuracies are per cent, and a round in which something settled is marked where it is that of the last test, at
-    which everything has: the job may have been too short.
+    Accuracies are per cent. A round in which an accuracy settled is marked "(last)" where it is the round of the last
+    test: the job may have been too short.
     """
     last = summary["rounds"]
-    return {name.replace("_", " ").capitalize(): _told(name, rows, last)
+    return {name.replace("_", " ").capitalize(): _text_table(name, rows, last)
             for name, rows in method_tables(summary).items()}  # fmt: skip
 
 
-def _told(name: str, rows: Sequence[Mapping[str, Any]], last: int) -> Told:
+def _text_table(name: str, rows: Sequence[Mapping[str, Any]], last: int) -> TextTable:
     accuracies = _SPREAD if name == "fairness" else _ACCURACY
     cells = [[_cell(key, value, accuracies, last) for key, value in row.items()] for row in rows]
     return [_title(key) for key in rows[0]], cells

@@ -11,7 +11,7 @@ from fedscale_ext.report.compared import Cell, Line, has_papers, table_notes
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.notices import grouped
-from fedscale_ext.report.own_tables import told_tables
+from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.panels import MODELS
 from fedscale_ext.report.pictures import inline, style_variables
 from fedscale_ext.report.served import TITLES as SERVED
@@ -44,10 +44,12 @@ class Plot:
 
 def page(
     title: str, arms: Sequence[Arm], rows: Sequence[Line], compared: Sequence[Plot],
-    own: Mapping[str, Sequence[Plot]], left_out: str = "",
+    job_plots: Mapping[str, Sequence[Plot]], left_out: str = "",
 ) -> str:  # fmt: skip
-    """The page of a comparison; ``own`` maps a job's name to the plots of it alone, ``left_out`` says which jobs are
-    not in it."""
+    """The page of a comparison.
+
+    ``job_plots`` maps a job's name to its plots; ``left_out`` says which jobs are missing.
+    """
     css = files("fedscale_ext.report").joinpath("report.css").read_text(encoding="utf-8")
     jobs = [job for arm in arms for job in arm.jobs]
     sections = [
@@ -57,7 +59,7 @@ def page(
         ("cost", "Cost", _plots([plot for plot in compared if plot.name.startswith("cost")])),
         ("settings", "Settings that differ", _settings(arms)),
         ("notices", "Notices", _notices(jobs)),
-        ("jobs", "Each job", "".join(_job(job, own[job.name], len(jobs) == 1) for job in jobs)),
+        ("jobs", "Each job", "".join(_job(job, job_plots[job.name], len(jobs) == 1) for job in jobs)),
     ]
     shown = [section for section in sections if section[2]]
     body = "".join(f'<section id="{key}"><h2>{head}</h2>{text}</section>' for key, head, text in shown)
@@ -90,12 +92,12 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
     head = "".join(f"<th scope=col>{escape(title)}</th>" for title in ["", *extra, *(f.title for f in figures)])
     body = []
     for row in rows:
-        mark = "" if row.place is None else f'<span class="key" style="background:{_colour(row.place)}"></span>'
+        mark = "" if row.index is None else f'<span class="key" style="background:{_colour(row.index)}"></span>'
         state = ' <span class="tag">personal</span>' if row.personal else ""
         state += f' <span class="spread">({escape(row.state)})</span>' if row.state else ""
         cells = "".join(f"<td>{escape(text)}</td>" for text in [row.seeds, *([row.data] if several else [])])
         cells += "".join(map(_cell, row.cells))
-        kind = f' class="{row.kind}"' if row.place is None else ""
+        kind = f' class="{row.kind}"' if row.index is None else ""
         body.append(f"<tr{kind}><th scope=row>{mark}{_name(row.label)}{state}</th>{cells}</tr>")
     notes = "; ".join(f"{figure.title}: {figure.note}" for figure in figures if figure.note)
     text = " ".join([
@@ -115,8 +117,8 @@ def _name(text: str) -> str:
     return re.sub(r"(?<=[_/])(?=\w)", "<wbr>", escape(text))
 
 
-def _colour(place: int) -> str:
-    return f"var(--series-{place % len(MODELS)})"
+def _colour(index: int) -> str:
+    return f"var(--series-{index % len(MODELS)})"
 
 
 def _cell(cell: Cell) -> str:
@@ -152,22 +154,22 @@ def _plot(plot: Plot) -> str:
 
 
 def _settings(arms: Sequence[Arm]) -> str:
-    found = settings_table(arms)
-    if not found:
+    settings = settings_table(arms)
+    if not settings:
         return ""
     head = "".join(f"<th scope=col>{_name(text)}</th>" for text in ["", *(arm.label for arm in arms)])
     body = [
         f"<tr><th scope=row>{_name(key)}</th>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
-        for key, values in found.items()
+        for key, values in settings.items()
     ]
     return f'<div class="scroll">{_plain_table(head, body)}</div>'
 
 
 def _notices(jobs: Sequence[LoadedJob]) -> str:
     """What the jobs told whoever watched them; nothing where earlier versions ran them."""
-    found = grouped({job.name: job.notices for job in jobs})
-    names = (f' <span class="spread">({escape(names)})</span>' if len(jobs) > 1 else "" for _, names in found)
-    items = "".join(f"<li>{escape(sentence)}{who}</li>" for (sentence, _), who in zip(found, names, strict=True))
+    notices = grouped({job.name: job.notices for job in jobs})
+    names = (f' <span class="spread">({escape(names)})</span>' if len(jobs) > 1 else "" for _, names in notices)
+    items = "".join(f"<li>{escape(sentence)}{who}</li>" for (sentence, _), who in zip(notices, names, strict=True))
     return f"<ul>{items}</ul>" if items else ""
 
 
@@ -177,7 +179,7 @@ def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:
     tables = _table_of(TITLES, lineage_rows(job.summary)) + _table_of(SERVED, served_rows(job))
     note = untrained_note(job)
     tables += f'<p class="quiet">{escape(note)}</p>' if note else ""
-    for name, (titles, cells) in told_tables(job.summary).items():
+    for name, (titles, cells) in text_tables(job.summary).items():
         tables += f"<h4>{escape(name)}</h4>{_table_of(titles, cells)}"
     return (
         f"<details{' open' if opened else ''}><summary><h3>{escape(job.name)}</h3></summary>"

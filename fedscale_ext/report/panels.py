@@ -24,8 +24,11 @@ _LETTERS = 52  # of a line below a narrow panel
 
 
 def model_order(records: Sequence[RoundRecord], others: Sequence[str] = ()) -> list[str]:
-    """Models in the one order that all pictures of a job have: those that were trained, those that are served beside
-    (mixtures of them), and ``others``, each by name and number (m2 before m10)."""
+    """Order of models in all pictures of a job.
+
+    Trained models come first, then models that are only served (mixtures of them), then ``others``. Each group is
+    sorted by name and number (m2 before m10).
+    """
     trained = {key for record in records for key in record.assignments}
     last = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     served = set(last.serve if last else ()) - trained
@@ -37,9 +40,9 @@ def _by_number(key: str) -> list[tuple[bool, int, str]]:
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
-def shade(place: int) -> dict[str, Any]:
+def shade(index: int) -> dict[str, Any]:
     """Colour of the model at a place of that order; after as many as there are, they come again lighter."""
-    return {"color": MODELS[place % len(MODELS)], "alpha": max(0.25, 1 - 0.3 * (place // len(MODELS)))}
+    return {"color": MODELS[index % len(MODELS)], "alpha": max(0.25, 1 - 0.3 * (index // len(MODELS)))}
 
 
 def accuracy_over(axis: Axes, tested: Sequence[RoundRecord], x: Sequence[float], what: str, label: str = "") -> None:
@@ -127,16 +130,16 @@ def lives(axis: Axes, models: Sequence[tuple[str, int, float, str, str]], record
     last_round, order = records[-1].round, model_order(records, [model[0] for model in models])
     prepare(axis, "Each model from its birth on, smallest below", "round")
     axis.grid(visible=False)
-    for place, (key, birth, _, made, size) in enumerate(sorted(models, key=lambda model: model[2])):
-        (line,) = axis.plot([birth, last_round], [place] * 2, linewidth=6, **shade(order.index(key)))
+    for row, (key, birth, _, origin, size) in enumerate(sorted(models, key=lambda model: model[2])):
+        (line,) = axis.plot([birth, last_round], [row] * 2, linewidth=6, **shade(order.index(key)))
         line.set_solid_capstyle("butt")
         if birth >= last_round:  # a line without length
             line.set(marker="|", markersize=8, markeredgewidth=4, clip_on=False)
         # beside its line where that begins late, so that the words stay in the picture
         late = birth > 0.55 * last_round
-        for shift, words, ink, weight in ((9, f"{key}  {made}", INK, "bold"), (-13, size, MUTED, "normal")):
+        for shift, words, ink, weight in ((9, f"{key}  {origin}", INK, "bold"), (-13, size, MUTED, "normal")):
             axis.annotate(
-                words, (last_round if late else birth, place), (0, shift), textcoords="offset points", color=ink,
+                words, (last_round if late else birth, row), (0, shift), textcoords="offset points", color=ink,
                 fontsize=8.5, fontweight=weight, ha="right" if late else "left", va="center",
             )  # fmt: skip
     axis.set_ylim(-0.6, len(models) - 0.4)

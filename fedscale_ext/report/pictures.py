@@ -21,7 +21,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     GRID: ("grid", "#3a414d"),
     "#ffffff": ("card", "#1b1f27"),
     MAIN: ("main", "#6aa8e8"),
-    **{light: (f"series-{place}", dark) for place, (light, dark) in enumerate(zip(MODELS, _DARK_MODELS, strict=True))},
+    **{light: (f"series-{index}", dark) for index, (light, dark) in enumerate(zip(MODELS, _DARK_MODELS, strict=True))},
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _DPI = 180
@@ -42,7 +42,7 @@ def svg(figure: "Figure") -> str:
 def inline(text: str, name: str, title: str) -> str:
     """An SVG to stand in a page: its colours are the page's, its ids its own (``name``), its title for who hears it."""
     used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", text))
-    text = re.sub(r"\s+id=\"([^\"]+)\"", lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
+    text = re.sub(r"\s+id=\"([^\"]+)\"", lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "", text)
     text = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", text)
     for light, (variable, _) in COLOURS.items():
         text = re.sub(re.escape(light), f"var(--{variable})", text, flags=re.I)

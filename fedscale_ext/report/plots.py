@@ -94,7 +94,7 @@ def _training_macs(records: Sequence[RoundRecord]) -> dict[int, float]:
     return result
 
 
-def _time_unit(longest_s: float) -> tuple[str, float]:
-    if longest_s >= 2 * 3600:
+def _time_unit(duration_s: float) -> tuple[str, float]:
+    if duration_s >= 2 * 3600:
         return "h", 3600.0
-    return ("min", 60.0) if longest_s >= 120 else ("s", 1.0)
+    return ("min", 60.0) if duration_s >= 120 else ("s", 1.0)

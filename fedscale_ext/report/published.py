@@ -41,15 +41,18 @@ _COMPONENTS = {"25": 0.3855, "50": 0.3876, "100": 0.3886, "200": 0.3889}
 
 
 def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
-    """What a paper has published for a job's method on its data: where, and the figures by the keys of
-    :data:`fedscale_ext.report.arms.FIGURES`; no figures where there is nothing, or the job's data are generated."""
+    """Published figures of a job's method on its data: the source, and figures by their keys.
+
+    Keys are those of :data:`fedscale_ext.report.arms.FIGURES`. The figures are empty where none were published, or
+    where the job's data are generated.
+    """
     method, data_set = str(header["method"]), str(header["config"]["data_set"])
     if header["data"]["generated"]:
         return "", {}
     if method == "hypemefed" and data_set == "unimib_shar":
         components = str(header["params"].get("k"))
-        found = {"global": _COMPONENTS[components]} if components in _COMPONENTS else {}
-        return f"{_HYPEMEFED}, k = {components}", found
+        figures = {"global": _COMPONENTS[components]} if components in _COMPONENTS else {}
+        return f"{_HYPEMEFED}, k = {components}", figures
     row = TABLE2.get(NAMES.get(data_set, ""), {}).get(method)
     if row is None:
         return "", {}

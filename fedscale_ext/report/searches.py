@@ -24,8 +24,11 @@ TITLE = "Paths that the search judged"
 
 @dataclass(frozen=True)
 class TierSearch:
-    """Of tier ``tier`` (from 1): [n, 2] of MACs and score of the paths that were ``judged`` and have a score, of their
-    Pareto ``front``, cheapest first, and [2] of the ``chosen`` one."""
+    """Paths that the search of a tier judged.
+
+    ``tier`` counts from 1. All arrays hold MACs and score. ``judged`` [n, 2] are the paths with a score. ``front`` [n,
+    2] is their Pareto front, cheapest first. ``chosen`` [2] is the chosen path.
+    """
 
     tier: int
     judged: np.ndarray
@@ -34,12 +37,13 @@ class TierSearch:
 
 
 def tier_searches(job: LoadedJob) -> list[TierSearch]:
-    """Of each tier whose search has ended; none for jobs that search no paths. UserError where a summary is damaged."""
-    told = (job.summary.get("results") or {}).get("tiers") or []
-    if not any(isinstance(each, dict) and each.get("search") for each in told):
+    """Searches of all tiers that have ended; empty for jobs that search no paths. UserError where a summary is
+    damaged."""
+    rows = (job.summary.get("results") or {}).get("tiers") or []
+    if not any(isinstance(each, dict) and each.get("search") for each in rows):
         return []
     try:
-        tiers = _TIERS.validate_python(told)
+        tiers = _TIERS.validate_python(rows)
     except ValidationError as error:
         key, _, requirement = first_fault(error)
         raise UserError(f"{job.folder} is damaged, or of another version: results.tiers{key}: {requirement}") from None
@@ -55,13 +59,13 @@ def tier_searches(job: LoadedJob) -> list[TierSearch]:
     ]
 
 
-def drawn(job: LoadedJob, found: Sequence[TierSearch]) -> "Figure":
+def drawn(job: LoadedJob, searches: Sequence[TierSearch]) -> "Figure":
     """Each tier in a colour: judged paths as dots, the front as a line, the chosen one as a star."""
     by_loss = job.header["params"].get("score") == "loss"
     sign = -1.0 if by_loss else 1.0
     figure, axis = figure_of(WIDTH, 3.4)
     panels.prepare(axis, TITLE, "MMACs per sample")
-    for each in found:
+    for each in searches:
         color = panels.MODELS[(each.tier - 1) % len(panels.MODELS)]
         axis.plot(each.judged[:, 0] / 1e6, sign * each.judged[:, 1], "o", markersize=2.5, alpha=0.35, color=color)
         axis.plot(each.front[:, 0] / 1e6, sign * each.front[:, 1], "-", linewidth=1.4, color=color,

@@ -47,12 +47,12 @@ def client_rows(job: LoadedJob) -> list[dict[str, Any]]:
 
 def model_row(model: Mapping[str, Any]) -> dict[str, Any]:
     """A model of a summary."""
-    made, cost = origin(model), model["cost"]
+    lineage, cost = origin(model), model["cost"]
     return {
         "model": model["key"],
-        "parent": made.get("parent"),
-        "birth": made.get("birth"),
-        "steps": ", ".join(made.get("steps", ())),
+        "parent": lineage.get("parent"),
+        "birth": lineage.get("birth"),
+        "steps": ", ".join(lineage.get("steps", ())),
         "family": model["spec"]["family"],
         "macs": cost["forward_macs"],
         "parameters": cost["parameters"],

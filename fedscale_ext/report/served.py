@@ -11,8 +11,10 @@ TITLES = ("served model", "clients", "tested", "mean accuracy", "over samples", 
 
 
 def served_rows(job: LoadedJob) -> list[list[str]]:
-    """A row under :data:`TITLES` for each model that clients are served, from the last test; none where all are served
-    the same, or nobody was tested."""
+    """Rows under :data:`TITLES`, one for each model that clients are served, from the last test.
+
+    Empty where all clients are served the same model, or no client was tested.
+    """
     if job.evaluation is None or len(set(job.evaluation.serve)) < 2:
         return []
     serve, count = np.array(job.evaluation.serve), np.asarray(job.evaluation.count)
@@ -22,29 +24,31 @@ def served_rows(job: LoadedJob) -> list[list[str]]:
         values = job.client_accuracy[its & (count > 0)]
         if not its.any():
             continue
-        told = ["–"] * 3
+        figures = ["–"] * 3
         if len(values):
             over_samples = np.asarray(job.evaluation.correct)[its].sum() / count[its].sum()
-            told = [percent(float(value)) for value in (values.mean(), over_samples, values.min())]
-        rows.append([key, f"{its.sum():,}", f"{len(values):,}", *told])
+            figures = [percent(float(value)) for value in (values.mean(), over_samples, values.min())]
+        rows.append([key, f"{its.sum():,}", f"{len(values):,}", *figures])
     return rows
 
 
 def untrained_note(job: LoadedJob) -> str:
-    """A sentence for each model that was born while the job ran and tested on clients before anybody had trained it;
-    nothing where there was none."""
+    """Note on models that were tested on clients before anybody had trained them, a sentence each.
+
+    Only models that were born while the job ran count. The note is empty where there was none.
+    """
     sentences = []
     for model in job.summary["models"]:
-        made, key = origin(model), model["key"]
-        if not made.get("birth") or not made.get("parent"):
+        lineage, key = origin(model), model["key"]
+        if not lineage.get("birth") or not lineage.get("parent"):
             continue
         trained = next((record.round for record in job.records if key in record.assignments), job.records[-1].round + 1)
-        tests = [record.evaluation for record in job.tested if made["birth"] <= record.round < trained]
+        tests = [record.evaluation for record in job.tested if lineage["birth"] <= record.round < trained]
         served = {test.round: test.serve.count(key) for test in tests if test and key in test.serve}
         if served:
             most = max(served.values())
             sentences.append(
-                f"{key} was served before anybody had trained it, with what it inherited from {made['parent']}, to "
+                f"{key} was served before anybody had trained it, with what it inherited from {lineage['parent']}, to "
                 f"{most:,} {'client' if most == 1 else 'clients'}{' at most' if len(served) > 1 else ''}: in the "
                 f"{'test after round' if len(served) == 1 else 'tests after rounds'} {_listed(list(served))}."
             )

@@ -164,7 +164,7 @@ class _Search(_Part):
 
 
 class SearchedTier(_Part):
-    """What ``results.tiers`` of summary.json says of a tier's search: MACs and score of paths."""
+    """Search of a tier in ``results.tiers`` of summary.json: MACs and score of paths."""
 
     tier: Annotated[int, Field(ge=1)]
     search: _Search | None

@@ -21,19 +21,22 @@ WIDE = 9.4
 
 
 def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
-    """Name -> (title, figure) of what a job alone shows; no picture of models that never changed, of capacities that
-    were not recorded, nor of a search or types that there were not."""
-    made = {}
+    """Plots of one job: name -> (title, figure).
+
+    Plots without content are left out: models that never changed, capacities that were not recorded, and searches or
+    types that the job does not have.
+    """
+    plots = {}
     if grew(job.summary):
-        made["models"] = ("Models over time", _models(job))
-    made["participants"] = ("Participants per model", _participants(job))
-    if (found := assignment(job)) is not None:
-        made["assignment"] = ("Models by capacity of the device", _assignment(job, found))
+        plots["models"] = ("Models over time", _models(job))
+    plots["participants"] = ("Participants per model", _participants(job))
+    if (shares := assignment(job)) is not None:
+        plots["assignment"] = ("Models by capacity of the device", _assignment(job, shares))
     if judged := searches.tier_searches(job):
-        made["search"] = (searches.TITLE, searches.drawn(job, judged))
+        plots["search"] = (searches.TITLE, searches.drawn(job, judged))
     if by_type := type_curves.curves(job):
-        made["types"] = (type_curves.TITLE, type_curves.drawn(by_type))
-    return made
+        plots["types"] = (type_curves.TITLE, type_curves.drawn(by_type))
+    return plots
 
 
 def _models(job: LoadedJob) -> "Figure":
@@ -49,21 +52,21 @@ def _participants(job: LoadedJob) -> "Figure":
     return figure
 
 
-def _assignment(job: LoadedJob, found: Assignment) -> "Figure":
+def _assignment(job: LoadedJob, shares: Assignment) -> "Figure":
     """The share of clients that each model is served to, from the weakest devices to the strongest."""
     figure, axis = figure_of(WIDTH, 3.1)
     panels.prepare(axis, "Models by capacity of the device", "capacity of the device, MACs per sample")
-    bottom = np.zeros(found.share.shape[1])
+    bottom = np.zeros(shares.share.shape[1])
     order = panels.model_order(job.records)
-    for key, share in zip(found.models, found.share, strict=True):
+    for key, share in zip(shares.models, shares.share, strict=True):
         shade = panels.shade(order.index(key))
         axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=key.removesuffix("@own"), **shade)
         bottom += share
-    if found.kinds is not None:
-        axis.set_xticks(np.arange(len(bottom)) + 0.47, found.kinds)
+    if shares.kinds is not None:
+        axis.set_xticks(np.arange(len(bottom)) + 0.47, shares.kinds)
     else:
         ticks = list(range(0, len(bottom) + 1, max(1, len(bottom) // 3)))
-        axis.set_xticks(ticks, [quantity(found.edges[tick]) for tick in ticks])
+        axis.set_xticks(ticks, [quantity(shares.edges[tick]) for tick in ticks])
     axis.set_xlim(-0.06, len(bottom))
     axis.set_ylim(0, 1)
     axis.set_yticks([0, 0.25, 0.5, 0.75, 1])

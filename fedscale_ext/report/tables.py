@@ -6,7 +6,7 @@ from typing import Any
 
 from fedscale_ext.core.errors import one_line
 from fedscale_ext.metrics.files import write_atomic
-from fedscale_ext.report.own_tables import percent, told_tables
+from fedscale_ext.report.own_tables import percent, text_tables
 from fedscale_ext.util.quantities import quantity
 
 Rows = list[tuple[str, str]]
@@ -75,7 +75,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
         head = list(models[0])
         body = "\n".join("| " + " | ".join(map(_cell, model.values())) + " |" for model in models)
         text += f"\n## Models\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n{body}\n"
-    for name, (titles, cells) in told_tables(summary).items():
+    for name, (titles, cells) in text_tables(summary).items():
         text += f"\n## {name}\n\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
         text += "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in cells)
     if notices := summary.get("notices"):
@@ -153,11 +153,11 @@ def _loss(value: float | str | None) -> str:
     return "–" if value is None else f"{float(value):.4f}"
 
 
-def _perplexity(found: Mapping[str, Any] | None) -> Rows:
+def _perplexity(figures: Mapping[str, Any] | None) -> Rows:
     """Of text, counted in both ways."""
-    if not found or found["pooled"] is None or found["clients"] is None:
+    if not figures or figures["pooled"] is None or figures["clients"] is None:
         return []
-    return [("perplexity", f"{found['pooled']:.3f}, mean over clients {found['clients']:.3f}")]
+    return [("perplexity", f"{figures['pooled']:.3f}, mean over clients {figures['clients']:.3f}")]
 
 
 def _at_the_end(summary: Mapping[str, Any], name: str) -> Rows:
@@ -203,8 +203,12 @@ def _cost_rows(summary: Mapping[str, Any]) -> Rows:
 
 def _model_count(summary: Mapping[str, Any]) -> str:
     """How many models there are; those that clients keep are none where an earlier version ran the job."""
-    own = summary["cost"].get("client_models", 0)
-    return f"{len(summary['models'])} and {own:,} that clients keep" if own else str(len(summary["models"]))
+    client_models = summary["cost"].get("client_models", 0)
+    return (
+        f"{len(summary['models'])} and {client_models:,} that clients keep"
+        if client_models
+        else str(len(summary["models"]))
+    )
 
 
 def _beside_models(server_bytes: int) -> Rows:

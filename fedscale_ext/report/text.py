@@ -11,17 +11,17 @@ _WITH_SPREAD = ("accuracy", "global")
 
 def comparison_rows(arms: Sequence[Arm], lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
     """Titles and a row per line of the comparison but for papers'; the best of a column has a star behind it."""
-    columns = [(place, figure) for place, figure in enumerate(shown(arms)) if figure.key in _COLUMNS]
+    columns = [(index, figure) for index, figure in enumerate(shown(arms)) if figure.key in _COLUMNS]
     rows = []
     for line in lines:
         if line.kind == "paper":
             continue
         cells = []
-        for place, figure in columns:
-            cell = line.cells[place]
+        for index, figure in columns:
+            cell = line.cells[index]
             spread = f" {cell.spread}" if cell.spread and figure.key in _WITH_SPREAD else ""
             cells.append(f"{cell.value}{spread}{'*' if cell.best else ''}")
         marks = "; ".join(filter(None, ("personal" if line.personal else "", line.state)))
         label = f"{line.label} ({marks})" if marks else line.label
-        rows.append([label, str(len(arms[line.place].jobs)) if line.place is not None else "", *cells])
+        rows.append([label, str(len(arms[line.index].jobs)) if line.index is not None else "", *cells])
     return ["", "jobs", *(figure.title for _, figure in columns)], rows

@@ -21,7 +21,7 @@ _POINTS = 20_000  # more devices than this are drawn as a sample of them
 
 
 def check_plot(path: Path, force: bool) -> None:
-    """UserError where no picture can be written to ``path``."""
+    """Check that a picture can be written to ``path``; UserError otherwise."""
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, the formats of a picture")
     if path.exists() and not force:
@@ -29,7 +29,7 @@ def check_plot(path: Path, force: bool) -> None:
 
 
 def plot_traces(path: Path, capacity: CapacityTrace | None, availability: AvailabilityTrace | None) -> None:
-    """Draw what there is of both to ``path``; UserError where it cannot be written."""
+    """Draw the given traces and write the picture to ``path``; UserError where it cannot be written."""
     figure = draw(capacity, availability)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -79,16 +79,18 @@ def _capacity(axes: "np.ndarray", trace: CapacityTrace) -> None:
 
 
 def _availability(axes: "np.ndarray", trace: AvailabilityTrace) -> None:
-    found = online(trace)
+    presence = online(trace)
     what = f"{len(trace):,} {'resampled' if trace.resampled else 'traced'} clients"
     _tidy(axes[0], f"Online by hour, {what}", "hour of the trace's day", "% of clients")
-    axes[0].step(np.arange(25), 100 * np.append(found.by_hour, found.by_hour[-1]), where="post", color=_SECOND, lw=2)
+    axes[0].step(
+        np.arange(25), 100 * np.append(presence.by_hour, presence.by_hour[-1]), where="post", color=_SECOND, lw=2
+    )
     axes[0].set(xlim=(0, 24), ylim=(0, None), xticks=range(0, 25, 4))
     _tidy(axes[1], "Share of time online", "% of its period", "% of clients, at most so much")
-    axes[1].plot(100 * np.sort(found.share), 100 * np.arange(1, len(trace) + 1) / len(trace), color=_SECOND, lw=2)
+    axes[1].plot(100 * np.sort(presence.share), 100 * np.arange(1, len(trace) + 1) / len(trace), color=_SECOND, lw=2)
     axes[1].set(xlim=(0, 100), ylim=(0, 100))
     _tidy(axes[2], "Length of an interval", "minutes", "intervals")
-    long = found.minutes[found.minutes > 0]
+    long = presence.minutes[presence.minutes > 0]
     if len(long):
         axes[2].set_xscale("log")
         _bars(axes[2], *histogram(long, 40, log=True), colour=_SECOND)

@@ -24,26 +24,26 @@ TITLE = "Accuracy by type of device"
 def curves(job: LoadedJob) -> dict[str, np.ndarray]:
     """Type -> [n, 2] of round and mean accuracy of its devices, where it is known; empty unless there are two types or
     more. UserError where a summary is damaged."""
-    told = (job.summary.get("results") or {}).get("types")
-    if not isinstance(told, list) or not any(isinstance(row, dict) and "curve" in row for row in told):
+    rows = (job.summary.get("results") or {}).get("types")
+    if not isinstance(rows, list) or not any(isinstance(row, dict) and "curve" in row for row in rows):
         return {}
     try:
-        types = [row for row in _TYPES.validate_python(told) if row.curve is not None]
+        types = [row for row in _TYPES.validate_python(rows) if row.curve is not None]
     except ValidationError as error:
         key, _, requirement = first_fault(error)
         raise UserError(f"{job.folder} is damaged, or of another version: results.types{key}: {requirement}") from None
     known = {row.type: [pair for pair in row.curve or () if None not in pair] for row in types}
-    found = {name: np.array(pairs, dtype=np.float64).reshape(-1, 2) for name, pairs in known.items()}
-    return found if len(found) > 1 else {}
+    curves_by_type = {name: np.array(pairs, dtype=np.float64).reshape(-1, 2) for name, pairs in known.items()}
+    return curves_by_type if len(curves_by_type) > 1 else {}
 
 
-def drawn(found: Mapping[str, np.ndarray]) -> "Figure":
-    """Each type as a line."""
+def drawn(curves_by_type: Mapping[str, np.ndarray]) -> "Figure":
+    """Draw a line for each type."""
     figure, axis = figure_of(WIDTH, 3.1)
     panels.prepare(axis, TITLE, "round")
-    few = max(map(len, found.values())) <= 25
-    for place, (name, points) in enumerate(found.items()):
-        axis.plot(*points.T, linewidth=1.8, marker="o" if few else None, markersize=4, label=name, **style(place))
+    few = max(map(len, curves_by_type.values())) <= 25
+    for index, (name, points) in enumerate(curves_by_type.items()):
+        axis.plot(*points.T, linewidth=1.8, marker="o" if few else None, markersize=4, label=name, **style(index))
     axis.set_ylim(bottom=0)
     axis.set_xlim(left=0)
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))

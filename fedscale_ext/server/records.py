@@ -15,7 +15,7 @@ from fedscale_ext.metrics.records import LAST
 from fedscale_ext.metrics.restarts import count_restarts
 from fedscale_ext.metrics.summary import floors, job_header, summarise, write_summary
 from fedscale_ext.report.lineage import plot_growth
-from fedscale_ext.report.own_tables import told_tables
+from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.plots import plot_job
 from fedscale_ext.report.tables import summary_table, write_markdown
 from fedscale_ext.server import checkpoint
@@ -126,7 +126,7 @@ class JobRecords:
                     **{name: _without(summary[name], "per_client") for name in LAST},
                 },
                 "table": summary_table(summary),
-                "tables": told_tables(summary),
+                "tables": text_tables(summary),
                 "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
             }
         )

@@ -158,11 +158,11 @@ def test_a_job_in_this_process_is_found_by_its_name(
             job_file.parent / "logs" / "tiny" / stamp
         )
     assert (jobs.find("tiny").status, jobs.find("tiny").complete(1)) == ("finished", True)
-    code, said = command(monkeypatch, capfd, "driver", "status", "tiny")
-    assert code == 0 and "finished" in said and "output.log" not in said
+    code, output = command(monkeypatch, capfd, "driver", "status", "tiny")
+    assert code == 0 and "finished" in output and "output.log" not in output
     assert command(monkeypatch, capfd, "driver", "stop", "tiny")[1].startswith("job tiny is not running; it finished")
-    code, said = command(monkeypatch, capfd, "driver", "logs", "tiny")
-    assert code == 2 and said.startswith("fedscale: job tiny ran in a Python process, not in processes of its own")
+    code, output = command(monkeypatch, capfd, "driver", "logs", "tiny")
+    assert code == 2 and output.startswith("fedscale: job tiny ran in a Python process, not in processes of its own")
     # bad input that is found late leaves the name with what it stood for
     with pytest.raises(UserError):
         fedscale_ext.run(job_file, model="resnet18", num_participants=99, time_stamp="bad", progress=False)
@@ -183,9 +183,9 @@ def test_a_job_in_this_process_is_running_but_no_command_ends_it(
     monkeypatch.setattr(records, "plot_job", look)
     with pytest.raises(RuntimeError):
         fedscale_ext.run(job_file, rounds=1)
-    state, path, done, (code, said) = seen
+    state, path, done, (code, output) = seen
     assert (state, path, done["round"]) == ("running", job_file.parent / "logs" / "tiny" / "logs", 1)
-    assert code == 2 and f"job tiny runs in the Python process {os.getpid()}; interrupt it there" in said
+    assert code == 2 and f"job tiny runs in the Python process {os.getpid()}; interrupt it there" in output
     assert (jobs.find("tiny").status, jobs.find("tiny").reason) == ("failed", "RuntimeError: no paper")
 
 

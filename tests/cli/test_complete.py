@@ -97,9 +97,9 @@ def test_bash_completes_for_real(call, monkeypatch, tmp_path: Path):
     program = tmp_path / "fedscale"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fedscale_ext.cli "$@"\n')
     program.chmod(0o755)
-    asked = "COMP_WORDS=(fedscale driver start quicks); COMP_CWORD=3; f=$(complete -p fedscale); f=${f##*-F }; ${f% *} "
+    typed = "COMP_WORDS=(fedscale driver start quicks); COMP_CWORD=3; f=$(complete -p fedscale); f=${f##*-F }; ${f% *} "
     environment = {key: value for key, value in os.environ.items() if not key.startswith("_FEDSCALE")}
     environment |= {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["bash", "-c", f'{script}\n{asked} fedscale; echo "${{COMPREPLY[@]}}"'],
+    done = subprocess.run(["bash", "-c", f'{script}\n{typed} fedscale; echo "${{COMPREPLY[@]}}"'],
                           env=environment, capture_output=True, text=True, timeout=120)  # fmt: skip
     assert done.stdout.split() == ["quickstart"], done.stderr

@@ -24,27 +24,27 @@ def decoded(folder):
 
 def test_import_list_and_verify(call, npz, tmp_path):
     out = tmp_path / "data" / "small"
-    code, said, err = call("dataset", "import", npz, "--data-set", "Mnist", "--name", "mine", "-o", out)
+    code, stdout, err = call("dataset", "import", npz, "--data-set", "Mnist", "--name", "mine", "-o", out)
     assert code == 0, err
-    assert said.splitlines()[0].startswith("real: mine, written in")
-    assert said.splitlines()[1] == "4 clients, 32 training and 8 test samples"
-    assert said.splitlines()[2] == "10 classes, samples of 1x28x28"
-    assert said.splitlines()[3] == f"use it with: --set data_dir={out} --set data_set=Mnist"
+    assert stdout.splitlines()[0].startswith("real: mine, written in")
+    assert stdout.splitlines()[1] == "4 clients, 32 training and 8 test samples"
+    assert stdout.splitlines()[2] == "10 classes, samples of 1x28x28"
+    assert stdout.splitlines()[3] == f"use it with: --set data_dir={out} --set data_set=Mnist"
     assert decoded(out)
-    code, said, _ = call("dataset", "list", tmp_path / "data")
+    code, stdout, _ = call("dataset", "list", tmp_path / "data")
     assert code == 0
-    assert "femnist          62       1x28x28  natural" in said
-    assert said.splitlines()[-1].split() == [str(out), "mine", "real", "4"]
+    assert "femnist          62       1x28x28  natural" in stdout
+    assert stdout.splitlines()[-1].split() == [str(out), "mine", "real", "4"]
     shutil.rmtree(out / FOLDER)
-    code, said, _ = call("dataset", "verify", out)
+    code, stdout, _ = call("dataset", "verify", out)
     assert code == 0
-    assert "real: mine" in said
+    assert "real: mine" in stdout
     assert decoded(out)
     picture = next(out.rglob("*.png"))
     picture.write_bytes(picture.read_bytes()[:40])
-    code, said, err = call("dataset", "verify", out)
+    code, stdout, err = call("dataset", "verify", out)
     assert code == 1
-    assert "broken files                               1" in said
+    assert "broken files                               1" in stdout
     assert picture.name in err
 
 
@@ -58,9 +58,9 @@ def test_what_an_import_changes_and_leaves_out_is_printed_each_time(call, tmp_pa
     (tmp_path / "tree" / "readme.txt").write_text("")
     arguments = ["import", tmp_path / "tree", "--data-set", "own", "-o", tmp_path / "out", "--shape", "3x8x9"]
     for _ in range(2):
-        code, said, err = call("dataset", *arguments)
+        code, stdout, err = call("dataset", *arguments)
         assert code == 0, err
-        lines = said.splitlines()
+        lines = stdout.splitlines()
         assert lines[2] == "2 classes (1, 2), samples of 3x8x9"
         assert lines[3:6] == [
             "note: labels 1, 2 became classes 0 and 1",
@@ -68,43 +68,43 @@ def test_what_an_import_changes_and_leaves_out_is_printed_each_time(call, tmp_pa
             "note: 8 of 8 pictures were resized to 3x8x9, as --shape asks (4 of 8x8, 4 of 1208x8)",
         ]
         assert lines[-1].startswith("use it with: ")
-    code, said, err = call("dataset", "verify", tmp_path / "out")
-    assert code == 0 and lines[3] in said and lines[5] in said
+    code, stdout, err = call("dataset", "verify", tmp_path / "out")
+    assert code == 0 and lines[3] in stdout and lines[5] in stdout
 
 
 def test_a_kind_that_nobody_knows_is_noted(call, npz, tmp_path):
-    code, said, err = call("dataset", "import", npz, "--data-set", "femnits", "-o", tmp_path / "a")
-    assert code == 0 and "4 clients" in said
+    code, stdout, err = call("dataset", "import", npz, "--data-set", "femnits", "-o", tmp_path / "a")
+    assert code == 0 and "4 clients" in stdout
     assert err.startswith("note: 'femnits' is not in `fedscale dataset list`")
     assert err.endswith("; did you mean 'femnist'?\n")
     assert "note" not in call("dataset", "import", npz, "--data-set", "FEMNIST", "-o", tmp_path / "b")[2]
 
 
 def test_an_npz_file_is_called_as_it_is_and_not_as_the_kind_that_it_stands_for(call, npz, tmp_path):
-    _, said, _ = call("dataset", "import", npz, "--data-set", "femnist", "-o", tmp_path / "a")
-    assert said.startswith("real: small, ")
+    _, stdout, _ = call("dataset", "import", npz, "--data-set", "femnist", "-o", tmp_path / "a")
+    assert stdout.startswith("real: small, ")
 
 
 def test_import_with_a_partition(call, npz, tmp_path):
     out = tmp_path / "iid"
     arguments = ["--data-set", "Mnist", "--partition", "iid", "--clients", 5, "-o", out]
-    code, said, err = call("dataset", "import", npz, *arguments)
+    code, stdout, err = call("dataset", "import", npz, *arguments)
     assert code == 0, err
-    assert "5 clients" in said
+    assert "5 clients" in stdout
     assert "already there, unchanged" in call("dataset", "import", npz, *arguments)[1]
 
 
 def test_published_folders_are_known_by_their_files(call, tmp_path):
     from tests.data.test_published import idx, stl10, svhn, unimib
 
-    made = {"svhn": svhn, "stl10": stl10, "unimib_shar": unimib, "FashionMnist": idx}
-    for data_set, make in made.items():
+    sources = {"svhn": svhn, "stl10": stl10, "unimib_shar": unimib, "FashionMnist": idx}
+    for data_set, make in sources.items():
         source = make(tmp_path / f"in_{data_set}")
         arguments = ["--data-set", data_set, "-o", tmp_path / data_set, "--test", "local", "--test-fraction", 0.25]
         spread = ["--partition", "dirichlet", "--clients", 2, "--min-samples", 4]
-        code, said, err = call("dataset", "import", source, *arguments, *spread)
+        code, stdout, err = call("dataset", "import", source, *arguments, *spread)
         assert code == 0, err
-        assert "2 clients" in said
+        assert "2 clients" in stdout
         assert decoded(tmp_path / data_set)
     code, _, err = call("dataset", "import", tmp_path / "in_svhn" / "train_32x32.mat", "--data-set", "svhn")
     assert code == 2
@@ -114,10 +114,10 @@ def test_published_folders_are_known_by_their_files(call, tmp_path):
 def test_synthesize_is_named_generated(call, tmp_path):
     out = tmp_path / "gen"
     arguments = ["--writers", 2, "--samples-per-class", 1, "-o", out]
-    code, said, err = call("dataset", "synthesize", "femnist", *arguments)
+    code, stdout, err = call("dataset", "synthesize", "femnist", *arguments)
     assert code == 0, err
-    assert said.startswith("generated: ")
-    assert "2 clients" in said
+    assert stdout.startswith("generated: ")
+    assert "2 clients" in stdout
     assert decoded(out)
 
 

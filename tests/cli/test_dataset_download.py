@@ -69,20 +69,20 @@ SPREAD = ("--partition", "iid", "--clients", 2)
 
 
 def test_download_import_and_again_without_the_host(call, host, here, fashion) -> None:
-    code, said, err = call("dataset", "download", "fashionmnist", *SPREAD)
+    code, stdout, err = call("dataset", "download", "fashionmnist", *SPREAD)
     assert code == 0, err
-    assert "real: FashionMnist, written in" in said and "2 clients" in said
-    assert "use it with: --set data_dir=data/FashionMnist --set data_set=FashionMnist" in said
+    assert "real: FashionMnist, written in" in stdout and "2 clients" in stdout
+    assert "use it with: --set data_dir=data/FashionMnist --set data_set=FashionMnist" in stdout
     assert err.count("its sha256 is the one that is known (this test)") == 4
     assert json.loads(Path("data/FashionMnist/dataset.json").read_text())["name"] == "FashionMnist"
     names = {path.name for path in Path("data/downloads/FashionMnist").iterdir()}
     assert names == {".lock", *(file.name for file in fashion.sources[0].files)}
     host.files.clear()
-    asked = len(host.asked)
-    code, said, err = call("dataset", "download", "FashionMnist", *SPREAD, "--no-keep")
+    num_requests = len(host.asked)
+    code, stdout, err = call("dataset", "download", "FashionMnist", *SPREAD, "--no-keep")
     assert code == 0, err
-    assert "already there, unchanged" in said and err.count("is there already") == 4
-    assert len(host.asked) == asked
+    assert "already there, unchanged" in stdout and err.count("is there already") == 4
+    assert len(host.asked) == num_requests
     assert {path.name for path in Path("data/downloads/FashionMnist").iterdir()} == {".lock"}
 
 
@@ -111,9 +111,9 @@ def test_a_part_is_continued_and_a_rotten_one_begun_anew(call, host, here, fashi
 def test_all_hosts_down_is_one_sentence_with_what_works(call, host, here, fashion) -> None:
     for hosted in host.files.values():
         hosted.cuts = [30] * 9
-    code, said, err = call("dataset", "download", "FashionMnist", *SPREAD)
+    code, stdout, err = call("dataset", "download", "FashionMnist", *SPREAD)
     last = err.splitlines()[-1]
-    assert code == 1 and not said
+    assert code == 1 and not stdout
     assert last.startswith("fedscale: FashionMnist could not be downloaded: one (breaks off after 60 of")
     assert "two (" in last and "have come and are kept in data/downloads/FashionMnist" in last
     assert "`fedscale dataset import FILES --data-set FashionMnist`" in last and "--mirror ADDRESS" in last
@@ -136,25 +136,25 @@ def test_a_mirror_of_ones_own(call, host, here, fashion) -> None:
 
 
 def test_an_archive_without_checksum_is_recorded(call, host, here, tmp_path, monkeypatch) -> None:
-    made = unimib(tmp_path / "UniMiB-SHAR" / "data")
+    folder = unimib(tmp_path / "UniMiB-SHAR" / "data")
     packed = tmp_path / "falls.zip"
     with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(made.rglob("*.mat")):
+        for path in sorted(folder.rglob("*.mat")):
             archive.write(path, f"UniMiB-SHAR/data/{path.name}")
         archive.writestr("UniMiB-SHAR/../../escaped.txt", "not taken, and refused all the same")
     serve(host, monkeypatch, "unimib_shar", "unimib", [packed], pinned=False, take=("*/fall_*.mat",))
     code, _, err = call("dataset", "download", "unimib_shar")
     assert code == 2 and "would land outside its folder" in err
     with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(made.rglob("*.mat")):
+        for path in sorted(folder.rglob("*.mat")):
             archive.write(path, f"UniMiB-SHAR/data/{path.name}")
         archive.writestr("UniMiB-SHAR/secret.pkl", "x")
     serve(host, monkeypatch, "unimib_shar", "unimib", [packed], pinned=False)
     shutil.rmtree("data")
-    code, said, err = call("dataset", "download", "unimib_shar")
+    code, stdout, err = call("dataset", "download", "unimib_shar")
     assert code == 0, err
     assert "no sha256 is published for it: its own, " in err and "1 pickles were left in falls.zip" in err
-    assert "real: unimib_shar" in said
+    assert "real: unimib_shar" in stdout
     ledger = json.loads(Path("data/downloads/unimib_shar/first_downloads.json").read_text())
     assert ledger == {"falls.zip": hashlib.sha256(packed.read_bytes()).hexdigest()}
     Path("data/downloads/unimib_shar/falls.zip").unlink()
@@ -176,9 +176,9 @@ def test_fedscales_own_layout(call, host, here, tiny_femnist, tmp_path, monkeypa
             ):
                 archive.add(path, f"./femnist/{path.relative_to(tiny_femnist)}")
     serve(host, monkeypatch, "femnist", "layout", [packed])
-    code, said, err = call("dataset", "download", "femnist", "--name", "FedScale's FEMNIST", "-o", "data/f")
+    code, stdout, err = call("dataset", "download", "femnist", "--name", "FedScale's FEMNIST", "-o", "data/f")
     assert code == 0, err
-    assert said.startswith("real: FedScale's FEMNIST, written in") and "7 clients" in said
+    assert stdout.startswith("real: FedScale's FEMNIST, written in") and "7 clients" in stdout
     assert not list(Path("data/downloads/femnist").glob(".unpacked*"))
     assert call("dataset", "verify", "data/f")[0] == 0
 
@@ -209,9 +209,9 @@ def test_femnist_as_parquet(call, host, here, tmp_path, monkeypatch) -> None:
     rows = {"image": [png(i) for i in range(12)], "writer_id": [f"f{i // 6}" for i in range(12)]}
     parquet.write_table(pyarrow.table({**rows, "character": [i % 6 for i in range(12)]}), tmp_path / "a.parquet")
     serve(host, monkeypatch, "femnist", "parquet", [tmp_path / "a.parquet"])
-    code, said, err = call("dataset", "download", "femnist")
+    code, stdout, err = call("dataset", "download", "femnist")
     assert code == 0, err
-    assert "2 clients, 10 training and 2 test samples" in said
+    assert "2 clients, 10 training and 2 test samples" in stdout
 
 
 @pytest.mark.parametrize(
@@ -256,11 +256,11 @@ def test_a_small_disk_and_a_second_command_are_told(call, host, here, fashion, m
 
 
 def test_what_there_is_to_download(call) -> None:
-    code, said, err = call("dataset", "download")
+    code, stdout, err = call("dataset", "download")
     assert code == 0 and not err
-    assert max(map(len, said.splitlines())) <= 80 and "\x1b" not in said
+    assert max(map(len, stdout.splitlines())) <= 80 and "\x1b" not in stdout
     for name in ("femnist", "google_speech12", "cifar10", "unimib_shar"):
-        assert f"{name} " in said
+        assert f"{name} " in stdout
 
 
 def test_the_catalogue_holds_what_the_importers_read() -> None:

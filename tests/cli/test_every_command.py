@@ -145,8 +145,8 @@ def test_help_has_an_example_and_fits_80_columns(call, monkeypatch, words):
 def test_help_tells_the_exit_codes(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = call("--help")
-    told = " ".join(out.split())
-    assert "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted" in told
+    text = " ".join(out.split())
+    assert "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted" in text
 
 
 @pytest.mark.parametrize("words", BAD)
@@ -173,15 +173,15 @@ def test_every_command_works(run, world, monkeypatch, mode):
     wrong = []
     for words, arguments in GOOD.items():
         code, out, err = run(f"{words} {arguments}".rstrip())
-        said = out + err
-        if code != 0 or "Traceback" in said or not out:
-            wrong.append(f"{words}: exit code {code}\n{said}")
-        if mode == "plain" and "\x1b" in said:
+        output = out + err
+        if code != 0 or "Traceback" in output or not out:
+            wrong.append(f"{words}: exit code {code}\n{output}")
+        if mode == "plain" and "\x1b" in output:
             wrong.append(f"{words}: escape codes without a terminal")
-        if mode == "no-color" and COLOUR.search(said):
-            wrong.append(f"{words}: colours with NO_COLOR: {COLOUR.search(said)}")
+        if mode == "no-color" and COLOUR.search(output):
+            wrong.append(f"{words}: colours with NO_COLOR: {COLOUR.search(output)}")
         if mode != "plain":
             # lines with paths and commands stay whole, to be copied
-            lines = [line for line in ESCAPE.sub("", said).splitlines() if not re.search(r"/|--set|\.npz:", line)]
+            lines = [line for line in ESCAPE.sub("", output).splitlines() if not re.search(r"/|--set|\.npz:", line)]
             wrong += [f"{words}: wider than 80 columns: {line}" for line in lines if len(line) > 80]
     assert not wrong, "\n".join(wrong)

@@ -21,9 +21,9 @@ def test_help_is_fast_and_imports_nothing_heavy():
         "print(sorted({'torch', 'fedscale', 'numpy', 'yaml', 'pydantic', 'matplotlib', 'psutil'} & set(sys.modules)))"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert found.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.splitlines()[-1] == "[]"
     # seconds of computing: what a clock on the wall shows depends on what else the machine does
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
@@ -49,8 +49,8 @@ def test_commands_that_need_no_torch_do_not_import_it(state, tmp_path, command):
         "except SystemExit as end: print(end.code)\n"
         "print('torch' in sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert found.stdout.splitlines()[-2:] == ["0", "False"], found.stderr
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stderr
 
 
 def test_unknown_command_is_exit_code_2(call):

@@ -42,9 +42,9 @@ def test_methods_with_their_first_line(monkeypatch, capsys):
     monkeypatch.setattr(registry, "method_names", lambda: ["broken", "good"])
     monkeypatch.setattr(registry, "method_class", find)
     methods.list_methods()
-    said = capsys.readouterr()
-    assert said.err == "note: method broken cannot be loaded: no module named gone\n"
-    lines = [line.split(maxsplit=1) for line in said.out.splitlines() if line]
+    output = capsys.readouterr()
+    assert output.err == "note: method broken cannot be loaded: no module named gone\n"
+    lines = [line.split(maxsplit=1) for line in output.out.splitlines() if line]
     assert ["good", "A method that is good."] in lines
 
 
@@ -60,8 +60,8 @@ def broken(tmp_path, monkeypatch):
     (about / "entry_points.txt").write_text("[fedscale_ext.methods]\ndamped = damped.aggregator:DampedAggregator\n")
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: damped\nVersion: 0.1\n")
     monkeypatch.syspath_prepend(package.parent)
-    places = [str(package.parent), str(Path(fedscale_ext.__file__).parents[1])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    paths = [str(package.parent), str(Path(fedscale_ext.__file__).parents[1])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     fault = "line 1: ModuleNotFoundError: No module named 'torhc'"
     yield f"method damped cannot be loaded: {package}/aggregator.py, {fault}"
     sys.modules.pop("damped", None)

@@ -44,8 +44,8 @@ def test_what_is_there_stays_as_it_is(call, tmp_path):
     (tmp_path / "own").mkdir()
     assert call("methods", "new", "my_avg", "-o", tmp_path / "own")[0] == 0  # an empty folder is as good as none
     (tmp_path / "own" / "my_avg.yml").write_text("mine")
-    for place in (tmp_path / "own", tmp_path / "own" / "my_avg.yml"):
-        code, out, err = call("methods", "new", "my_avg", "-o", place)
+    for path in (tmp_path / "own", tmp_path / "own" / "my_avg.yml"):
+        code, out, err = call("methods", "new", "my_avg", "-o", path)
         assert (code, out) == (2, "") and len(err.splitlines()) == 1 and "there already" in err
     assert (tmp_path / "own" / "my_avg.yml").read_text() == "mine"
     code, _, err = call("methods", "new", "my_avg", "-o", tmp_path / "own" / "my_avg.yml" / "below")

@@ -117,8 +117,8 @@ def test_what_is_no_job_is_one_sentence(call, remembered, tmp_path):
     assert call("report", tmp_path / "empty")[2].endswith("it holds no header.json\n")
     newest = write_job(tmp_path / "many" / "a" / "now", job_name="a")
     os.utime(write_job(tmp_path / "many" / "b" / "now", job_name="b") / "header.json", ns=(1, 1))
-    told = call("report", tmp_path / "many")[2]
-    assert told.endswith(f"it holds no header.json; it holds 2 jobs, the newest is {newest}\n")
+    message = call("report", tmp_path / "many")[2]
+    assert message.endswith(f"it holds no header.json; it holds 2 jobs, the newest is {newest}\n")
     assert f"it holds 1 job, the newest is {newest}\n" in call("report", tmp_path / "many" / "a")[2]
     assert call("report")[0] == 2
     sweeps.write(Sweep("b-sweep", "conf", (), {}, (Point("b-s0", "b", 0, ()),), NOBODY))

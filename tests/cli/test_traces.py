@@ -19,21 +19,21 @@ def here(tmp_path, monkeypatch):
 
 
 def test_inspect_shows_table_and_bars_in_80_columns(call):
-    code, said, err = call("traces", "inspect", CAPACITY, AVAILABILITY)
+    code, stdout, err = call("traces", "inspect", CAPACITY, AVAILABILITY)
     assert code == 0 and not err
-    assert "capacity of 20 devices, resampled" in said and "availability of 12 clients" in said
-    assert "devices at     0 %" in said and "% of time online" in said
-    assert "\ndevices by kbit/s\n" in said and "\n23 h  " in said
-    assert max(len(line) for line in said.splitlines() if str(SAMPLES) not in line) <= 80
-    assert "\x1b" not in said
-    bars = [int(line.split()[-1].replace(",", "")) for line in said.split("ms per sample\n")[1].splitlines()[:10]]
+    assert "capacity of 20 devices, resampled" in stdout and "availability of 12 clients" in stdout
+    assert "devices at     0 %" in stdout and "% of time online" in stdout
+    assert "\ndevices by kbit/s\n" in stdout and "\n23 h  " in stdout
+    assert max(len(line) for line in stdout.splitlines() if str(SAMPLES) not in line) <= 80
+    assert "\x1b" not in stdout
+    bars = [int(line.split()[-1].replace(",", "")) for line in stdout.split("ms per sample\n")[1].splitlines()[:10]]
     assert sum(bars) == 20
 
 
 def test_inspect_draws_a_picture(call):
-    code, said, err = call("traces", "inspect", AVAILABILITY, CAPACITY, "--plot", "new/a.png")
+    code, stdout, err = call("traces", "inspect", AVAILABILITY, CAPACITY, "--plot", "new/a.png")
     assert code == 0, err
-    assert said.splitlines()[-1] == "picture: new/a.png"
+    assert stdout.splitlines()[-1] == "picture: new/a.png"
     assert Path("new/a.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in Path("new").iterdir()] == ["a.png"]
 
@@ -41,19 +41,19 @@ def test_inspect_draws_a_picture(call):
 def test_a_device_alone_and_a_client_never_online_are_shown(call):
     Path("c.csv").write_text("client_id,computation,communication\n1,20,3000\n")
     Path("a.csv").write_text("client_id,active,inactive,finish_time\n1,5,3,86400\n")
-    code, said, err = call("traces", "inspect", "c.csv", "a.csv", "-p", "p.svg")
+    code, stdout, err = call("traces", "inspect", "c.csv", "a.csv", "-p", "p.svg")
     assert code == 0, err
-    assert "1 clients are never online" in said
+    assert "1 clients are never online" in stdout
     assert Path("p.svg").read_text().startswith("<?xml")
 
 
 def test_convert_fedscales_pickle(call):
     trace = {5: {"active": [0, 7.25], "inactive": [3, 9], "finish_time": 10, "duration": 5, "model": "x"}}
     Path("client_behave_trace").write_bytes(pickle.dumps(trace))
-    code, said, err = call("traces", "convert", "client_behave_trace", "out/a.npz")
+    code, stdout, err = call("traces", "convert", "client_behave_trace", "out/a.npz")
     assert code == 0, err
-    assert said.startswith("out/a.npz: availability of 1 clients in 2 intervals, as traced, ")
-    assert said.splitlines()[1] == "use it with: --set device_avail_file=out/a.npz"
+    assert stdout.startswith("out/a.npz: availability of 1 clients in 2 intervals, as traced, ")
+    assert stdout.splitlines()[1] == "use it with: --set device_avail_file=out/a.npz"
     with np.load("out/a.npz", allow_pickle=False) as arrays:
         assert arrays["active"].tolist() == [0, 7.25] and "resampled" not in arrays
     assert call("traces", "convert", "out/a.npz", "a.csv")[0] == 0
@@ -65,12 +65,12 @@ def test_traces_that_name_clients_are_converted_and_shown(call):
     Path("a.csv").write_text("client_id,active,inactive,finish_time\nmill,5,9,100\nhut,1,2,100\nmill,20,30,100\n")
     for name, shown in (("c", "capacity of 2 devices, as traced, for mill, größe"),
                         ("a", "availability of 2 clients in 3 intervals, as traced, for mill, hut")):  # fmt: skip
-        code, said, err = call("traces", "convert", f"{name}.csv", f"{name}.npz")
-        assert code == 0 and said.startswith(f"{name}.npz: {shown}, "), err
+        code, stdout, err = call("traces", "convert", f"{name}.csv", f"{name}.npz")
+        assert code == 0 and stdout.startswith(f"{name}.npz: {shown}, "), err
         assert call("traces", "convert", f"{name}.npz", f"{name}2.csv")[0] == 0
     assert Path("c2.csv").read_text(encoding="utf-8") == Path("c.csv").read_text(encoding="utf-8")
-    code, said, err = call("traces", "inspect", "c.npz", "a.npz")
-    assert code == 0 and "for mill, hut" in said, err
+    code, stdout, err = call("traces", "inspect", "c.npz", "a.npz")
+    assert code == 0 and "for mill, hut" in stdout, err
 
 
 class Harmful:
@@ -87,10 +87,10 @@ def test_a_harmful_pickle_is_refused_unrun(call):
 
 
 def test_synthesize_is_the_population_of_its_seed_and_marked(call):
-    code, said, err = call("traces", "synthesize", 30, "--seed", 7, "-o", "t")
+    code, stdout, err = call("traces", "synthesize", 30, "--seed", 7, "-o", "t")
     assert code == 0, err
-    assert "t/capacity.npz: capacity of 30 devices, resampled from published marginals" in said
-    assert said.splitlines()[-1] == (
+    assert "t/capacity.npz: capacity of 30 devices, resampled from published marginals" in stdout
+    assert stdout.splitlines()[-1] == (
         "use them with: --set device_conf_file=t/capacity.npz --set device_avail_file=t/availability.npz"
     )
     with np.load("t/capacity.npz", allow_pickle=False) as arrays:
@@ -101,7 +101,7 @@ def test_synthesize_is_the_population_of_its_seed_and_marked(call):
     assert code == 2 and "t/capacity.npz exists" in err
     assert call("traces", "synthesize", 30, "--seed", 7, "-o", "t", "--force")[0] == 0
     assert Path("t/availability.npz").read_bytes() == first
-    code, said, _ = call("traces", "synthesize", 30, "--seed", 7, "-o", "t", "--format", "csv")
+    code, stdout, _ = call("traces", "synthesize", 30, "--seed", 7, "-o", "t", "--format", "csv")
     assert code == 0
     assert "resampled from published marginals" in call("traces", "inspect", "t/availability.csv")[1]
 

@@ -24,8 +24,8 @@ HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 Fedscale = Callable[..., "subprocess.Popen[str]"]
 
 
-def wait_for(true: Callable[[], object], within_s: float = 400) -> None:
-    deadline = time.monotonic() + within_s
+def wait_for(true: Callable[[], object], timeout_s: float = 400) -> None:
+    deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.05)
@@ -98,14 +98,14 @@ class Cluster:
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs on a host of this cluster, by its home."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             try:
                 if process.environ().get("HOME", "").startswith(str(self.hosts)) and process.status() != "zombie":
-                    found.append(process)
+                    processes.append(process)
             except psutil.Error:
                 pass
-        return found
+        return processes
 
     def kill(self, host: str) -> None:
         """What a power cut does: all that runs on the host is gone at once."""
@@ -118,13 +118,13 @@ class Cluster:
 
     def kill_rank(self, rank: int) -> None:
         """Kill the job's aggregator (0) or an executor, wherever it runs; its host goes on."""
-        found = []
+        agents = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 words = process.cmdline()
                 if f"--this_rank={rank}" in words and any(str(self.folder) in word for word in words):
-                    found.append(process)
-        (process,) = found
+                    agents.append(process)
+        (process,) = agents
         process.kill()
 
     def told(self, command: str, code: int | None, *said: str) -> None:
@@ -142,13 +142,13 @@ class Cluster:
 
 def same_as_alone(cluster: Cluster, conf: Path, rounds: int) -> None:
     """The job's results were brought here whole, and are those of one machine that was never interrupted."""
-    place = cluster.home / "results/logs/tiny" / cluster.record()["time_stamp"]
-    found = json.loads((place / "summary.json").read_text())
+    log_dir = cluster.home / "results/logs/tiny" / cluster.record()["time_stamp"]
+    summary = json.loads((log_dir / "summary.json").read_text())
     alone = fedscale_ext.run(conf, log_path=str(cluster.folder / "alone"), rounds=rounds)
-    assert found["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
-    assert found["loss"] == alone["loss"]
-    told = [json.loads(line)["round"] for line in (place / "metrics.jsonl").read_text().splitlines()]
-    assert told == list(range(1, rounds + 1))
+    assert summary["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
+    assert summary["loss"] == alone["loss"]
+    rounds_written = [json.loads(line)["round"] for line in (log_dir / "metrics.jsonl").read_text().splitlines()]
+    assert rounds_written == list(range(1, rounds + 1))
 
 
 def stopped_and_resumed(cluster: Cluster) -> None:
@@ -192,11 +192,11 @@ def supervised(cluster: Cluster) -> None:
     assert err.count("; it is started again") >= 2
     assert cluster.record()["status"] == "finished"
     same_as_alone(cluster, conf, rounds)
-    place = cluster.home / "results/logs/tiny" / cluster.record()["time_stamp"]
-    counted = count_restarts(place)
+    log_dir = cluster.home / "results/logs/tiny" / cluster.record()["time_stamp"]
+    counted = count_restarts(log_dir)
     assert counted["aggregator"] == 1 and counted["executor 3"] == 1
-    assert json.loads((place / "summary.json").read_text())["restarts"] == counted
-    assert [path.name for path in place.parent.iterdir()] == [place.name]  # nothing was put aside
+    assert json.loads((log_dir / "summary.json").read_text())["restarts"] == counted
+    assert [path.name for path in log_dir.parent.iterdir()] == [log_dir.name]  # nothing was put aside
 
 
 @pytest.fixture(scope="session")
@@ -206,12 +206,12 @@ def cluster_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cluster(tmp_path: Path, cluster_data: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, cluster_data)
-    yield made
-    made.close()
+    cluster = Cluster(tmp_path, cluster_data)
+    yield cluster
+    cluster.close()
     with suppress(AssertionError):
-        wait_for(lambda: not made.processes(), 60)
-    left = made.processes()
+        wait_for(lambda: not cluster.processes(), 60)
+    left = cluster.processes()
     for process in left:
         process.kill()
     assert not left, "processes were left on hosts"

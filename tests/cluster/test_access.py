@@ -30,9 +30,9 @@ def test_ssh_asks_nothing_and_takes_no_host_on_trust(tmp_path):
 
 def test_the_remote_shell_sees_the_words_as_they_are():
     words = ["/tmp/it's $HOME; touch /tmp/x", "`id`", "a\nb", "ü*"]
-    said = subprocess.run(["/bin/sh", "-c", "printf '%s\\0' " + Access("python").command("h", "m", *words)[-1]],
+    done = subprocess.run(["/bin/sh", "-c", "printf '%s\\0' " + Access("python").command("h", "m", *words)[-1]],
                           capture_output=True, text=True)  # fmt: skip
-    assert said.stdout.split("\0")[:-1] == ["python", "-m", "m", *words]
+    assert done.stdout.split("\0")[:-1] == ["python", "-m", "m", *words]
     assert shlex.split(Access("my python/bin").command("h")[-1])[0] == "my python/bin"
 
 
@@ -42,8 +42,8 @@ def test_this_machine_needs_no_ssh(host):
 
 
 def test_places_name_each_process_and_its_host():
-    found = access.places(config(ps_ip="10.0.0.1", worker_ips=["10.0.0.1:[1]", "node-2.lan:[1,1]"]))
-    assert found == {"aggregator": "10.0.0.1", "executor 1": "10.0.0.1", "executor 2": "node-2.lan",
+    host_of = access.hosts_by_process(config(ps_ip="10.0.0.1", worker_ips=["10.0.0.1:[1]", "node-2.lan:[1,1]"]))
+    assert host_of == {"aggregator": "10.0.0.1", "executor 1": "10.0.0.1", "executor 2": "node-2.lan",
                      "executor 3": "node-2.lan"}  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_places_name_each_process_and_its_host():
 )
 def test_hosts_that_cannot_be_used_are_refused(keys, sentence):
     with pytest.raises(UserError) as error:
-        access.places(config(**keys))
+        access.hosts_by_process(config(**keys))
     assert sentence in str(error.value)
 
 
@@ -87,7 +87,7 @@ def test_fedscales_keys_are_read(tmp_path):
     conf.write_text(f"ps_ip: 10.0.0.1\nworker_ips:\n  - 10.0.0.1:[4,4]\nauth:\n  ssh_user: fed\n"
                     f"  ssh_private_key: {key}\nsetup_commands:\njob_conf:\n  - job_name: x\n")  # fmt: skip
     assert Access.of(load_config(conf)) == Access(sys.executable, "fed", str(key))
-    assert list(access.places(load_config(conf)).values()) == ["10.0.0.1"] * 9
+    assert list(access.hosts_by_process(load_config(conf)).values()) == ["10.0.0.1"] * 9
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
                 stream.close()
 
 
-def gone(process: psutil.Process, within_s: float = 20) -> bool:
+def gone(process: psutil.Process, timeout_s: float = 20) -> bool:
     """Whether a process ends in time; one that nobody waits for stays as a zombie."""
     left = [Proc("", process.pid, process.create_time())] if process.is_running() else []
-    return not jobs.left_after(within_s, left)
+    return not jobs.left_after(timeout_s, left)
 
 
 def test_its_processes_end_with_the_connection(start, tmp_path):
@@ -117,11 +117,11 @@ def test_a_silent_driver_is_a_dead_one(start, tmp_path, monkeypatch):
     monkeypatch.setattr(agent.os, "_exit", ran.append)
     reader, writer = os.pipe()
     monkeypatch.setattr(agent, "_STDIN", reader)
-    made = agent.Agent.__new__(agent.Agent)
-    made.processes = agent._Heard(None)
+    host_agent = agent.Agent.__new__(agent.Agent)
+    host_agent.processes = agent._Heard(None)
     os.write(writer, b'{"event": "beat"}\n{"event": "st')
-    made._listen()
-    messages = [made.processes.inbox.get_nowait() for _ in range(2)]
+    host_agent._listen()
+    messages = [host_agent.processes.inbox.get_nowait() for _ in range(2)]
     assert messages[0].event == {"event": "beat"} and isinstance(messages[1], agent.Interrupt)
     assert ran == [1]
     os.close(reader)
@@ -132,16 +132,18 @@ def test_one_agent_per_job_and_host(start, tmp_path):
     start().begin(tmp_path)
     second = start()
     second.order("begin", job="j", host="h", work_dir=str(tmp_path), token=TOKEN)
-    said = json.loads(second.process.stdout.readline())
-    assert said["exit_code"] == 2 and "job j runs there already" in said["message"]
+    message = json.loads(second.process.stdout.readline())
+    assert message["exit_code"] == 2 and "job j runs there already" in message["message"]
     assert second.process.wait(20) == 2
 
 
 def test_a_folder_that_is_not_there(start, tmp_path):
     driver = start()
     driver.order("begin", job="j", host="h", work_dir=str(tmp_path / "no"), token=TOKEN)
-    said = json.loads(driver.process.stdout.readline())
-    assert said["message"].startswith(f"the folder {tmp_path}/no cannot be entered: No such file or directory; make it")
+    error = json.loads(driver.process.stdout.readline())
+    assert error["message"].startswith(
+        f"the folder {tmp_path}/no cannot be entered: No such file or directory; make it"
+    )
 
 
 def test_what_a_killed_agent_left_is_found_and_ended(start, tmp_path, monkeypatch):
@@ -167,8 +169,8 @@ def test_a_program_that_is_not_there_is_one_sentence(start, tmp_path):
     driver = start()
     driver.begin(tmp_path)
     driver.order("start", name="x", argv=["no-such-program"])
-    said = driver.hear("said")["said"]
-    assert said["exit_code"] == 2 and "'no-such-program' is not found" in said["message"]
+    message = driver.hear("said")["said"]
+    assert message["exit_code"] == 2 and "'no-such-program' is not found" in message["message"]
     assert driver.hear("exit")["code"] == 2
 
 

@@ -27,9 +27,9 @@ def documents(**flat):
 
 
 def test_they_are_valid_by_kubernetes_own_schemas():
-    found = documents(data_dir="$DATA/a", use_cuda=True)
-    assert [document["kind"] for document in found] == ["Service", "Job", "Job", "Job", "Job"]
-    for document in found:
+    manifests = documents(data_dir="$DATA/a", use_cuda=True)
+    assert [document["kind"] for document in manifests] == ["Service", "Job", "Job", "Job", "Job"]
+    for document in manifests:
         for version in ("1.29", validate.latest_version()):
             validate.validate(document, version, strict=True)
     broken = documents()[1]

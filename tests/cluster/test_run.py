@@ -53,9 +53,9 @@ def run(tmp_path, monkeypatch, capsys):
         job = jobs.Job("j", "conf.yml", str(tmp_path), "now", [], Proc("driver", 0, 0.0),
                        cluster={"access": {}, "places": PLACES, "there": "/there"})  # fmt: skip
         links = Pretended(*messages)
-        made = ClusterRun(config, job, links, Display(Console(), Console(stderr=True)), restarts)
-        monkeypatch.setattr(made, "_prepare", lambda setup: None)
-        code = made.run([], preparation.arguments(config))
+        run = ClusterRun(config, job, links, Display(Console(), Console(stderr=True)), restarts)
+        monkeypatch.setattr(run, "_prepare", lambda setup: None)
+        code = run.run([], preparation.arguments(config))
         return code, capsys.readouterr().err, links
 
     return of
@@ -82,9 +82,9 @@ def test_a_host_that_is_lost_later_is_told(run):
 def test_nothing_is_started_again_on_a_host_that_is_lost(run):
     lost = Exit("executor 2", LOST, "was lost with its host (Connection reset)")
     _, err, links = run(Said(AGGREGATOR, {"event": "ready"}), lost, Exit(AGGREGATOR, -9), None, restarts=Restarts())
-    said = " ".join(err.split())
-    assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in said
-    assert "note: aggregator on a was ended by SIGKILL after round 0; it is started again" in said
+    notices = " ".join(err.split())
+    assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in notices
+    assert "note: aggregator on a was ended by SIGKILL after round 0; it is started again" in notices
     # the aggregator's restart calls all others; where it is written down: on its host, too
     assert links.started[3][0] == AGGREGATOR
     assert links.notes == [("a", {"log_dir": "/there/logs/j/now", "process": AGGREGATOR, "after_round": 0,
@@ -127,15 +127,15 @@ class _Agents:
 def test_a_hosts_words_are_those_of_its_own_processes_alone(tmp_path):
     with (tmp_path / "log").open("w") as log:
         links = Links(log, Access("python"), dict(PLACES))
-    said = {"event": "round", "round": 1}
+    event = {"event": "round", "round": 1}
     links._agents = _Agents(
-        Said("b", {"event": "said", "of": AGGREGATOR, "said": said}),  # not b's
+        Said("b", {"event": "said", "of": AGGREGATOR, "said": event}),  # not b's
         Said("b", {"event": "line", "of": "executor 1", "text": "hello"}),
-        Said("b", {"event": "said", "of": "executor 1", "said": said}),
+        Said("b", {"event": "said", "of": "executor 1", "said": event}),
         Exit("b", 255),
     )
     links.start("executor 1", [])
-    assert links.next(None) == Said("executor 1", said)
+    assert links.next(None) == Said("executor 1", event)
     assert links._agents.written == [("b executor 1", "hello")]
     assert links.next(None) == Exit("executor 1", LOST, "was lost with its host (Connection reset)")
     assert links.running() == []

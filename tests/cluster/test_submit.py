@@ -27,13 +27,13 @@ def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Clu
     calls = (cluster.hosts / "calls").read_text()
     assert "token" not in calls and "log_path" not in calls
     # the results were brought here, and are those of one machine
-    (place,) = (cluster.home / "results/logs/tiny").iterdir()
-    assert f"log_dir      {place}\n" in out and f"{place}/plot.png\n" in out
-    assert not (place / "checkpoints").exists() and (cluster.hosts / HOSTS[0] / "work/results").is_dir()
-    found = json.loads((place / "summary.json").read_text())
+    (log_dir,) = (cluster.home / "results/logs/tiny").iterdir()
+    assert f"log_dir      {log_dir}\n" in out and f"{log_dir}/plot.png\n" in out
+    assert not (log_dir / "checkpoints").exists() and (cluster.hosts / HOSTS[0] / "work/results").is_dir()
+    summary = json.loads((log_dir / "summary.json").read_text())
     alone = fedscale_ext.run(conf, log_path=str(cluster.folder / "alone"), rounds=30)
-    assert found["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
-    assert found["loss"] == alone["loss"]
+    assert summary["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
+    assert summary["loss"] == alone["loss"]
 
 
 @pytest.mark.slow

@@ -98,18 +98,18 @@ def done(process: "subprocess.Popen[str]", timeout_s: float = 120) -> tuple[int,
 def heard(process: "subprocess.Popen[str]", text: str) -> str:
     """What the process says on stderr until ``text`` is there; the rest is left for :func:`done`."""
     assert process.stderr is not None
-    descriptor, said = process.stderr.fileno(), b""
+    descriptor, output = process.stderr.fileno(), b""
 
     def there() -> bool:
-        nonlocal said
+        nonlocal output
         with suppress(BlockingIOError):
-            said += os.read(descriptor, 65536)
-        return text.encode() in said
+            output += os.read(descriptor, 65536)
+        return text.encode() in output
 
     os.set_blocking(descriptor, False)
     wait_until(there)
     os.set_blocking(descriptor, True)
-    return said.decode()
+    return output.decode()
 
 
 def wait_until(true: Callable[[], object], timeout_s: float = 60) -> None:
@@ -121,11 +121,11 @@ def wait_until(true: Callable[[], object], timeout_s: float = 60) -> None:
 
 def processes_of(state: Path) -> list[psutil.Process]:
     """Running processes that belong to a job of this state directory, by their environment."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("FEDSCALE_EXT_STATE") == str(state) and process.status() != "zombie":
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             pass
-    return [process for process in found if process.pid != os.getpid()]
+    return [process for process in processes if process.pid != os.getpid()]

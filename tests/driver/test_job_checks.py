@@ -64,8 +64,8 @@ def test_what_no_job_of_a_sweep_reads_is_said_once(call, state, write_conf, fake
 
 @pytest.mark.parametrize("seed", ["seed=5", "seed=1"])
 def test_a_seed_beside_seeds_is_refused(call, state, write_conf, seed):
-    said = f"fedscale: --set {seed} and --seeds 1,2 both set seed; remove one of them\n"
-    assert call("driver", "check", write_conf(), "--seeds", "1,2", "--set", seed) == (2, "", said)
+    message = f"fedscale: --set {seed} and --seeds 1,2 both set seed; remove one of them\n"
+    assert call("driver", "check", write_conf(), "--seeds", "1,2", "--set", seed) == (2, "", message)
 
 
 def test_what_setup_commands_may_bring_is_not_missed(call, state, write_conf, fake_check, tmp_path):

@@ -26,26 +26,26 @@ def sleeper():
 
 
 def job(driver: Proc, **changes) -> jobs.Job:
-    made = jobs.Job("fake", "conf.yml", "/tmp/out", "stamp", ["python"], driver)
-    return dataclasses.replace(made, **changes)
+    record = jobs.Job("fake", "conf.yml", "/tmp/out", "stamp", ["python"], driver)
+    return dataclasses.replace(record, **changes)
 
 
 def test_notices_are_kept_once_and_not_without_end():
-    made = job(Proc("driver", 5, 1.5))
-    assert [made.add_notice({"message": text}) for text in ("slow", "slow", "late")] == [True, False, True]
+    record = job(Proc("driver", 5, 1.5))
+    assert [record.add_notice({"message": text}) for text in ("slow", "slow", "late")] == [True, False, True]
     for number in range(200):
-        made.add_notice({"message": str(number)})
-    assert made.notices[:2] == ["slow", "late"] and len(made.notices) == 100
+        record.add_notice({"message": str(number)})
+    assert record.notices[:2] == ["slow", "late"] and len(record.notices) == 100
 
 
 def test_a_run_that_is_resumed_after_its_last_round_knows_it_from_its_summary():
-    made = job(Proc("driver", 5, 1.5))
-    made.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
-    assert made.accuracy == 0.25
-    assert dataclasses.replace(made, status="finished").complete(3)
-    made.note_round({"round": 4, "rounds": 9, "accuracy": 0.5})
-    made.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
-    assert made.round["round"] == 4 and made.accuracy == 0.5
+    record = job(Proc("driver", 5, 1.5))
+    record.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    assert record.accuracy == 0.25
+    assert dataclasses.replace(record, status="finished").complete(3)
+    record.note_round({"round": 4, "rounds": 9, "accuracy": 0.5})
+    record.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    assert record.round["round"] == 4 and record.accuracy == 0.5
     untested = job(Proc("driver", 5, 1.5))
     untested.note_summary({"rounds": 3, "accuracy": None})
     assert untested.accuracy is None

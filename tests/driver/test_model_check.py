@@ -48,8 +48,8 @@ def test_a_type_that_there_is_not(refused, key):
 
 
 def test_a_type_that_does_not_take_the_samples(refused):
-    said = refused(method="fedmd", **{"fedmd.types": ["lenet_80k", "resnet18"], "sample_shape": "1x8x40"})
-    assert said.startswith("fedscale: key 'fedmd.types': a resnet of this depth halves its input 3 times")
+    message = refused(method="fedmd", **{"fedmd.types": ["lenet_80k", "resnet18"], "sample_shape": "1x8x40"})
+    assert message.startswith("fedscale: key 'fedmd.types': a resnet of this depth halves its input 3 times")
 
 
 def test_a_method_that_there_is_not(refused):
@@ -64,19 +64,21 @@ def test_a_hyperparameter_of_no_method(refused):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_model_that_does_not_take_the_samples(refused, key):
-    said = refused(**{key: "resnet18", "sample_shape": "1x8x40"})
-    assert said.startswith(f"fedscale: key {key!r}: a resnet of this depth halves its input 3 times; 8x40 is too small")
+    error = refused(**{key: "resnet18", "sample_shape": "1x8x40"})
+    assert error.startswith(
+        f"fedscale: key {key!r}: a resnet of this depth halves its input 3 times; 8x40 is too small"
+    )
 
 
 def test_a_model_that_tells_so_only_when_it_is_built(refused):
-    said = refused(model="cnn_small", sample_shape="1x3x28")
-    assert said == "fedscale: key 'model': a cnn halves its input twice; 3x28 is too small, use at least 4x4\n"
+    message = refused(model="cnn_small", sample_shape="1x3x28")
+    assert message == "fedscale: key 'model': a cnn halves its input twice; 3x28 is too small, use at least 4x4\n"
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_file_with_another_number_of_classes(refused, tmp_path, key):
-    said = refused(**{key: str(spec_file(tmp_path, classes=10))})
-    assert "is a model for num_classes 10, but this data set has num_classes 62" in said
+    message = refused(**{key: str(spec_file(tmp_path, classes=10))})
+    assert "is a model for num_classes 10, but this data set has num_classes 62" in message
 
 
 def test_a_file_that_is_no_spec(refused, tmp_path):
@@ -107,5 +109,5 @@ def test_a_right_model_needs_no_torch(write_conf, tmp_path):
     )
     conf = write_conf({"data_set": "femnist"})
     names = ("resnet18", "nasbench201_base", str(spec_file(tmp_path)))
-    found = subprocess.run([sys.executable, "-c", code, str(conf), *names], cwd=ROOT, capture_output=True, text=True)
-    assert found.stdout == "False\n", found.stderr
+    done = subprocess.run([sys.executable, "-c", code, str(conf), *names], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

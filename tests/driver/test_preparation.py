@@ -16,10 +16,10 @@ def test_environment_says_what_the_runtime_reads():
     from fedscale_ext.core import events
     from fedscale_ext.entry import parent_pipe
 
-    found = preparation.environment()
-    assert found[events.EVENTS_VARIABLE] == found[parent_pipe.PIPE_VARIABLE] == "1"
-    assert found["OMP_NUM_THREADS"] == "1"
-    assert found.get("HOME") == os.environ.get("HOME")
+    environment = preparation.environment()
+    assert environment[events.EVENTS_VARIABLE] == environment[parent_pipe.PIPE_VARIABLE] == "1"
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert environment.get("HOME") == os.environ.get("HOME")
 
 
 def test_the_users_own_settings_of_malloc_stand(monkeypatch):
@@ -38,8 +38,8 @@ def test_a_checkout_is_found_by_scripts_elsewhere(monkeypatch):
 
 def test_driver_does_without_torch():
     code = "import sys, fedscale_ext.driver.run; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert found.stdout == "False\n"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n"
 
 
 def test_a_wandb_key_stands_on_no_command_line(monkeypatch):

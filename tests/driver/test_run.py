@@ -70,8 +70,8 @@ def test_executors_get_their_gpu_and_the_job_its_place(fedscale, state, write_co
     ],
 )
 def test_a_process_that_dies_ends_the_job(fedscale, state, write_conf, env, code, sentence):
-    found, _, err = done(fedscale("driver", "start", write_conf(), **env))
-    assert found == code
+    exit_code, _, err = done(fedscale("driver", "start", write_conf(), **env))
+    assert exit_code == code
     last = err.splitlines()[-1]  # there is no checkpoint that --resume could continue from
     assert last == f"fedscale: {sentence}; all output is in {state}/jobs/fake/output.log"
     assert record(state)["status"] == "failed"
@@ -337,10 +337,10 @@ def test_a_log_path_that_cannot_be_used_is_one_sentence(call, write_conf, tmp_pa
     (tmp_path / "taken" / "logs").touch()
     (tmp_path / "file").touch()
     code, out, err = call("driver", "start", write_conf({"log_path": str(tmp_path / place), "time_stamp": "now"}))
-    told = (
+    message = (
         f"fedscale: log_path {tmp_path}/{place} {sentence.format(tmp_path)}; set it to a folder that you can write to"
     )
-    assert (code, out, err) == (2, "", f"{told}\n")
+    assert (code, out, err) == (2, "", f"{message}\n")
     assert jobs.names() == [] and not jobs.folder("fake").joinpath("token").exists()
 
 

@@ -44,15 +44,15 @@ def test_an_interrupt_ends_its_processes(state, write_conf, monkeypatch, capfd):
 
 
 def test_another_thread_is_told_that_it_cannot(state, write_conf):
-    said = []
+    messages = []
 
     def run() -> None:
         try:
             fedscale_ext.run(write_conf(), processes=True, progress=False)
         except UserError as error:
-            said.append(str(error))
+            messages.append(str(error))
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(60)
-    assert said and "needs the main thread" in said[0]
+    assert messages and "needs the main thread" in messages[0]

@@ -49,11 +49,11 @@ def choose(config, last, overrides=()):
     ],
 )
 def test_a_job_is_resumed_where_it_has_a_checkpoint(tmp_path, named, checkpoints, taken):
-    for place in checkpoints:
-        write_run(tmp_path / place / "logs" / "fake" / f"run_{place}")
+    for folder in checkpoints:
+        write_run(tmp_path / folder / "logs" / "fake" / f"run_{folder}")
     overrides = ["log_path=here"] if named else []
-    (place, stamp), notices = choose(config(tmp_path), last_run(tmp_path), overrides)
-    assert (place, stamp) == (str(tmp_path / taken), f"run_{taken}" if checkpoints else "failed")
+    (folder, stamp), notices = choose(config(tmp_path), last_run(tmp_path), overrides)
+    assert (folder, stamp) == (str(tmp_path / taken), f"run_{taken}" if checkpoints else "failed")
     stands_in = bool(checkpoints) and not (named and taken == "here")
     assert any(f"has no checkpoint; the job continues run run_{taken}" in notice for notice in notices) == stands_in
 

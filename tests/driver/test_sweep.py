@@ -81,7 +81,7 @@ def test_a_job_that_fails_fails_alone(fedscale, state, write_conf, tmp_path):
 def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
     words = [write_conf(), "--seeds", "0-1", "--at-once", "1"]
     process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
-    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    wait_until(lambda: (record := job("fake-s0")) and record.round)
     process.send_signal(signal.SIGINT)
     code, out, err = done(process)
     assert code == 130
@@ -100,7 +100,7 @@ def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
 def test_a_job_that_finished_while_the_sweep_was_stopped_counts(fedscale, state, write_conf, tmp_path):
     words = [write_conf(), "--seeds", "0-1", "--at-once", "1"]
     process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="plotting", FAKE_MARKER=str(tmp_path / "marker"))
-    wait_until(lambda: (tmp_path / "marker.trained").exists() and (found := job("fake-s0")) and found.round)
+    wait_until(lambda: (tmp_path / "marker.trained").exists() and (record := job("fake-s0")) and record.round)
     job("fake-s0").log_dir.mkdir(parents=True, exist_ok=True)
     (job("fake-s0").log_dir / "summary.json").write_text("{}")  # only pictures are missing
     process.send_signal(signal.SIGINT)
@@ -151,7 +151,7 @@ def test_resume_continues_runs_of_the_sweep_alone(fedscale, state, write_conf, t
 def test_jobs_use_the_configuration_that_was_checked_whatever_the_file_says_by_then(fedscale, state, write_conf):
     conf = write_conf({"learning_rate": 0.05})
     process = fedscale("driver", "start", conf, "--seeds", "0-1", "--at-once", "1", FAKE_AGGREGATOR="slowly")
-    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    wait_until(lambda: (record := job("fake-s0")) and record.round)
     write_conf({"learning_rate": 0.9})
     code, _, err = done(process)
     assert code == 0, err
@@ -176,7 +176,7 @@ def test_a_job_does_not_start_on_a_file_that_was_exchanged_while_the_sweep_ran(f
     boards.write_text("one")
     conf = write_conf({"device_conf_file": str(boards)})
     process = fedscale("driver", "start", conf, "--seeds", "0-1", "--at-once", "1", FAKE_AGGREGATOR="slowly")
-    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    wait_until(lambda: (record := job("fake-s0")) and record.round)
     boards.write_text("two")
     code, out, err = done(process)
     assert code == 1 and "fake  1 of 2" in out and job("fake-s1") is None
@@ -189,7 +189,7 @@ def test_a_job_that_read_another_file_counts_as_failed(fedscale, state, write_co
     boards.write_text("one")
     conf = write_conf({"device_conf_file": str(boards)})
     process = fedscale("driver", "start", conf, "--seeds", "0", FAKE_AGGREGATOR="slowly")
-    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    wait_until(lambda: (record := job("fake-s0")) and record.round)
     digests = {"device_conf_file": {str(boards): "other"}}
     job("fake-s0").log_dir.mkdir(parents=True, exist_ok=True)
     (job("fake-s0").log_dir / "header.json").write_text(json.dumps({"config": {}, "named_files": digests}))
@@ -263,7 +263,7 @@ def test_a_sweep_that_runs_can_be_seen_and_stopped_by_name_and_not_started_twice
     conf = write_conf()
     words = [conf, "--seeds", "0-1", "--at-once", "1"]
     process = fedscale("driver", "start", *words, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
-    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    wait_until(lambda: (record := job("fake-s0")) and record.round)
     code, _, err = call("driver", "start", *words)
     assert code == 2 and "sweep fake-sweep is running" in err
     _, out, _ = call("driver", "status", "fake-sweep")
@@ -276,7 +276,7 @@ def test_a_sweep_that_runs_can_be_seen_and_stopped_by_name_and_not_started_twice
 
 def test_jobs_end_when_the_sweep_is_killed(fedscale, state, write_conf):
     process = fedscale("driver", "start", write_conf(), "--seeds", "0", FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait")
-    wait_until(lambda: (found := job("fake-s0")) and found.round)
+    wait_until(lambda: (record := job("fake-s0")) and record.round)
     os.kill(process.pid, signal.SIGKILL)
     wait_until(lambda: not processes_of(state))
     assert job("fake-s0").status != "running"

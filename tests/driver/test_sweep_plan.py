@@ -35,11 +35,11 @@ def test_grids_that_are_none(texts):
 
 
 def test_every_combination_gets_a_name_and_each_arm_all_seeds():
-    made = sweep_plan.points("job", [0, 1], {"fedtrans.beta": ["0.1", "0.2"], "model": ["a/b.json"]})
-    assert [point.name for point in made] == [
+    points = sweep_plan.points("job", [0, 1], {"fedtrans.beta": ["0.1", "0.2"], "model": ["a/b.json"]})
+    assert [point.name for point in points] == [
         f"job-beta_{beta}-model_a_b.json-s{s}" for beta in (0.1, 0.2) for s in (0, 1)
     ]
-    assert made[1].settings == ("fedtrans.beta=0.1", "model=a/b.json", "seed=1")
+    assert points[1].settings == ("fedtrans.beta=0.1", "model=a/b.json", "seed=1")
     assert sweep_plan.points("job", [], {"x": ["1"]})[0].name == "job-x_1"
     assert [point.arm for point in sweep_plan.points("job", [3], {})] == ["job"]
 

@@ -82,15 +82,15 @@ def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: P
     assert facts["devices"].startswith("resampled from FedScale's published device marginals; they afford ")
     assert facts["models"].startswith("a (1.26 M MACs), b (394 k MACs)")
     assert facts["participants"] == "4 of 6 clients in each of 1 rounds"
-    given: list[str] = []
-    run_in_process(config, lambda event: given.append(event["message"]) if event["event"] == "notice" else None)
-    assert checked.notices and given[: len(checked.notices)] == checked.notices
+    notices: list[str] = []
+    run_in_process(config, lambda event: notices.append(event["message"]) if event["event"] == "notice" else None)
+    assert checked.notices and notices[: len(checked.notices)] == checked.notices
 
 
 def test_keys_that_the_data_or_the_method_leave_unread_are_told(job_file: Path, tmp_path: Path) -> None:
     def notices(**keys: Any) -> list[str]:
-        found = check(job(job_file, **keys), tmp_path / "check").notices
-        return [notice for notice in found if "does nothing" in notice]
+        notices = check(job(job_file, **keys), tmp_path / "check").notices
+        return [notice for notice in notices if "does nothing" in notice]
 
     seed = "data_seed does nothing: the data have a test.csv, and public_samples is 0"
     assert notices(data_seed=3) == [seed]
@@ -219,8 +219,8 @@ def test_data_are_compared_with_those_of_the_run_that_is_resumed(
     check_jobs([{"job": name, "argv": to_argv(config), "data": True, **order} for name, order in orders.items()])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     ends = {event["job"]: event for event in events if event["event"] in ("checked", "refused")}
-    place = config.fedscale.data_dir
-    refusal = f"data_dir {place} holds other samples or clients than when the job ran: put these back"
+    data_dir = config.fedscale.data_dir
+    refusal = f"data_dir {data_dir} holds other samples or clients than when the job ran: put these back"
     assert ends["same"]["facts"] == [] and ends["goes on"]["facts"]
     for name in ("other", "goes on otherwise"):
         assert ends[name]["event"] == "refused" and ends[name]["message"].startswith(refusal)

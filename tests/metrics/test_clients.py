@@ -14,11 +14,11 @@ from fedscale_ext.util.text_columns import pack_texts
 def test_clients_are_read_as_written(tmp_path: Path):
     population = Population(np.array([3.5, 1.0]), np.array([10.0, 0.1]), None, "made")
     path = write_clients(tmp_path, np.array([1e6, 2.5e7]), population, np.array([7, 9]), ["a", "größe"])
-    found = read_clients(tmp_path)
-    assert path.name == CLIENTS and found is not None
-    assert found.capacity.tolist() == [1e6, 2.5e7] and found.train_samples.tolist() == [7, 9]
-    assert found.computation_ms.tolist() == [3.5, 1.0] and found.communication_kbps.tolist() == [10.0, 0.1]
-    assert found.names == ["a", "größe"]
+    clients = read_clients(tmp_path)
+    assert path.name == CLIENTS and clients is not None
+    assert clients.capacity.tolist() == [1e6, 2.5e7] and clients.train_samples.tolist() == [7, 9]
+    assert clients.computation_ms.tolist() == [3.5, 1.0] and clients.communication_kbps.tolist() == [10.0, 0.1]
+    assert clients.names == ["a", "größe"]
 
 
 def test_an_earlier_versions_job_has_none(tmp_path: Path):
@@ -32,8 +32,8 @@ def tensors() -> dict[str, torch.Tensor]:
 
 def test_a_job_of_an_earlier_version_has_no_names(tmp_path: Path):
     write_tensors(tmp_path / CLIENTS, tensors(), {})
-    found = read_clients(tmp_path)
-    assert found is not None and found.names is None
+    clients = read_clients(tmp_path)
+    assert clients is not None and clients.names is None
 
 
 @pytest.mark.parametrize(

@@ -37,15 +37,15 @@ def test_energy_is_power_by_time_and_joules_by_bit() -> None:
 
 
 def test_figures_by_type() -> None:
-    own = np.array([0, 1, 0, 1])
-    made = []
+    type_of_client = np.array([0, 1, 0, 1])
+    records = []
     for number, (large, small) in enumerate([(0.3, 0.2), (0.9, 0.2), (0.9, 0.2), (0.9, 0.2)], 1):
-        found = evaluation(number, [large, small, large, small])
+        tested = evaluation(number, [large, small, large, small])
         participants = [1, 2, 3, 4] if number == 1 else [1, 2]
-        made.append(replace(record(number), evaluation=found, participants=participants))
-    size = np.where(own == 0, 4e6, 1e6)
+        records.append(replace(record(number), evaluation=tested, participants=participants))
+    size = np.where(type_of_client == 0, 4e6, 1e6)
     usual = Participation(size, 2 * size, np.array([1.0, 2.0, 3.0, 4.0]), np.array([10.0, 20.0, 30.0, 40.0]))
-    figures = device_type_figures(made, own, ["large", "small"], usual)
+    figures = device_type_figures(records, type_of_client, ["large", "small"], usual)
     large, small, mean = figures["types"]
     assert [one["type"] for one in figures["types"]] == ["large", "small", "all"]
     assert large["clients"] == 2 and large["accuracy"] == pytest.approx(0.9)
@@ -55,15 +55,15 @@ def test_figures_by_type() -> None:
     assert large["time_s"] == (4 * 1.0 + 1 * 3.0) / 2 and small["modelled_energy_j"] == (20 + 40) / 2
     assert mean["accuracy"] == pytest.approx(0.55) and mean["settled_round"] == 4
     assert "modelled" in figures["energy"]
-    assert device_type_figures([], own, ["large", "small"], usual)["types"][-1]["accuracy"] is None
-    three_small = device_type_figures(made, np.array([0, 1, 1, 1]), ["large", "small", "none"], usual)["types"]
+    assert device_type_figures([], type_of_client, ["large", "small"], usual)["types"][-1]["accuracy"] is None
+    three_small = device_type_figures(records, np.array([0, 1, 1, 1]), ["large", "small", "none"], usual)["types"]
     one, others, nobody, every = three_small
     assert every["accuracy"] == pytest.approx((0.9 + 0.2 + 0.9 + 0.2) / 4)  # over devices, not over types
     assert (one["clients"], others["clients"], nobody["clients"]) == (1, 3, 0) and np.isnan(nobody["accuracy"])
     assert every["time_s"] == pytest.approx((one["time_s"] + 3 * others["time_s"]) / 4)
     assert every["modelled_energy_j"] == pytest.approx((one["modelled_energy_j"] + 3 * others["modelled_energy_j"]) / 4)
     first = Participation(size, 2 * size + 3e6, usual.seconds + 10, usual.energy_j + 100)
-    large, small, _ = device_type_figures(made, own, ["large", "small"], usual, first)["types"]
+    large, small, _ = device_type_figures(records, type_of_client, ["large", "small"], usual, first)["types"]
     assert large["traffic_mb"] == 2 * 4 * 5 + 2 * 3 and small["traffic_mb"] == 2 * 1 * 2 + 2 * 3
     assert large["one_way_mb"] == 16.0 and large["time_s"] == (4 * 1.0 + 1 * 3.0) / 2 + 10
     assert small["modelled_energy_j"] == (20 + 40) / 2 + 100

@@ -13,21 +13,21 @@ from fedscale_ext.report.tables import summary_table
 
 
 def test_pooled_is_over_samples_and_the_other_over_clients() -> None:
-    made = dataclasses.replace(
+    evaluated = dataclasses.replace(
         evaluation(1, [0.0, 0.0, 0.0]),
         loss=np.array([2.0, 12.0, 5.0]), count=np.array([2, 4, 0]), named={"global": (0.5, 1.25)},
     )  # fmt: skip
-    found = perplexity(made)
-    assert found.pooled == pytest.approx(math.exp(14 / 6))
-    assert found.clients == pytest.approx((math.e + math.exp(3)) / 2)
-    assert found.named == pytest.approx({"global": math.exp(1.25)})
+    figures = perplexity(evaluated)
+    assert figures.pooled == pytest.approx(math.exp(14 / 6))
+    assert figures.clients == pytest.approx((math.e + math.exp(3)) / 2)
+    assert figures.named == pytest.approx({"global": math.exp(1.25)})
 
 
 def test_equal_clients_agree_and_unequal_ones_only_add() -> None:
-    made = evaluation(1, [0.5, 0.5])
-    assert perplexity(made).pooled == pytest.approx(perplexity(made).clients)
-    unequal = perplexity(dataclasses.replace(made, loss=made.loss * np.array([0.5, 1.5])))
-    assert unequal.pooled == pytest.approx(perplexity(made).pooled) and unequal.clients > unequal.pooled
+    equal = evaluation(1, [0.5, 0.5])
+    assert perplexity(equal).pooled == pytest.approx(perplexity(equal).clients)
+    unequal = perplexity(dataclasses.replace(equal, loss=equal.loss * np.array([0.5, 1.5])))
+    assert unequal.pooled == pytest.approx(perplexity(equal).pooled) and unequal.clients > unequal.pooled
 
 
 def test_nobody_tested_and_a_loss_beyond_numbers() -> None:
@@ -38,10 +38,10 @@ def test_nobody_tested_and_a_loss_beyond_numbers() -> None:
 
 def test_a_job_on_text_tells_it_and_others_do_not() -> None:
     text = header() | {"config": {"data_set": "shakespeare"}}
-    told = summarise(text, records(20), models())
+    summary = summarise(text, records(20), models())
     evaluated = records(20)[-1].evaluation
     assert evaluated is not None
-    assert told["perplexity"]["pooled"] == pytest.approx(perplexity(evaluated).pooled)
+    assert summary["perplexity"]["pooled"] == pytest.approx(perplexity(evaluated).pooled)
     assert "perplexity" not in summarise(header(), records(20), models())
-    assert f"{told['perplexity']['pooled']:.3f}, mean over clients" in str(summary_table(told))
+    assert f"{summary['perplexity']['pooled']:.3f}, mean over clients" in str(summary_table(summary))
     assert summarise(text, [], models())["perplexity"] is None

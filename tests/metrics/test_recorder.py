@@ -96,9 +96,9 @@ def test_resume_gives_the_file_of_an_unbroken_job(tmp_path: Path):
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"round":7,"virtual_cl')  # killed while writing
     job = recorder(broken)
-    kept = job.return_to(marks)
-    assert [item.round for item in kept] == [1, 2, 3, 4]
-    assert job.spent == spent(kept)
+    rounds = job.return_to(marks)
+    assert [item.round for item in rounds] == [1, 2, 3, 4]
+    assert job.spent == spent(rounds)
     for item in records(8)[4:]:
         job.round(item)
         job.internals(item.round, {"t": item.round / 3})

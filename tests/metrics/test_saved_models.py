@@ -35,8 +35,8 @@ def test_keys_that_no_file_can_be_called(tmp_path: Path):
 
 
 def test_the_folder_holds_only_the_models_given(tmp_path: Path):
-    for given in (models(), models()[1:]):
-        paths = save_models(tmp_path, given)
+    for pool in (models(), models()[1:]):
+        paths = save_models(tmp_path, pool)
         specs = [path.with_suffix(".json") for path in paths]
         assert sorted((tmp_path / "models").iterdir()) == sorted([*paths, *specs])
 

@@ -64,9 +64,9 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path: Path):
     write_tensors(path, TENSORS, {"spec": "x"})
     content = path.read_bytes()
     rng = random.Random(1)
-    for place in [*range(24), *rng.sample(range(len(content)), 200), len(content) - 1]:
+    for position in [*range(24), *rng.sample(range(len(content)), 200), len(content) - 1]:
         broken = bytearray(content)
-        broken[place] ^= 1 << rng.randrange(8)
+        broken[position] ^= 1 << rng.randrange(8)
         path.write_bytes(broken)
         with pytest.raises(UserError, match="damaged"):
             read_tensors(path)

@@ -260,8 +260,8 @@ def test_a_methods_own_settings_are_told_where_its_arms_differ(tmp_path: Path):
     one = load_job(write_job(tmp_path / "a", params={"beta": 1, "gamma": 2}, settings={"data_dir": "x"}))
     two = load_job(write_job(tmp_path / "b", params={"beta": 3, "gamma": 2}, settings={"data_dir": "y"}))
     other = load_job(write_job(tmp_path / "c", method="fedavg"))
-    found = settings_table(arms_of([one, two, other]))
-    assert found == {"method": ["fedtrans", "fedtrans", "fedavg"], "fedtrans.beta": ["1", "3", "–"]}
+    settings = settings_table(arms_of([one, two, other]))
+    assert settings == {"method": ["fedtrans", "fedtrans", "fedavg"], "fedtrans.beta": ["1", "3", "–"]}
 
 
 @pytest.mark.parametrize(
@@ -309,8 +309,8 @@ def test_the_whole_models_accuracy_is_a_column_where_a_job_has_it(arms, tmp_path
             for name, whole in (("hypemefed", 0.625), ("depthfl", 0.5), ("fedtrans", None))]  # fmt: skip
     three = arms_of(jobs)
     titles, rows = comparison_rows(three, lines(three))
-    place = titles.index("global accuracy %")
-    assert place == 3 and [row[place] for row in rows] == ["62.50*", "50.00", "–"]
+    index = titles.index("global accuracy %")
+    assert index == 3 and [row[index] for row in rows] == ["62.50*", "50.00", "–"]
     first, paper, second, third = (row.cells[1] for row in lines(three))
     assert (first.value, first.best, paper.value, second.best, third.value) == ("62.50", True, "38.76", False, "–")
     head, *values = [line.split(",") for line in comma_separated(three).splitlines()]
@@ -341,7 +341,7 @@ def test_the_terminals_table_has_a_star_for_the_best(arms):
 )
 def test_papers_rows(method, data_set, params, where, accuracy):
     header = {"method": method, "params": params, "config": {"data_set": data_set}, "data": {"generated": False}}
-    found, figures = paper_row(header)
-    assert found == where and figures.get("global" if method == "hypemefed" else "accuracy") == (
+    source, figures = paper_row(header)
+    assert source == where and figures.get("global" if method == "hypemefed" else "accuracy") == (
         None if accuracy is None else pytest.approx(accuracy)
     )

@@ -27,9 +27,9 @@ def chromium(page: Path, profile: Path, *options: str) -> str:
 def test_nothing_is_wider_than_a_small_window_and_every_plot_is_drawn(report: Path, tmp_path: Path):
     probed = tmp_path / "probed.html"
     probed.write_text(report.read_text(encoding="utf-8").replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
-    found = chromium(probed, tmp_path / "profile", "--window-size=500,900", "--dump-dom")
-    title = re.search(r"<title>\[(\d+),(\d+),(true|false)\]</title>", found)
-    assert title, found[:300]
+    page = chromium(probed, tmp_path / "profile", "--window-size=500,900", "--dump-dom")
+    title = re.search(r"<title>\[(\d+),(\d+),(true|false)\]</title>", page)
+    assert title, page[:300]
     assert int(title[1]) <= int(title[2]) <= 500 and title[3] == "true"
 
 

@@ -49,9 +49,11 @@ def test_a_report_is_a_page_plots_and_figures(report: Path):
     names = {path.relative_to(report.parent).as_posix() for path in report.parent.rglob("*") if path.is_file()}
     shared = ["accuracy_rounds", "accuracy_time", "accuracy_macs", "clients_box", "clients_cdf", "devices",
               "cost_macs", "cost_network", "cost_suite", "cost_served"]  # fmt: skip
-    own = [f"{job}/{name}" for job in ("ft-s0", "ft-s1", "hfl") for name in ("participants", "assignment", "models")]
-    own.append("early/participants")
-    plots = {f"plots/{name}.{kind}" for name in shared + own for kind in ("svg", "png")}
+    of_jobs = [
+        f"{job}/{name}" for job in ("ft-s0", "ft-s1", "hfl") for name in ("participants", "assignment", "models")
+    ]
+    of_jobs.append("early/participants")
+    plots = {f"plots/{name}.{kind}" for name in shared + of_jobs for kind in ("svg", "png")}
     assert names == plots | {"report.html", "figures.csv"}
 
 

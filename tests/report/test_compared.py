@@ -37,8 +37,8 @@ def test_personal_models_do_not_compete_with_shared_ones(compared: Any) -> None:
     ]  # fmt: skip
     assert [cell(arms, row, "accuracy").best for row in rows] == [True, False, True, False]
     assert best(arms[:1] + arms[2:3], BY_KEY["accuracy"]) == set()  # nobody to compete with
-    _, told = comparison_rows(arms, rows)
-    assert [row[0] for row in told] == ["fedavg", "heterofl", "fedmd (personal)", "local (personal)"]
+    _, cells = comparison_rows(arms, rows)
+    assert [row[0] for row in cells] == ["fedavg", "heterofl", "fedmd (personal)", "local (personal)"]
     head, *values = [line.split(",") for line in comma_separated(arms).splitlines()]
     assert [row[head.index("personal")] for row in values] == ["no", "no", "yes", "yes"]
     (note,) = table_notes(rows)
@@ -50,7 +50,7 @@ def test_fine_tuned_clients_are_a_personal_row_without_cost(compared: Any) -> No
     arms = compared(fedavg={"tuned": 0.9}, fedmd={"shift": 0.05, "personal": True}, heterofl={"shift": -0.1})
     rows = lines(arms)
     assert [row.label for row in rows] == ["fedavg", "fedavg, fine-tuned", "fedmd", "heterofl"]
-    assert [row.personal for row in rows] == [False, True, True, False] and rows[1].place == rows[0].place == 0
+    assert [row.personal for row in rows] == [False, True, True, False] and rows[1].index == rows[0].index == 0
     assert [cell(arms, row, "accuracy").best for row in rows] == [True, True, False, False]
     tuned = rows[1]
     assert (cell(arms, tuned, "accuracy").value, cell(arms, tuned, "worst_tenth").value) == ("90.00", "90.00")
@@ -76,7 +76,7 @@ def test_the_floor_of_the_data_stands_last_and_competes_not(compared: Any) -> No
     arms = compared(fedavg=low, heterofl=low, old={"shift": -0.6})
     *_, floor = rows = lines(arms)
     assert [row.kind for row in rows] == ["arm", "arm", "arm", "floor"]
-    assert floor.label == "majority of the client's own labels" and floor.place is None
+    assert floor.label == "majority of the client's own labels" and floor.index is None
     values = {key: cell(arms, floor, key).value for key in ("accuracy", "samples", "iqr", "macs")}
     assert values == {"accuracy": "70.00", "samples": "65.00", "iqr": "10.00", "macs": "–"}
     assert not any(one.best for one in floor.cells)
@@ -87,11 +87,11 @@ def test_the_floor_of_the_data_stands_last_and_competes_not(compared: Any) -> No
 def test_the_most_frequent_label_of_all_clients_is_a_second_floor(compared: Any) -> None:
     both = {**FLOOR, "most_frequent": {**FLOOR["majority"], "mean": 0.8}}
     arms = compared(fedavg={"floor": both}, heterofl={"floor": both})
-    own, most_frequent = (row for row in lines(arms) if row.kind == "floor")
-    assert (own.label, most_frequent.label) == (
+    majority, most_frequent = (row for row in lines(arms) if row.kind == "floor")
+    assert (majority.label, most_frequent.label) == (
         "majority of the client's own labels", "most frequent label of all clients"
     )  # fmt: skip
-    assert [cell(arms, row, "accuracy").value for row in (own, most_frequent)] == ["70.00", "80.00"]
+    assert [cell(arms, row, "accuracy").value for row in (majority, most_frequent)] == ["70.00", "80.00"]
     assert sum("floor" in note for note in table_notes(lines(arms))) == 2
     old = compared(old={"floor": FLOOR})
     assert not any("second floor" in note for note in table_notes(lines(old)))

@@ -28,18 +28,18 @@ def test_a_model_has_the_same_colour_in_all_pictures_of_a_job(tmp_path: Path, ke
     records = [replace(one, assignments=dict.fromkeys(keys, 1), evaluation=None) for one in job.records]
     serve = tuple(keys[client % len(keys)] for client in range(CLIENTS))
     records[-1] = replace(records[-1], evaluation=replace(evaluation(20, [0.5] * CLIENTS), serve=serve))
-    own = job.summary["models"][0]
-    made = [{**own, "key": key, "lineage": {"parent": None, "birth": place, "steps": []}}
-            for place, key in enumerate(keys)]  # fmt: skip
-    job = replace(job, records=records, summary={**job.summary, "models": made})
+    model = job.summary["models"][0]
+    models = [{**model, "key": key, "lineage": {"parent": None, "birth": birth, "steps": []}}
+              for birth, key in enumerate(keys)]  # fmt: skip
+    job = replace(job, records=records, summary={**job.summary, "models": models})
     pictures = {name: figure.axes[0] for name, (_, figure) in single.plots(job).items()}
     pictures["plot"] = draw(job.header, records).axes[4]
-    found = {}
+    colour = {}
     for name in ("plot", "participants", "assignment"):
         handles, labels = pictures[name].get_legend_handles_labels()
-        found[name] = {label: handle.patches[0].get_facecolor() for handle, label in zip(handles, labels, strict=True)}
+        colour[name] = {label: handle.patches[0].get_facecolor() for handle, label in zip(handles, labels, strict=True)}
         assert labels == sorted(keys, key=lambda key: int("".join(filter(str.isdigit, key))))
-    assert found["plot"] == found["participants"] == found["assignment"]
+    assert colour["plot"] == colour["participants"] == colour["assignment"]
     lives = draw_growth(job.summary, records).axes[1]
     for line, key in zip(lives.lines, keys, strict=True):
         assert line.get_color() == panels.shade(labels.index(key))["color"]

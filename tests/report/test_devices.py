@@ -49,8 +49,8 @@ def test_a_few_kinds_of_devices_are_a_class_each(tmp_path: Path):
     assert both.names == ["kind 1", "kind 2", "kind 3"]
     many = with_capacities(tmp_path / "c", np.arange(1.0, CLIENTS + 1))
     assert len(device_classes([Arm("a", [one]), Arm("c", [many])]).names) == 4
-    found = assignment(one)
-    assert found is not None and found.kinds == ["1 M", "2 M", "4 M"] and found.share.shape == (2, 3)
+    shares = assignment(one)
+    assert shares is not None and shares.kinds == ["1 M", "2 M", "4 M"] and shares.share.shape == (2, 3)
     assert "2 M" in [text.get_text() for text in single.plots(one)["assignment"][1].axes[0].get_xticklabels()]
 
 
@@ -65,10 +65,10 @@ def test_long_names_of_models_stand_below_the_plot_of_assignments(tmp_path: Path
 
 
 def test_the_assignment_counts_who_is_served_what_in_bins_of_capacity(folders: list[Path]):
-    found = assignment(load_job(folders[0]))
-    assert found is not None and found.models == ["m0", "m1"]
-    assert found.share.shape == (2, 10) and len(found.edges) == 11
-    np.testing.assert_allclose(found.share.sum(axis=0), 1)
-    assert (found.edges[0], found.edges[-1]) == (1e3, CLIENTS * 1e3) and (np.diff(found.edges) >= 0).all()
+    shares = assignment(load_job(folders[0]))
+    assert shares is not None and shares.models == ["m0", "m1"]
+    assert shares.share.shape == (2, 10) and len(shares.edges) == 11
+    np.testing.assert_allclose(shares.share.sum(axis=0), 1)
+    assert (shares.edges[0], shares.edges[-1]) == (1e3, CLIENTS * 1e3) and (np.diff(shares.edges) >= 0).all()
     # clients are served m0 and m1 in turn, and stand in the order of their capacities: seven in the first bin
-    assert found.share[0, 0] == pytest.approx(4 / 7)
+    assert shares.share[0, 0] == pytest.approx(4 / 7)

@@ -46,8 +46,8 @@ def test_five_jobs_make_a_complete_entry(loaded, tmp_path: Path):
 
 
 def test_the_entrys_configuration_gives_the_same_job(loaded, tmp_path: Path):
-    own = {"fedtrans.beta": 0.01, "fedtrans.sharing": None, "local_steps": 7, "num_class": 62, "rounds": 20}
-    job = load_job(write_job(tmp_path / "job", seed=3, settings=own))
+    settings = {"fedtrans.beta": 0.01, "fedtrans.sharing": None, "local_steps": 7, "num_class": 62, "rounds": 20}
+    job = load_job(write_job(tmp_path / "job", seed=3, settings=settings))
     path = tmp_path / "again.yml"
     path.write_text(configuration(job))
     again = load_config(path)
@@ -90,8 +90,8 @@ def changed(job, **head):
     ],
 )  # fmt: skip
 def test_what_lacks_is_said(loaded, change, sentence: str):
-    found = lacks(change(loaded), TUNED, None)
-    assert len(found) == 1 and sentence in found[0]
+    problems = lacks(change(loaded), TUNED, None)
+    assert len(problems) == 1 and sentence in problems[0]
 
 
 def test_tuning_must_be_told_and_be_what_ran(loaded):

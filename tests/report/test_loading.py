@@ -28,9 +28,9 @@ def test_a_job_that_runs_is_what_its_rounds_tell(folders: list[Path]):
     assert job.clients is None
 
 
-def test_settings_leave_out_seed_and_places(tmp_path: Path):
-    own = {"log_path": "/somewhere", "ps_port": 1, "fedtrans.beta": 0.1, "local_steps": 7}
-    job = load_job(write_job(tmp_path / "a", settings=own, params={"beta": 0.1, "gamma": 3}))
+def test_settings_leave_out_seed_and_paths(tmp_path: Path):
+    settings = {"log_path": "/somewhere", "ps_port": 1, "fedtrans.beta": 0.1, "local_steps": 7}
+    job = load_job(write_job(tmp_path / "a", settings=settings, params={"beta": 0.1, "gamma": 3}))
     assert job.settings["fedtrans.gamma"] == 3 and job.settings["local_steps"] == 7
     assert job.settings["rounds"] == 20  # jobs of different length do not become one row
     assert not {"seed", "log_path", "ps_port"} & set(job.settings)
@@ -67,7 +67,7 @@ def test_whatever_header_and_summary_hold_is_used_or_one_sentence(tmp_path: Path
     folder = write_job(tmp_path / "job")
     whole = json.loads((folder / name).read_text())
     refused = 0
-    for path in _places(whole):
+    for path in _paths(whole):
         for value in (None, "x"):
             (folder / name).write_text(json.dumps(_replaced(whole, path, value)))
             try:
@@ -77,12 +77,12 @@ def test_whatever_header_and_summary_hold_is_used_or_one_sentence(tmp_path: Path
     assert refused > 20
 
 
-def _places(value, at=()):
+def _paths(value, at=()):
     """Keys to each value, lists by their first."""
     for key, inner in value.items() if isinstance(value, dict) else list(enumerate(value))[:1]:
         yield (*at, key)
         if isinstance(inner, dict | list):
-            yield from _places(inner, (*at, key))
+            yield from _paths(inner, (*at, key))
 
 
 def _replaced(whole, path, value):

@@ -38,9 +38,9 @@ def test_ids_of_two_drawings_differ_and_lead_where_they_did(figure):
     one, two = (inline(svg(figure), name, "title") for name in ("a", "b"))
     ids = [re.findall(r' id="([^"]+)"', text) for text in (one, two)]
     assert ids[0] and not set(ids[0]) & set(ids[1])
-    for text, own in zip((one, two), ids, strict=True):
-        assert set(re.findall(r'(?:url\(#|href="#)([\w-]+)', text)) == set(own)
-        assert len(own) == len(set(own))
+    for text, ids_of_picture in zip((one, two), ids, strict=True):
+        assert set(re.findall(r'(?:url\(#|href="#)([\w-]+)', text)) == set(ids_of_picture)
+        assert len(ids_of_picture) == len(set(ids_of_picture))
         root = ElementTree.fromstring(text)
         assert "width" not in root.attrib and root.attrib["viewBox"]
 
@@ -57,5 +57,5 @@ def test_no_two_ticks_of_a_narrow_axis_say_the_same():
     axis.set_ylim(0, 0.021)
     _per_cent(axis)
     figure.canvas.draw()
-    told = [label.get_text() for label in axis.get_yticklabels()]
-    assert len(set(told)) == len(told) > 3 and "0.5%" in told
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert len(set(labels)) == len(labels) > 3 and "0.5%" in labels

@@ -42,8 +42,8 @@ def test_the_picture_marks_the_chosen_models(tmp_path: Path, score: str, sign: i
     job = job_with(tmp_path / "a", TIERS, params={"score": score})
     (axis,) = searches.drawn(job, searches.tier_searches(job)).axes
     stars = [line for line in axis.get_lines() if line.get_marker() == "*" and len(line.get_xdata())]
-    places = [[float(np.ravel(line.get_xdata())[0]), float(np.ravel(line.get_ydata())[0])] for line in stars]
-    assert places == [[3.0, sign * 0.7], [6.0, sign * 0.8]]
+    points = [[float(np.ravel(line.get_xdata())[0]), float(np.ravel(line.get_ydata())[0])] for line in stars]
+    assert points == [[3.0, sign * 0.7], [6.0, sign * 0.8]]
     fronts = [np.asarray(line.get_xdata()).tolist() for line in axis.get_lines() if line.get_linestyle() == "-"]
     assert fronts == [[1.0, 3.0], [6.0]]
     assert says in axis.get_ylabel() and axis.yaxis_inverted() == (score == "loss")

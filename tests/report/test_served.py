@@ -43,12 +43,12 @@ def test_a_model_that_was_served_before_anybody_trained_it_is_told(tmp_path: Pat
     text = (folder / "summary.json").read_text()
     assert text.count('"birth": 7') == 1
     (folder / "summary.json").write_text(text.replace('"birth": 7', '"birth": 1'))  # tested after 1 and served to half
-    said = untrained_note(load_job(folder))
-    assert said == (
+    note = untrained_note(load_job(folder))
+    assert note == (
         "m1 was served before anybody had trained it, with what it inherited from m0, to 31 clients: in the test after "
         "round 1."
     )
-    assert said in build([folder], tmp_path / "out")[0].read_text(encoding="utf-8")
+    assert note in build([folder], tmp_path / "out")[0].read_text(encoding="utf-8")
 
 
 def test_a_model_that_nobody_ever_trained_is_told_with_all_its_tests(tmp_path: Path):

@@ -4,7 +4,7 @@ import pytest
 from synthetic_job import header, models, records
 
 from fedscale_ext.metrics.summary import summarise
-from fedscale_ext.report.own_tables import told_tables
+from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.tables import (
     markdown,
     model_table,
@@ -42,19 +42,19 @@ def test_the_table_holds_the_figures():
 
 
 def test_the_worst_client_is_called_by_its_name_where_that_is_known():
-    told = {**summary(), "personalised": summary()["accuracy"]}
-    number = told["accuracy"]["worst_client"]
-    assert f"(client {number})" in dict(summary_table(told))["  spread"]
+    text = {**summary(), "personalised": summary()["accuracy"]}
+    number = text["accuracy"]["worst_client"]
+    assert f"(client {number})" in dict(summary_table(text))["  spread"]
     names = [f"cam{client}" for client in range(1, 63)]
-    told["clients"] = summarise(header(), records(2), models(), client_names=names)["clients"]
-    assert told["clients"]["names"] == names
-    spreads = [value for name, value in summary_table(told) if name == "  spread"]
+    text["clients"] = summarise(header(), records(2), models(), client_names=names)["clients"]
+    assert text["clients"]["names"] == names
+    spreads = [value for name, value in summary_table(text) if name == "  spread"]
     assert len(spreads) == 2 and all(f"(client cam{number})" in spread for spread in spreads)
 
 
 def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
-    told = dict(summary_table(summarise(header(), records(2), models(), server_bytes=2_140_000)))
-    assert told["  beside them"] == "2.140 MB that the server alone keeps"
+    rows = dict(summary_table(summarise(header(), records(2), models(), server_bytes=2_140_000)))
+    assert rows["  beside them"] == "2.140 MB that the server alone keeps"
     earlier = summary()
     assert earlier["cost"].pop("server_bytes") == 0  # of a version that did not count it
     assert "  beside them" not in dict(summary_table(summary())) | dict(summary_table(earlier))
@@ -132,11 +132,11 @@ def test_accuracies_in_a_methods_own_table_are_percentages_as_above_it():
         {"tier": 1, "accuracy": 0.1335, "twin_client_std": 0.05, "client_worst": None, "loss": 0.5, "mean": 0.25}
     ]  # fmt: skip
     fairness = [{"of": "random", "mean": 0.25, "worst": 0.0}]
-    told = told_tables({"rounds": 9, "results": {"tiers": rows, "fairness": fairness}})
-    titles, cells = told["Tiers"]
+    tables = text_tables({"rounds": 9, "results": {"tiers": rows, "fairness": fairness}})
+    titles, cells = tables["Tiers"]
     assert titles == ["tier", "accuracy", "twin client std", "client worst", "loss", "mean"]
     assert cells == [["1", "13.35 %", "5.00 %", "–", "0.5", "0.25"]]
-    assert told["Fairness"][1] == [["random", "25.00 %", "0.00 %"]]
+    assert tables["Fairness"][1] == [["random", "25.00 %", "0.00 %"]]
 
 
 def test_a_methods_own_figures_are_tables():
@@ -153,8 +153,8 @@ def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_ma
         {"type": "a", "accuracy": 0.3399, "settled_round": 20, "settled_accuracy": 0.5, "accuracy_on_all": 1.0, "s": 2},
         {"type": "b", "accuracy": None, "settled_round": 2, "settled_accuracy": 0.0, "accuracy_on_all": 0.2, "s": 0.5},
     ]  # fmt: skip
-    told = told_tables({**summary(rounds=20), "results": {"types": rows}})
-    assert told["Types"][1] == [
+    tables = text_tables({**summary(rounds=20), "results": {"types": rows}})
+    assert tables["Types"][1] == [
         ["a", "33.99 %", "20 (last)", "50.00 %", "100.00 %", "2"],
         ["b", "–", "2", "0.00 %", "20.00 %", "0.5"],
     ]
@@ -168,8 +168,8 @@ def test_the_floor_and_the_notices_are_told() -> None:
         "70.00 % by each client's most frequent training label",
         "20.00 % by the most frequent training label of all clients",
     ]
-    told = {**summarise({**header(), "floor": floor}, records(20), models(), notices=["a | b", "slow"])}
-    assert dict(summary_table(told))["  without a model"] == "70.00 % by each client's most frequent training label"
-    assert "\n## Notices\n\n- a \\| b\n- slow\n" in markdown(told)
+    stored = {**summarise({**header(), "floor": floor}, records(20), models(), notices=["a | b", "slow"])}
+    assert dict(summary_table(stored))["  without a model"] == "70.00 % by each client's most frequent training label"
+    assert "\n## Notices\n\n- a \\| b\n- slow\n" in markdown(stored)
     plain = summarise(header(), records(20), models())
     assert "  without a model" not in dict(summary_table(plain)) and "Notices" not in markdown(plain)

@@ -40,8 +40,8 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("jobs")
 
     def run(name: str, **keys: Any) -> dict[str, Any]:
-        places = {"data_dir": str(data), "log_path": str(folder), "job_name": name, "time_stamp": "test"}
-        summary = fedscale_ext.run(CONF, **{**SMALL, **places, **keys})
+        paths = {"data_dir": str(data), "log_path": str(folder), "job_name": name, "time_stamp": "test"}
+        summary = fedscale_ext.run(CONF, **{**SMALL, **paths, **keys})
         assert summary["clients"]["failed_total"] == 0
         return {**summary["loss"], **summary["accuracy"]}
 
