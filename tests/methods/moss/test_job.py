@@ -128,10 +128,11 @@ def test_the_driver_trains_types_of_real_data(har: Path, job_file: Path) -> None
     types = {one["type"]: one for one in summary["results"]["types"]}
     text = (folder / "summary.md").read_text()
     assert "## Types" in text and "## Server" in text
-    (forward, backward) = summary["results"]["server"]
+    forward, backward, to_largest = summary["results"]["server"]  # Algorithm 1, lines 12 and 13: to every type
     assert (forward["type"], forward["transfer"], forward["first_round"], forward["last_round"]) == (
         "single_exit_mlp", "to its proxy", 1, 3,
     )  # fmt: skip
+    assert [each["type"] for each in (backward, to_largest)] == ["single_exit_mlp", "lenet_6k"]
     lines = [json.loads(line) for line in (folder / "internals.jsonl").read_text().splitlines()]
     for which, line in (("first", lines[0]), ("last", lines[-1])):
         assert forward[f"fidelity_{which}"] == line["fidelity"]["single_exit_mlp"]
