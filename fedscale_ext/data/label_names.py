@@ -58,6 +58,22 @@ def contradictions(parts: Sequence[LabelNames], described: Sequence[str] = ()) -
     return sentences
 
 
+def names_by_label(parts: Sequence[LabelNames]) -> list[str]:
+    """The name of each label 0.. up to the largest in the csv files ``parts``: its most frequent one, or its number
+    where it has none; [] where the files name no labels apart."""
+    counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    if not any(part.by_name() for part in parts):
+        return []
+    for part in parts:
+        for (name, label), (rows, _) in part.pairs.items():
+            if name.strip():
+                counts[label][name] += rows
+    return [
+        max(counts[label], key=counts[label].__getitem__) if label in counts else str(label)
+        for label in range(max(counts) + 1)
+    ]
+
+
 def contradiction_notes(parts: Sequence[LabelNames], described: Sequence[str] = ()) -> list[str]:
     """The first few of :func:`contradictions`, and how many more there are."""
     sentences = contradictions(parts, described)

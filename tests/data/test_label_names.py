@@ -1,6 +1,7 @@
 """label_name and label_id of a folder's csv files, which may contradict each other."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fedscale_ext.cli.app import app
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data import label_names
+from fedscale_ext.data.importing.importers import import_layout
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
@@ -135,3 +138,30 @@ def test_the_command_says_so_and_exits_with_1(named: Named) -> None:
     result = CliRunner().invoke(app, ["dataset", "verify", str(folder)])
     assert result.exit_code == 1 and "label_name 'capital' has label_id 0 in train.csv" in result.stderr
     assert any(line.split()[-1] == "1" for line in result.stdout.splitlines() if "contradictory label names" in line)
+
+
+def rows_of(folder: Path, split: str = "train") -> list[str]:
+    lines = (folder / "client_data_mapping" / f"{split}.csv").read_text().splitlines()[1:]
+    return [",".join(line.split(",")[2:]) for line in lines]
+
+
+def test_an_import_of_a_layout_keeps_the_csvs_names(named: Named, tmp_path: Path) -> None:
+    folder = named([*TRAIN, ("small", 2)], [("digit", 1)])
+    written = import_layout(folder, tmp_path / "out", "kinds", name="n")
+    assert rows_of(written.data_dir) == ["capital,0", "digit,1", "small,2", "small,2"]
+    assert rows_of(written.data_dir, "test") == ["digit,1"]
+    assert json.loads((written.data_dir / "dataset.json").read_text())["label_names"] == ["capital", "digit", "small"]
+
+
+def test_an_import_of_a_layout_refuses_names_that_contradict_labels(named: Named, tmp_path: Path) -> None:
+    folder = named(TRAIN, [("capital", 2), ("digit", 0)])
+    with pytest.raises(UserError, match=r"label_name 'capital' has label_id 0 in train.csv and 2 in test") as refused:
+        import_layout(folder, tmp_path / "out", "kinds", name="n")
+    assert "and 1 more" in str(refused.value) and not (tmp_path / "out").exists()
+
+
+def test_an_import_of_a_layout_refuses_names_that_contradict_its_description(named: Named, tmp_path: Path) -> None:
+    folder = named(TRAIN, label_names=["small", "digit", "capital"])
+    sentence = r"label_name 'capital' has label_id 0 in train.csv and 2 in dataset.json"
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        import_layout(folder, tmp_path / "out", "kinds", name="n")

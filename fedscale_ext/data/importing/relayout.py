@@ -4,9 +4,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import with_channels
 from fedscale_ext.data.formats.source import Sample, Source
 from fedscale_ext.data.importing.conversions import Conversions
+from fedscale_ext.data.label_names import contradictions, names_by_label
 from fedscale_ext.data.layout import describe, read_layout
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.registry import Shape
@@ -28,7 +30,7 @@ class LayoutSource(Source):
         self._conversions = Conversions()
 
     def label_names(self) -> Sequence[str]:
-        """See :class:`sources.Source`; those that dataset.json holds."""
+        """See :class:`sources.Source`; those of dataset.json, else of the csv files."""
         return self._labels
 
     def notes(self) -> list[str]:
@@ -43,6 +45,11 @@ class LayoutSource(Source):
         self._shape, self._labels, self.num_classes = about.stored, about.written.get("label_names", []), about.classes
         train, test = read_layout(self.path, self.data_set, about.classes)
         parts = [(train, None if test is None else False)] + ([] if test is None else [(test, True)])
+        names = [part.label_names for part, _ in parts]
+        if wrong := contradictions(names, self._labels):
+            more = f", and {len(wrong) - 1} more such names" if len(wrong) > 1 else ""
+            raise UserError(f"{wrong[0]}{more}; `fedscale dataset verify {self.path}` shows them")
+        self._labels = self._labels or names_by_label(names)
         self._outline((part.labels, is_test) for part, is_test in parts)
         for part, is_test in parts:
             for row in range(len(part)):

@@ -110,7 +110,7 @@ def test_the_driver_trains_types_of_real_data(har: Path, job_file: Path) -> None
     keys = {
         **MOSS, "data_set": "uci_har", "data_dir": har, "sample_shape": "1x32x36", "moss.ranges": ["1-3", "4-6"],
         "public_samples": 18, "num_participants": 6, "rounds": 3, "local_steps": 10, "batch_size": 16,
-        "learning_rate": 0.05, "moss.epochs": 3,
+        "learning_rate": 0.05, "moss.epochs": 3, "moss.same_arch_transfer": "copy",  # as recorded below
     }  # fmt: skip
     here = in_process(job_file, "here", **keys)
     given = {"job_name": "driver", "time_stamp": "t", **keys, "moss.types": "[single_exit_mlp,lenet_6k]"}
@@ -128,11 +128,10 @@ def test_the_driver_trains_types_of_real_data(har: Path, job_file: Path) -> None
     types = {one["type"]: one for one in summary["results"]["types"]}
     text = (folder / "summary.md").read_text()
     assert "## Types" in text and "## Server" in text
-    forward, backward, to_largest = summary["results"]["server"]  # Algorithm 1, lines 12 and 13: to every type
+    (forward, backward) = summary["results"]["server"]
     assert (forward["type"], forward["transfer"], forward["first_round"], forward["last_round"]) == (
         "single_exit_mlp", "to its proxy", 1, 3,
     )  # fmt: skip
-    assert [each["type"] for each in (backward, to_largest)] == ["single_exit_mlp", "lenet_6k"]
     lines = [json.loads(line) for line in (folder / "internals.jsonl").read_text().splitlines()]
     for which, line in (("first", lines[0]), ("last", lines[-1])):
         assert forward[f"fidelity_{which}"] == line["fidelity"]["single_exit_mlp"]
