@@ -41,7 +41,7 @@ def match_rows(client_id: np.ndarray, clients: Sequence[str], match: str, source
     rows = _rows_of(clients, row_of)
     lacking = [name for name, row in zip(clients, rows, strict=True) if row is None]
     if not lacking:
-        return _by_id(np.array(rows, np.int64), len(client_id) - len(clients))
+        return _by_id(np.array(rows, np.int64), len(client_id))
     numbers_rows = _numbers_rows(client_id) and len(client_id) >= len(clients)
     nobody_is_named = len(lacking) == len(clients)
     if match == "auto" and (numbers_rows or (nobody_is_named and client_id.dtype.kind == "i")):
@@ -81,6 +81,9 @@ def _by_order(devices: int, clients: int) -> DeviceMatch:
     return DeviceMatch(np.arange(clients) % devices, False, f"by order{repeated}")
 
 
-def _by_id(rows: np.ndarray, further: int) -> DeviceMatch:
-    unused = f" ({further:,} more rows, of clients that the data lack)" if further else ""
-    return DeviceMatch(rows, True, f"by client_id{unused}")
+def _by_id(rows: np.ndarray, devices: int) -> DeviceMatch:
+    named = len(np.unique(rows))
+    remarks = [f"{devices - named:,} more rows, of clients that the data lack"] if devices > named else []
+    if named < len(rows):
+        remarks.append(f"{len(rows) - named:,} clients have the row of another whose name is coded otherwise")
+    return DeviceMatch(rows, True, "by client_id" + (f" ({'; '.join(remarks)})" if remarks else ""))

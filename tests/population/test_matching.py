@@ -108,6 +108,11 @@ def test_a_name_is_matched_however_its_accented_letters_are_coded() -> None:
     assert found.by_id and found.rows.tolist() == [1, 0]
     both = match_rows(np.array([decomposed, composed]), [composed, decomposed], "auto", "trace")
     assert both.rows.tolist() == [1, 0]  # to the letter, where that suffices
+    shared = match_rows(np.array(["x", decomposed, "y"]), [composed, decomposed, "x"], "auto", "trace")
+    assert shared.rows.tolist() == [1, 1, 0] and shared.how == (
+        "by client_id (1 more rows, of clients that the data lack; "
+        "1 clients have the row of another whose name is coded otherwise)"
+    )
 
 
 def test_half_a_million_names_are_matched_quickly() -> None:
