@@ -218,8 +218,9 @@ class JobKeys(BaseModel):
     stop_gain: float | None = Field(
         None,
         ge=0,
-        description="the job of any method ends where the clients' mean accuracy has risen by no more than this over "
-        "`stop_patience`, as FedTrans's appendix has it with 0.01; default: after `rounds` alone",
+        description="the job of any method ends where the clients' best mean accuracy (0 to 1) of the last "
+        "`stop_patience` is no more than this above the best before; FedTrans's appendix has 0.01. Default: after "
+        "`rounds` alone",
     )
     stop_patience: int = Field(10, ge=1, description="... over so many rounds, or evaluations")
     stop_unit: Literal["rounds", "evaluations"] = Field(
