@@ -16,7 +16,7 @@ from overrides import overrides
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.core.types import RoundRecord, State, Task, Update, WorkItem, is_own
+from fedscale_ext.core.types import RoundRecord, State, Task, Update, WorkItem, is_personal
 from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
@@ -123,7 +123,7 @@ class MultiModelAggregator(MethodHooks):
             population=self.population,
             capacity=self.capacity,
             eligible=self.eligible,
-            handed=self.handed,
+            client_tensors_by_kind=self.client_tensors_by_kind,
             reduces=self.reduces,
             static_statistics=self.static_statistics,
             masks_tests=self.masks_tests,
@@ -160,7 +160,7 @@ class MultiModelAggregator(MethodHooks):
             )
         if (public := public_notice(self.config, self.public_data_used)) is not None:
             self.notice(public)
-        self.handed = {tensors.kind: tensors for tensors in self.client_tensors()}
+        self.client_tensors_by_kind = {tensors.kind: tensors for tensors in self.client_tensors()}
         self.context = self._context()
         self.selection = guided(self.context)
 
@@ -186,7 +186,7 @@ class MultiModelAggregator(MethodHooks):
         # only now: after a refused checkpoint, header.json is still that of its run
         self.records = JobRecords(self, first_notices)
         self.history = self.records.begin(done, marks)
-        for tensors in self.handed.values():
+        for tensors in self.client_tensors_by_kind.values():
             tensors.files.drop_after(done)
         self.emit(self.ready())
         if self.wandb is not None:
@@ -365,7 +365,7 @@ class MultiModelAggregator(MethodHooks):
     def _report_untrained(self, record: RoundRecord) -> None:
         """Clients that keep models of their own and that no round has trained are tested all the same."""
         evaluation = record.evaluation
-        if evaluation is None or not any(map(is_own, evaluation.serve)):
+        if evaluation is None or not any(map(is_personal, evaluation.serve)):
             return
         trained = {client for each in (*self.history, record) for client in each.participants}
         tested = np.flatnonzero(evaluation.count > 0) + 1

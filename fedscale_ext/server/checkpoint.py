@@ -21,7 +21,7 @@ from fedscale_ext.metrics.files import read_tensors, write_tensors
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _JSON = "checkpoint.json"  # name of the tensor of JSON bytes
 _PREFIX = "tensor."  # before the caller's names, so that none can collide with it
-_FORMAT = "3"
+_FORMAT = "4"
 _STEP = 4096  # lengths of the JSON: safetensors keeps some kB per length of a tensor that it ever saw
 
 Complete = Callable[[Mapping[str, Any]], Mapping[str, Any]]

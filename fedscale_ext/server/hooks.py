@@ -84,7 +84,7 @@ class MethodHooks(Coordinator):
         self.history: list[RoundRecord] = []
         self.code = code_digest(type(self))
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
-        self.handed: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
+        self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
         self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
@@ -131,7 +131,7 @@ class MethodHooks(Coordinator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """What is kept of each client from round to round, a kind of tensors each: SCAFFOLD's control variates, where
-        the job asks for them. Asked once, after init_state; ``handed`` then has them by kind."""
+        the job asks for them. Asked once, after init_state; ``client_tensors_by_kind`` then has them by kind."""
         asked = self.config.job.control_variates
         return [ControlVariates(self.log_dir, self.pool, self.weight, self.eligible)] if asked else []
 
@@ -305,7 +305,7 @@ class MethodHooks(Coordinator):
         return whole - dropped_bytes(item, self.pool)
 
     def _handed_bytes(self, item: WorkItem) -> int:
-        return sum(kept.counted(item) for kept in self.handed.values())
+        return sum(kept.counted(item) for kept in self.client_tensors_by_kind.values())
 
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""

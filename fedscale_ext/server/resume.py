@@ -47,19 +47,19 @@ def save_job(job: "MultiModelAggregator", round: int) -> None:
         "notices": list(job.notices),
     }
     if job.privacy is not None:
-        own, content["privacy"] = job.privacy.state()
-        tensors.update({f"privacy/{name}": tensor for name, tensor in own.items()})
+        saved, content["privacy"] = job.privacy.state()
+        tensors.update({f"privacy/{name}": tensor for name, tensor in saved.items()})
     if job.selection is not None:
-        own, content["selection"] = job.selection.state()
-        tensors.update({f"selection/{name}": tensor for name, tensor in own.items()})
-    handed = {}
-    for kind, client_tensors in job.handed.items():
-        own, handed[kind] = client_tensors.state()
-        tensors.update({f"{kind}/{name}": tensor for name, tensor in own.items()})
-    content["handed"] = handed
+        saved, content["selection"] = job.selection.state()
+        tensors.update({f"selection/{name}": tensor for name, tensor in saved.items()})
+    by_kind = {}
+    for kind, client_tensors in job.client_tensors_by_kind.items():
+        saved, by_kind[kind] = client_tensors.state()
+        tensors.update({f"{kind}/{name}": tensor for name, tensor in saved.items()})
+    content["client_tensors"] = by_kind
     settings, keep = job.config.decisive(), job.config.job.checkpoint_keep
     checkpoint.save(job.log_dir / FOLDER, round, tensors, content, settings, keep)
-    for client_tensors in job.handed.values():
+    for client_tensors in job.client_tensors_by_kind.values():
         client_tensors.files.drop_unneeded(checkpoint.written_rounds(job.log_dir / FOLDER))
 
 
@@ -107,8 +107,8 @@ def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
         job.privacy.load_state(_below(saved.tensors, "privacy/"), data["privacy"])
     if job.selection is not None:
         job.selection.load_state(_below(saved.tensors, "selection/"), data["selection"])
-    for kind, client_tensors in job.handed.items():
-        client_tensors.load_state(_below(saved.tensors, f"{kind}/"), data["handed"][kind])
+    for kind, client_tensors in job.client_tensors_by_kind.items():
+        client_tensors.load_state(_below(saved.tensors, f"{kind}/"), data["client_tensors"][kind])
     job.notice(f"resumed after round {saved.round}")
     if not same:
         job.notice(

@@ -83,7 +83,7 @@ class ControlVariates(ClientTensors):
         """The parameters of a model."""
         return self._shapes(self._pool[key])
 
-    def handed(self, item: WorkItem) -> State:
+    def outgoing(self, item: WorkItem) -> State:
         """The offset c - c_i of a client, on the tensors that it trains."""
         model = self._pool[item.model]
         server, own = self._wholes[model.whole].server, self.files.read(model.whole, item.client)

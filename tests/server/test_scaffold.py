@@ -128,7 +128,7 @@ def test_momentum_counts_as_what_it_adds_up_to(momentum: float) -> None:
     for _ in range(steps):
         running.step([parameter], [torch.tensor([3.0], dtype=torch.float64)])
     conf = client_settings(local_steps=steps, client_momentum=momentum, learning_rate=0.1)
-    conf.offset = {"w": torch.tensor([0.25], dtype=torch.float64)}
+    conf.gradient_offset = {"w": torch.tensor([0.25], dtype=torch.float64)}
     new = variates.new_variate(conf, {"w": torch.zeros(1, dtype=torch.float64)}, {"w": parameter[None]}, 0)
     assert new is not None and float(new["w"]) == pytest.approx(3.0)  # the client's own gradient, without the offset
 

@@ -36,4 +36,4 @@ class FedProxAggregator(FedAvgAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Give each participant FedAvg's work with the proximal term (Eq 2)."""
-        return [WorkItem(int(client), "global", {"prox_mu": self.params.mu}) for client in participants]
+        return [WorkItem(int(client), "global", overrides={"prox_mu": self.params.mu}) for client in participants]

@@ -85,8 +85,10 @@ class FedTransAggregator(MultiModelAggregator):
             self.record("probabilities", dict(zip(clients, probabilities.tolist(), strict=True)))
             self.record("compatible", {c: np.flatnonzero(a).tolist() for c, a in zip(clients, allowed, strict=True)})
         keys = [model.key for model in self.pool]
-        objective = {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
-        return [WorkItem(client, keys[k], objective) for client, k in zip(clients, chosen.tolist(), strict=True)]
+        overrides = {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
+        return [
+            WorkItem(client, keys[k], overrides=overrides) for client, k in zip(clients, chosen.tolist(), strict=True)
+        ]
 
     def expected_shares(self) -> dict[str, float]:
         """Share of participants expected on each model: the mean of p^c over all clients that may train."""

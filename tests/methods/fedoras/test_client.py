@@ -1,6 +1,5 @@
 """FedorAS's clients: a path for each batch, and nothing else moves."""
 
-from argparse import Namespace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import drawn_rows
 from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASClient, PathSgd, budget_tables
@@ -31,7 +31,7 @@ COSTS = budget_tables(SUPERNET, ())
 BUDGET = 3e6
 
 
-def conf(**changes: Any) -> Namespace:
+def conf(**changes: Any) -> ClientConfig:
     paths = {"budget": BUDGET, "unsupported": [], "load": 0.0, "idle_gradient": changes.pop("idle_gradient", "zero")}
     return client_settings(**{"batch_size": 8, "local_steps": 6, "paths": paths, "client_weight_decay": 0.0, **changes})
 
@@ -48,7 +48,7 @@ def network(spec: models.ModelSpec = SPEC) -> Any:
     return module.double()
 
 
-def paths_of(settings: Namespace) -> np.ndarray:
+def paths_of(settings: ClientConfig) -> np.ndarray:
     key = settings.seed, settings.round, settings.client_id
     return drawn_paths(COSTS, held_by(COSTS, SPEC), BUDGET, 0.0, settings.local_steps, *key)
 

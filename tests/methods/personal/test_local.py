@@ -68,10 +68,10 @@ def test_a_client_goes_on_from_its_own_model() -> None:
     found = client(conf).train(data, network(), conf)
     alone, plain = network(9), client_settings()
     expected = floating_tensors(MultiModelClient(plain).train(data, alone, plain)["update_weight"])
-    assert equal(found["own"], expected) and found["own"].keys() == own.keys()
+    assert equal(found["client_state"], expected) and found["client_state"].keys() == own.keys()
     first = client_settings(own={}, model_key=KEY)  # it keeps nothing yet: the initial weights
     again = floating_tensors(MultiModelClient(plain).train(data, network(), plain)["update_weight"])
-    assert equal(client(first).train(data, network(), first)["own"], again)
+    assert equal(client(first).train(data, network(), first)["client_state"], again)
 
 
 def test_side_by_side_is_one_after_another() -> None:
@@ -85,15 +85,15 @@ def test_side_by_side_is_one_after_another() -> None:
     cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
     together = client(confs[0]).train_cohort(data, cohort, confs)
     for one, other in zip(alone, together, strict=True):
-        for name, tensor in one["own"].items():
-            torch.testing.assert_close(other["own"][name], tensor, atol=1e-9, rtol=1e-9)
+        for name, tensor in one["client_state"].items():
+            torch.testing.assert_close(other["client_state"][name], tensor, atol=1e-9, rtol=1e-9)
         assert one["moving_loss"] == pytest.approx(other["moving_loss"], abs=1e-9)
     assert not torch.equal(together[0]["own"]["head.linear.weight"], together[1]["own"]["head.linear.weight"])
 
 
 def test_what_it_keeps_is_what_it_is_served() -> None:
     own, module = floating_tensors(network(9).state_dict()), network()
-    client(client_settings()).own_model(module, client_settings(own=own))
+    client(client_settings()).load_personal_model(module, client_settings(own=own))
     expected = network()
     enter(expected, own)
     assert equal(floating_tensors(module.state_dict()), own) and equal(

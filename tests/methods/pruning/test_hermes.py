@@ -49,7 +49,7 @@ def known(data: ClientSamples, client: int = 3) -> ClientSamples:
 def conf(client: int = 3, kept: channels.Active | None = None, **changes: Any) -> Any:
     asked = {"threshold": 0.9, "step": 0.25, "target": TARGET}
     own = {} if kept is None else pack_channels(kept)
-    values = {"own": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25}
+    values = {"client_state": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25}
     return client_settings(client, **{**values, "hermes": asked, "group_lasso": 0.01, **changes})
 
 
@@ -128,7 +128,7 @@ def test_side_by_side_is_one_after_another() -> None:
         own = conf(place, local_steps=6 - place)
         alone = client(own).train(data[place], network(), own)
         assert isinstance(other, dict)
-        assert all(torch.equal(one, alone["own"][name]) for name, one in other["own"].items())
+        assert all(torch.equal(one, alone["client_state"][name]) for name, one in other["client_state"].items())
         for name, tensor in alone["update_weight"].items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
     assert not all(bool(one.all()) for one in unpack_channels(together[1]["own"], channels.whole(SPEC)).values())  # type: ignore[index]
