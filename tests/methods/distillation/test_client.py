@@ -45,7 +45,13 @@ def handed(told: bool = True) -> State:
 
 
 def conf(client: int, **changes: Any) -> ClientConfig:
-    values = {"client_state": {}, "shared": handed(), "returned": {}, "public": [PRETRAIN, DIGEST], "test_bsz": 2}
+    values = {
+        "client_state": {},
+        "shared_tensors": handed(),
+        "returns_tensors": True,
+        "public": [PRETRAIN, DIGEST],
+        "test_bsz": 2,
+    }
     return client_settings(client, **{**values, "model_key": "type", **changes})
 
 
@@ -86,7 +92,7 @@ def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
             assert "client_state" not in alone or torch.equal(alone["client_state"][name], tensor)
             assert "client_state" not in other or torch.equal(other["client_state"][name], states[name][place])
-        assert ("client_state" in alone) == ("client_state" in other) == (own.own is not None)
+        assert ("client_state" in alone) == ("client_state" in other) == (own.client_state is not None)
 
 
 def test_logits_are_those_of_the_trained_model_on_the_rows_that_were_asked() -> None:
@@ -101,13 +107,13 @@ def test_logits_are_those_of_the_trained_model_on_the_rows_that_were_asked() -> 
 
 
 def test_phases_come_in_order_and_only_what_was_told_is_learnt() -> None:
-    told, untold = conf(3, shared=handed()), conf(3, shared=handed(told=False))
-    assert [phase.settings(told).batch_size for phase in client(told)._phases(told)] == [5, 4]
-    assert [phase.settings(untold).batch_size for phase in client(untold)._phases(untold)] == [5]
+    told, untold = conf(3, shared_tensors=handed()), conf(3, shared_tensors=handed(told=False))
+    assert [phase.config(told).batch_size for phase in client(told)._phases(told)] == [5, 4]
+    assert [phase.config(untold).batch_size for phase in client(untold)._phases(untold)] == [5]
     pretrain, digest = client(told)._phases(told)
     assert len(pretrain.samples) == PUBLIC and len(digest.samples) == 7
-    assert digest.settings(told).local_steps == 4  # seven samples in fours, twice
-    torch.testing.assert_close(digest.samples.x[2], told.shared["x"][3])
+    assert digest.config(told).local_steps == 4  # seven samples in fours, twice
+    torch.testing.assert_close(digest.samples.x[2], told.shared_tensors["x"][3])
 
 
 def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
@@ -120,13 +126,13 @@ def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
         return float((logits - settings.shared_tensors["target"]).abs().mean())
 
     before = apart()
-    phase.train(phase.samples, module, phase.settings(settings))
+    phase.train(phase.samples, module, phase.config(settings))
     assert apart() < 0.7 * before
 
 
 def test_without_public_samples_it_trains_as_any_client_from_what_it_keeps() -> None:
     own = floating_tensors(network(3).state_dict())
-    settings = conf(3, own=own, shared=None, round="personalise")
+    settings = conf(3, client_state=own, shared_tensors=None, round="personalise")
     found = client(settings).train(samples(20), network(), settings)
     plain = client_settings(3, round="personalise")
     expected = MultiModelClient(plain).train(samples(20), network(3), plain)

@@ -1,5 +1,6 @@
 """FedMask: weights never change, masks are learnt, a bit for each travels."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +56,7 @@ def test_a_client_learns_which_of_the_drawn_weights_count_within_a_structure() -
         assert torch.equal(found["update_weight"][name], torch.where(bits[name], drawn, 0.0))
         assert not bits[name][~inside[name]].any()
     assert any(bool((~bits[name] & inside[name]).any()) for name in WEIGHTS)
-    still = trained(conf(local_steps=1, own=found["client_state"]))  # the structure stays
+    still = trained(conf(local_steps=1, client_state=found["client_state"]))  # the structure stays
     assert all(
         torch.equal(one, kept[g]) for g, one in unpack_channels(still["client_state"], channels.whole(SPEC)).items()
     )
@@ -66,7 +67,7 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
     kept = channels.whole(SPEC)
     statistics = {name: DRAWN[name] for name in DRAWN if name not in NAMES}
     ones = masks.pack({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in WEIGHTS.items()})
-    settings = conf(own={**pack_channels(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
+    settings = conf(client_state={**pack_channels(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
     found = trained(settings, off=0.0)
     generator = torch.Generator().manual_seed(2)
     for weight in WEIGHTS.values():
@@ -90,7 +91,7 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
 def test_a_clients_own_model_is_what_it_learnt_last() -> None:
     settings = conf()
     found = trained(settings)
-    settings.client_state = found["client_state"]
+    settings = replace(settings, client_state=found["client_state"])
     module = models.build(SPEC)
     client(settings).load_personal_model(module, settings)
     for name, tensor in module.state_dict().items():

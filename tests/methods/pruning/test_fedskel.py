@@ -61,7 +61,7 @@ def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothi
         assert int(one.sum()) == skeleton_size(len(one), 0.4)
         assert sums[name][one].min() >= sums[name][~one].max()
     plain = network()
-    SkeletonClient(settings).train(samples(), plain, conf(True, local_steps=1, own=None))
+    SkeletonClient(settings).train(samples(), plain, conf(True, local_steps=1, client_state=None))
     assert all(torch.equal(t, plain.state_dict()[name]) for name, t in found["update_weight"].items())
     assert all(torch.equal(found["client_state"][name], t) for name, t in module.state_dict().items())
 

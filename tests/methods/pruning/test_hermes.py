@@ -59,11 +59,11 @@ def client(settings: Any) -> HermesClient:
 
 def after(data: ClientSamples, settings: Any) -> channels.Active:
     module = network()
-    client(settings).enter(data, module, settings)
-    kept = unpack_channels(settings.keeps, channels.whole(SPEC))
+    trains, client_state = client(settings).enter(data, module, settings)
+    kept = unpack_channels(client_state, channels.whole(SPEC))
     mask = channels.masks(models.layout(SPEC), kept, dict(module.named_parameters()))
     for name, parameter in module.named_parameters():
-        assert torch.equal(settings.mask[name], mask[name]) and not parameter[~mask[name]].any()
+        assert torch.equal(trains[name], mask[name]) and not parameter[~mask[name]].any()
     return kept
 
 
@@ -131,7 +131,9 @@ def test_side_by_side_is_one_after_another() -> None:
         assert all(torch.equal(one, alone["client_state"][name]) for name, one in other["client_state"].items())
         for name, tensor in alone["update_weight"].items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
-    assert not all(bool(one.all()) for one in unpack_channels(together[1]["own"], channels.whole(SPEC)).values())  # type: ignore[index]
+    assert not all(
+        bool(one.all()) for one in unpack_channels(together[1]["client_state"], channels.whole(SPEC)).values()
+    )  # type: ignore[index]
 
 
 def test_only_what_overlaps_travels() -> None:

@@ -85,13 +85,13 @@ def test_a_good_model_is_pruned_and_rewound() -> None:
     mask = drawn_mask(1)
     module = network()
     handed, settings = start(module), conf(mask=mask)
-    client(settings).enter(known(samples(12), mask), module, settings)
+    trains, _ = client(settings).enter(known(samples(12), mask), module, settings)
     expected = masks.pruned(mask, handed, 0.1)
     theta, found = models.initial_state(SPEC, 1), start(module)
     assert masks.survivors(expected) < masks.survivors(mask)
     for name in NAMES:
         if name in mask:
-            assert torch.equal(settings.mask[name], expected[name])
+            assert torch.equal(trains[name], expected[name])
             assert torch.equal(found[name], torch.where(expected[name], theta[name].double(), 0.0))
         else:
             assert torch.equal(found[name], theta[name].double())
@@ -108,11 +108,11 @@ def test_a_poor_model_or_a_small_ticket_is_not(known_share: float, ticket: dict[
     wrong = validation[int(known_share * 4) :]
     right.y[wrong] = (right.y[wrong] + 1) % 5
     handed = start(module)
-    client(settings).enter(right, module, settings)
+    trains, _ = client(settings).enter(right, module, settings)
     for name, tensor in start(module).items():
         whole = handed[name]
         assert torch.equal(tensor, torch.where(mask[name], whole, 0.0) if name in mask else whole)
-        assert name not in mask or torch.equal(settings.mask[name], mask[name])
+        assert name not in mask or torch.equal(trains[name], mask[name])
 
 
 def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
@@ -132,8 +132,8 @@ def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
 
 def test_a_client_of_one_sample_has_nothing_to_validate_with() -> None:
     settings, module = conf(ticket={**TICKET, "threshold": 0.0}), network()
-    client(settings).enter(known(samples(1), {}), module, settings)
-    assert all(bool(one.all()) for one in settings.mask.values())
+    trains, _ = client(settings).enter(known(samples(1), {}), module, settings)
+    assert all(bool(one.all()) for one in trains.values())
 
 
 # gradients that are zero but for rounding (before BatchNorm) must not be blown up to steps: hence eps
@@ -176,7 +176,7 @@ def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
     data[1] = known(data[1], drawn[1], 1)  # this one prunes and rewinds
 
     def settings(place: int) -> ClientConfig:
-        steps = 2 * -(-trained_on(counts[place], {"held_out": 0.25}) // 5) if "local_epochs" in keys else 10 - place
+        steps = 2 * -(-trained_on(counts[place], 0.25) // 5) if "local_epochs" in keys else 10 - place
         return conf(place, drawn[place], **{"local_steps": steps, **keys})
 
     module = network()
@@ -188,17 +188,19 @@ def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
     confs = [settings(place) for place in range(3)]
     together = client(confs[0], lambda key: network()).train_cohort(data, cohort, confs)
     states = cohort.trained([one.local_steps for one in confs])
+    kept = []
     for place, other in enumerate(together):
         own = settings(place)
         alone = client(own).train(data[place], network(), own)
         assert isinstance(other, dict) and other["trained_size"] == alone["trained_size"] and other["success"]
         assert all(torch.equal(one, alone["client_state"][name]) for name, one in other["client_state"].items())
         assert abs(other["moving_loss"] - alone["moving_loss"]) < 1e-9
+        kept.append(masks.unpack(alone["client_state"], masks.prunable(dict(network().named_parameters()))))
         for name, tensor in alone["update_weight"].items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
-            if name in own.mask:
-                assert bool((states[name][place][~own.mask[name]] == 0).all())
-    assert masks.survivors(confs[1].mask) < masks.survivors(drawn[1])
+            if name in kept[place]:
+                assert bool((states[name][place][~kept[place][name]] == 0).all())
+    assert masks.survivors(kept[1]) < masks.survivors(drawn[1])
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -287,11 +289,11 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
         packed = read_tensors(files[-1])[0] if files else {}
         own_samples = ClientSamples(*data.tensors(data.train_rows(number)))
         settings = client_settings(
-            number, round="personalise", own=packed, local_epochs=1, local_steps=-(-len(own_samples) // 5)
+            number, round="personalise", client_state=packed, local_epochs=1, local_steps=-(-len(own_samples) // 5)
         )
         for kind, reached in everybody.items():
             module.load_state_dict(state)
-            if kind == "own":
+            if kind == "client_state":
                 client(settings).load_personal_model(module, settings)
                 weights = masks.prunable(dict(module.named_parameters()))
                 mask = masks.unpack(packed, weights)
@@ -301,7 +303,7 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
                 client(settings).train(own_samples, module, settings)
                 assert all(not weights[name][~one].any() for name, one in mask.items())
             reached.append(float((module.eval()(x).argmax(1) == y).double().mean()))
-    for figures, kind in (("accuracy", "own"), ("personalised", "tuned")):
+    for figures, kind in (("accuracy", "client_state"), ("personalised", "tuned")):
         found = [value for value in summary[figures]["per_client"] if value is not None]
         assert found == pytest.approx(everybody[kind])
     beside = summary["accuracy"]["named"]["global"]["per_client"]

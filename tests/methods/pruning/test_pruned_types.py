@@ -83,7 +83,7 @@ def test_clients_are_tested_on_their_own_networks(job_file: Path, tiny_femnist: 
         files = sorted((here / "client_state" / "global").glob(f"{number}-*.safetensors"))
         module = models.build(spec)
         module.load_state_dict(state)
-        settings = client_settings(number, own=read_tensors(files[-1])[0] if files else {}, model_key="global")
+        settings = client_settings(number, client_state=read_tensors(files[-1])[0] if files else {}, model_key="global")
         HermesClient(settings, bench).load_personal_model(module, settings)
         pruned += any(bool((one == 0).all(0).any()) for one in trainable(module).values() if one.dim() == 4)
         expected.append(float((module.eval()(x).argmax(1) == y).double().mean()))

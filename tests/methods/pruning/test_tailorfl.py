@@ -1,5 +1,6 @@
 """TailorFL: gates, submodels, and how the server tunes them."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,14 +61,14 @@ def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() 
 def test_later_rounds_train_the_submodel_and_its_gates_alone() -> None:
     kept = {group: torch.arange(len(one)) < TARGET[group] for group, one in channels.whole(SPEC).items()}
     gates = {f"{GATE}{group}": torch.full((len(one),), 0.5) for group, one in kept.items()}
-    settings = conf(own={**pack_channels(kept), **gates})
+    settings = conf(client_state={**pack_channels(kept), **gates})
     found = client(settings).train(samples(), network(), settings)
     again = unpack_channels(found["client_state"], channels.whole(SPEC))
     for group, one in kept.items():
         assert torch.equal(again[group], one)  # the structure is the server's from now on
         gate = found["client_state"][f"{GATE}{group}"]
         assert (gate[~one] == 0.5).all() and (gate[one] != 0.5).any()
-    served, settings.client_state = network(), found["client_state"]
+    served, settings = network(), replace(settings, client_state=found["client_state"])
     client(settings).load_personal_model(served, settings)
     weights = dict(network().named_parameters())
     layout = models.layout(SPEC)

@@ -54,7 +54,7 @@ def network(tmp_path: Path, seed: int = 3) -> tuple[models.ModelSpec, torch.nn.M
 def settings(own: dict[str, Any] | None = None, shrink: str | None = None, **changes: Any) -> ClientConfig:
     asked = {"lambda": changes.pop("pull", 0.3), "shrink": shrink}
     return client_settings(
-        spider=asked, own=own or {}, held_out=0.25, **{"local_steps": 2, "batch_size": 16, **changes}
+        spider=asked, client_state=own or {}, held_out=0.25, **{"local_steps": 2, "batch_size": 16, **changes}
     )
 
 
@@ -134,7 +134,7 @@ def test_a_client_begins_with_the_global_network_and_shrinks_when_told(tmp_path:
     assert set(module.state_dict()) == set(models.layout(spec))  # the resident is the global one again
     alone = settings(shrink="layer", local_steps=1)
     single = SpiderClient(alone, spec).train(samples(1), network(tmp_path)[1], alone)
-    assert bool(single["own"][ALIVE].all())  # nothing to validate with
+    assert bool(single["client_state"][ALIVE].all())  # nothing to validate with
 
 
 def test_texts_have_local_networks_too() -> None:
@@ -194,7 +194,7 @@ def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
     again = spider()
     again.local.load_state(tensors, data)
     assert (again.local.alive == made.local.alive).all()
-    assert torch.equal(again.local.handed(item)[ALIVE], own[ALIVE])
+    assert torch.equal(again.local.outgoing(item)[ALIVE], own[ALIVE])
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
     kept.begin(items)
     updates = updates_for(made, 1, items)
     states = trained_states(made, 1, updates)
-    assert all(not tensor.any() for item in items for tensor in kept.handed(item).values())
+    assert all(not tensor.any() for item in items for tensor in kept.outgoing(item).values())
     names = models.parameter_names(SPEC)
     for item in items:
         state = states[item.client]
@@ -169,7 +169,7 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
         torch.testing.assert_close(new[name], mean[name] - h / 0.5, msg=name)
     kept.settle()
     kept.begin(items)
-    torch.testing.assert_close(kept.handed(items[0])["exit1.linear.bias"],
+    torch.testing.assert_close(kept.outgoing(items[0])["exit1.linear.bias"],
                                0.5 * (states[1]["exit1.linear.bias"] - old["exit1.linear.bias"]))  # fmt: skip
     assert depthfl(alpha=0.0).client_tensors() == []
 
