@@ -43,12 +43,12 @@ def test_its_code_is_clean_under_the_longest_name(tmp_path):
 def test_what_is_there_stays_as_it_is(call, tmp_path):
     (tmp_path / "own").mkdir()
     assert call("methods", "new", "my_avg", "-o", tmp_path / "own")[0] == 0  # an empty folder is as good as none
-    (tmp_path / "client_state" / "my_avg.yml").write_text("mine")
-    for path in (tmp_path / "own", tmp_path / "client_state" / "my_avg.yml"):
+    (tmp_path / "own" / "my_avg.yml").write_text("mine")
+    for path in (tmp_path / "own", tmp_path / "own" / "my_avg.yml"):
         code, out, err = call("methods", "new", "my_avg", "-o", path)
         assert (code, out) == (2, "") and len(err.splitlines()) == 1 and "there already" in err
-    assert (tmp_path / "client_state" / "my_avg.yml").read_text() == "mine"
-    code, _, err = call("methods", "new", "my_avg", "-o", tmp_path / "client_state" / "my_avg.yml" / "below")
+    assert (tmp_path / "own" / "my_avg.yml").read_text() == "mine"
+    code, _, err = call("methods", "new", "my_avg", "-o", tmp_path / "own" / "my_avg.yml" / "below")
     assert code == 2 and "cannot be written" in err and len(err.splitlines()) == 1
 
 

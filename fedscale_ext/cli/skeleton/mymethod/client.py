@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.method import MultiModelClient, MultiModelExecutor
+from fedscale_ext.method import ClientConfig, MultiModelClient, MultiModelExecutor
 
 
 class MyMethodClient(MultiModelClient):
