@@ -88,7 +88,10 @@ def load(
     try:
         tensors, metadata = read_tensors(path)
         if metadata.get("format") != _FORMAT or metadata.get("round") != str(wanted_round):
-            raise UserError(f"{path} is no checkpoint of round {wanted_round} in format {_FORMAT}")
+            raise UserError(
+                f"{path} is no checkpoint of round {wanted_round} in format {_FORMAT}; if an earlier release wrote it, "
+                "finish the job with that release, or start anew without --resume"
+            )
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
     content = json.loads(tensors.pop(_JSON).numpy().tobytes())

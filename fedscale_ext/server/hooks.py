@@ -20,7 +20,6 @@ from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
 from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.population.population import Population
-from fedscale_ext.server import resume
 from fedscale_ext.server.combinations import check_groups, check_local_training, check_prox
 from fedscale_ext.server.exclusions import Excludes
 from fedscale_ext.server.grpc_server import Coordinator
@@ -282,7 +281,11 @@ class MethodHooks(Coordinator):
     def keep_state(self) -> None:
         """Write a checkpoint in the midst of a round that changes no model before :meth:`assign` returns: a resumed
         job begins this round anew, with the method's state as it is now."""
-        resume.save_job(self, self.round - 1)
+        self.save_checkpoint(self.round - 1)
+
+    def save_checkpoint(self, round: int) -> None:
+        """Write the job's state after ``round``."""
+        raise NotImplementedError
 
     def record(self, name: str, value: Any) -> None:
         """Keep a figure of this round for internals.jsonl, where ``record_internals`` asks for it."""

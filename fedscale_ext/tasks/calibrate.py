@@ -21,7 +21,7 @@ import torch
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.core.types import WorkItem
+from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.tasks.answer_checks import LONGEST_S
@@ -112,6 +112,14 @@ class CohortSizes:
         except OSError as error:
             logging.warning(f"the size of cohorts is not kept for later jobs: {error}")
         return self.chosen[key]
+
+    def state(self) -> tuple[State, dict[str, int]]:
+        """Return the choices for a checkpoint."""
+        return {}, self.chosen
+
+    def load_state(self, tensors: State, data: dict[str, int]) -> None:
+        """Restore the choices of :meth:`state`."""
+        self.chosen.update(data)
 
     def key(self, spec: ModelSpec) -> str:
         """Digest of everything that the best size depends on."""
