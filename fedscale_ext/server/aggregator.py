@@ -76,14 +76,14 @@ class MultiModelAggregator(MethodHooks):
         """Run one round; returns why it was the last one, or None."""
         began = time.monotonic()
         self.round = round
-        self._internals, self._internal_states, self._beside = {}, {}, dict(NOTHING)
+        self._internals, self._internal_states, self._other_work = {}, {}, dict(NOTHING)
 
         able, target = self.candidates(round)
         participants, offline = self.select_participants(round, able, target)
         items = self.assign_work(round, participants)
         schedule = self.schedule_work(round, items, target)
         updates, means, failed = self.dispatcher.train(round, schedule.items)
-        self.global_virtual_clock += schedule.duration_s + self._beside["seconds"]
+        self.global_virtual_clock += schedule.duration_s + self._other_work["seconds"]
         record = self._record_of(schedule, updates, failed, len(participants), offline)
         if self.selection is not None and items:
             self.selection.learn(round, schedule, updates)
@@ -355,14 +355,14 @@ class MultiModelAggregator(MethodHooks):
             updates,
             self.pool,
             clock_s=self.global_virtual_clock,
-            duration_s=schedule.duration_s + self._beside["seconds"],
+            duration_s=schedule.duration_s + self._other_work["seconds"],
             selected=selected,
             offline=offline,
             failed=failed,
             learning_rate=self.learning_rate(self.round),
             download=self.traffic,
             upload=self.uploaded,
-            beside=self._beside,
+            beside=self._other_work,
         )
 
     def _write_record(self, record: RoundRecord, began: float, last: bool) -> None:

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.population.population import Population
@@ -86,3 +88,29 @@ def faults_notice(
     if not total:
         return None
     return f"met and mended on the way: {fault_summary(total)}; the aggregator's log says more"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model or level that clients may have; ``detail`` says more of it, such as its rate of channels."""
+
+    name: str
+    cost: Cost
+    detail: str = ""
+
+    def described(self) -> str:
+        """Name, parameters and MACs per sample."""
+        size = f"{self.cost.parameters:,} parameters, {self.cost.forward_macs:,} MACs per sample"
+        return f"{self.name} ({f'{self.detail}, ' if self.detail else ''}{size})"
+
+
+def assignment_sentence(choices: Sequence[ModelChoice], indices: np.ndarray) -> str:
+    """``20 of 60 clients level b (...), 40 level a (...)``, without choices that no client has.
+
+    ``indices`` int64 [clients]: the place of each client's model among ``choices``.
+    """
+    counts = np.bincount(indices, minlength=len(choices)).tolist()
+    chosen = [(count, choice) for count, choice in zip(counts, choices, strict=True) if count]
+    (first, choice), *others = chosen
+    parts = [f"{first} of {len(indices)} clients {choice.described()}"]
+    return ", ".join(parts + [f"{count} {other.described()}" for count, other in others])

@@ -21,9 +21,9 @@ from fedscale_ext.methods.submodel.fluid import FluidAggregator
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.privacy import check_options
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.server.schedule import dropped_bytes, schedule_round
 from fedscale_ext.submodels.model_pool import ModelPool
 from server.test_jobs import command, in_process

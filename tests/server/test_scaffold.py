@@ -22,8 +22,8 @@ from fedscale_ext.core.types import WorkItem
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.metrics.files import read_tensors
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.privacy import check_options
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.submodels import narrowed, window
 from fedscale_ext.submodels.model_pool import ModelPool

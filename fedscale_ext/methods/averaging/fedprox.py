@@ -32,7 +32,7 @@ class FedProxAggregator(FedAvgAggregator):
     """
 
     Params: ClassVar[type] = FedProxParams
-    own_prox: ClassVar[str] = "mu"
+    prox_param: ClassVar[str] = "mu"
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Give each participant FedAvg's work with the proximal term (Eq 2)."""

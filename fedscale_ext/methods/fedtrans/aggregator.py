@@ -27,7 +27,7 @@ from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.metrics.convergence import mean_accuracies, stalled
-from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.server.announcements import ModelChoice
 
 _HISTORY = "loss_history/"  # begins names of its tensors in a checkpoint
 
@@ -42,7 +42,7 @@ class FedTransAggregator(MultiModelAggregator):
     """
 
     Params = FedTransParams
-    own_prox = "prox_mu"
+    prox_param = "prox_mu"
     unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:

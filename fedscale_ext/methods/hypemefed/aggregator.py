@@ -56,7 +56,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     """
 
     Params: ClassVar[type] = HypeMeFedParams
-    own_prox: ClassVar[str] = "prox_mu"
+    prox_param: ClassVar[str] = "prox_mu"
     Executor: ClassVar[type] = MultiExitExecutor
     reduces: ClassVar[bool] = False  # hypernetworks learn from each client's weights
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them

@@ -28,7 +28,7 @@ from fedscale_ext.method import (
     window,
 )
 from fedscale_ext.methods.by_type import ByTypeAggregator
-from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.server.announcements import ModelChoice
 
 
 def check_rates(key: str, rates: Sequence[float]) -> None:

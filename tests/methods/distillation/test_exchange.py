@@ -10,8 +10,8 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
 from fedscale_ext.methods.distillation.public_models import SERVER
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.privacy import check_options
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.transport.wire import bytes_to_tensors
 from methods.harness import CLASSES, SHAPE, equal, pool_states

@@ -26,8 +26,8 @@ from fedscale_ext.methods.pruning.lotteryfl import LotteryClient, LotteryFLAggre
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.stacked.network import stacked
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.grpc_server import Coordinator
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples

@@ -18,7 +18,7 @@ from fedscale_ext.methods.pruning.hermes import HermesClient
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
-from fedscale_ext.server.combinations import check_local_training
+from fedscale_ext.server.requirements import check_local_training
 from methods.harness import server
 
 METHODS = ("hermes", "tailorfl", "fedmask", "fedskel")
