@@ -12,6 +12,7 @@ compat.prepare()  # before the first import of FedScale
 
 from fedscale_ext import models  # noqa: E402
 from fedscale_ext.config.job_config import JobConfig  # noqa: E402
+from fedscale_ext.core.client_config import ClientConfig  # noqa: E402
 from fedscale_ext.core.errors import UserError  # noqa: E402
 from fedscale_ext.core.model_spec import Cost, ModelSpec  # noqa: E402
 from fedscale_ext.core.streams import stream  # noqa: E402
@@ -23,14 +24,14 @@ from fedscale_ext.core.types import (  # noqa: E402
     Task,
     Update,
     WorkItem,
-    own_version,
+    personal_version,
 )
 from fedscale_ext.executor.executor import MultiModelExecutor  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.server.aggregator import MultiModelAggregator  # noqa: E402
-from fedscale_ext.server.exclusions import Excludes, Feature  # noqa: E402
+from fedscale_ext.server.requirements import Excludes, Feature  # noqa: E402
 from fedscale_ext.submodels import CountMean, count_mean, extract, insert, narrowed, window  # noqa: E402
-from fedscale_ext.tasks.client_tensors import ClientTensors, OwnTensors, Shared  # noqa: E402
+from fedscale_ext.tasks.client_tensors import ClientState, ClientTensors, ReturnedTensors, SharedTensors  # noqa: E402
 from fedscale_ext.training.local_training import MultiModelClient  # noqa: E402
 from fedscale_ext.training.samples import ClientSamples  # noqa: E402
 from fedscale_ext.util.ranges import (  # noqa: E402
@@ -46,7 +47,9 @@ from fedscale_ext.util.ranges import (  # noqa: E402
 )
 
 __all__ = [
+    "ClientConfig",
     "ClientSamples",
+    "ClientState",
     "ClientTensors",
     "Cost",
     "Count",
@@ -64,13 +67,13 @@ __all__ = [
     "MultiModelClient",
     "MultiModelExecutor",
     "NotNegative",
-    "OwnTensors",
     "Part",
     "Population",
     "Positive",
     "Range",
+    "ReturnedTensors",
     "Share",
-    "Shared",
+    "SharedTensors",
     "State",
     "Task",
     "Update",
@@ -82,7 +85,7 @@ __all__ = [
     "insert",
     "models",
     "narrowed",
-    "own_version",
+    "personal_version",
     "stream",
     "window",
 ]

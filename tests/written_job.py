@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from synthetic_job import header, models, records
 
-from fedscale_ext.core.types import own_version
+from fedscale_ext.core.types import personal_version
 from fedscale_ext.metrics.clients import write_clients
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.summary import summarise, write_summary
@@ -46,7 +46,7 @@ def write_job(
     history = records(rounds, every=10)
     for record in history:
         if personal and record.evaluation is not None:
-            record.evaluation = replace(record.evaluation, serve=tuple(map(own_version, record.evaluation.serve)))
+            record.evaluation = replace(record.evaluation, serve=tuple(map(personal_version, record.evaluation.serve)))
         written.round(record)
     written.close()
     population = Population(np.ones(CLIENTS), np.ones(CLIENTS), None, "made")

@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from evals.speed.small_resnet import SmallResNet18
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort, Resident, channels_last_helps
@@ -35,13 +36,11 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def conf(client: int, asked: Namespace) -> Namespace:
+def conf(client: int, asked: Namespace) -> ClientConfig:
     """FedScale's defaults for a client's steps."""
-    return Namespace(
-        use_cuda=False, task="cv", seed=1, round=1, client_id=client, local_steps=asked.steps, batch_size=BATCH,
-        learning_rate=0.05, client_momentum=0.9, client_weight_decay=5e-4, prox_mu=0.0, own_classes=False,
-        group_lasso=0.0, clip_norm=None, loss_decay=0.2, precision=asked.precision, client_optimizer="sgd",
-        local_epochs=None, held_out=0.0, offset=None, own=None, mask=None,
+    return ClientConfig(
+        client_id=client, round=1, seed=1, model_key="model", local_steps=asked.steps, batch_size=BATCH,
+        learning_rate=0.05, client_momentum=0.9, client_weight_decay=5e-4, precision=asked.precision,
     )  # fmt: skip
 
 

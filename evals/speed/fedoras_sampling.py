@@ -16,6 +16,7 @@ from collections.abc import Callable
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.client import FedorASClient, Paths, budget_tables
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
@@ -30,14 +31,12 @@ LIMIT = 3.0  # per cent of a step
 BUDGET = 0.5  # of the dearest path
 
 
-def conf(asked: Namespace, budget: float) -> Namespace:
+def conf(asked: Namespace, budget: float) -> ClientConfig:
     """The paper's settings of a CIFAR client, but for the number of its steps."""
-    return Namespace(
-        use_cuda=False, task="cv", seed=1, round=1, client_id=1, local_steps=asked.steps, batch_size=asked.batch,
-        learning_rate=0.01, client_momentum=0.9, client_weight_decay=0.0, prox_mu=0.0, own_classes=False,
-        group_lasso=0.0, clip_norm=None, loss_decay=0.2, precision="float32", client_optimizer="sgd", local_epochs=None,
-        held_out=0.0, offset=None, own=None, mask=None,
-        paths={"budget": budget, "unsupported": [], "load": 0.0, "idle_gradient": "zero"},
+    return ClientConfig(
+        client_id=1, round=1, seed=1, model_key="model", local_steps=asked.steps, batch_size=asked.batch,
+        learning_rate=0.01, client_momentum=0.9, client_weight_decay=0.0,
+        objective={"paths": {"budget": budget, "unsupported": [], "load": 0.0, "idle_gradient": "zero"}},
     )  # fmt: skip
 
 

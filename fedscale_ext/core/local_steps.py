@@ -1,18 +1,13 @@
 """How many steps a client takes and which of its samples each of them sees. Both sides of the wire reckon with it."""
 
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import stream
-
-OWN_STEPS = "local_steps"  # the one part of an objective in which clients of a cohort may differ
-OWN_EPOCHS = "local_epochs"  # of an objective: passes of its clients, instead of the job's
-
-HELD_OUT = "held_out"  # of an objective: the share of a client's training samples that it keeps for validation
 
 
 def hold_out(samples: int, share: float, seed: int, client: int) -> tuple[np.ndarray, np.ndarray]:
@@ -21,30 +16,26 @@ def hold_out(samples: int, share: float, seed: int, client: int) -> tuple[np.nda
     The client's stream decides: the rows are the same in every round. The validation part is ``share`` of the
     client's training samples, rounded up. A single sample is trained on.
     """
-    count = samples - _left(samples, share)
+    count = samples - trained_on(samples, share)
     rows = stream(seed, client, "validation").permutation(samples)
     return np.sort(rows[count:]), np.sort(rows[:count])
 
 
-def trained_on(samples: int, objective: Mapping[str, Any]) -> int:
-    """Return the number of samples that a client trains on with ``objective``."""
-    return _left(samples, objective.get(HELD_OUT, 0.0))
-
-
-def _left(samples: int, share: float) -> int:
-    return samples - min(samples - 1, ceil(share * samples))
+def trained_on(samples: int, held_out: float) -> int:
+    """Return the number of a client's ``samples`` that it trains on if it holds out this share of them."""
+    return samples - min(samples - 1, ceil(held_out * samples))
 
 
 def local_steps(
-    samples: int, batch_size: int, steps: int, epochs: int | None, objective: Mapping[str, Any]
+    samples: int, batch_size: int, steps: int, epochs: int | None, overrides: Mapping[str, Any]
 ) -> tuple[int, int | None]:
     """Return the steps and epochs of a client: ``steps`` and None, or the batches of ``epochs`` and ``epochs``.
 
-    The objective's own steps or epochs take precedence over the job's.
+    ``overrides`` are the work item's: its ``local_steps`` or ``local_epochs`` take precedence over the job's.
     """
-    if OWN_STEPS in objective:
-        return int(objective[OWN_STEPS]), None
-    epochs = objective.get(OWN_EPOCHS, epochs)
+    if "local_steps" in overrides:
+        return int(overrides["local_steps"]), None
+    epochs = overrides.get("local_epochs", epochs)
     return (steps, None) if epochs is None else (epochs * -(-samples // batch_size), epochs)
 
 
@@ -61,7 +52,7 @@ def step_sizes(samples: int, batch_size: int, steps: int, epochs: int | None) ->
     return np.tile(epoch, epochs)
 
 
-def drawn_rows(samples: int, conf: Namespace, rng: np.random.Generator) -> list[np.ndarray]:
+def drawn_rows(samples: int, conf: ClientConfig, rng: np.random.Generator) -> list[np.ndarray]:
     """Draw the row numbers of each step of a client with the settings ``conf``."""
     if conf.local_epochs is None:
         return list(batches(samples, conf.batch_size, conf.local_steps, rng))

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from fedscale_ext.core.local_steps import OWN_EPOCHS, OWN_STEPS, local_steps, step_sizes, trained_on
+from fedscale_ext.core.client_config import FIELDS, OVERRIDABLE
+from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.core.local_steps import local_steps, step_sizes, trained_on
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 
 State = dict[str, torch.Tensor]  # parameters and buffers by state_dict name, on the CPU
@@ -47,18 +49,28 @@ class Task:
         """Return a client's name, or its number as text where names are not known."""
         return self.client_names[client - 1] if self.client_names else str(client)
 
-    def step_sizes(self, client: int, objective: Mapping[str, Any]) -> np.ndarray:
-        """Return the number of samples that each step of a client sees under ``objective``, int64 [steps]."""
-        samples = trained_on(int(self.train_sizes[client - 1]), objective)
-        batch = int(objective.get("batch_size", self.batch_size))
-        return step_sizes(samples, batch, *local_steps(samples, batch, self.local_steps, self.local_epochs, objective))
+    def local_training(self, client: int, overrides: Mapping[str, Any]) -> tuple[int, int, int, int | None]:
+        """Return a client's training samples, batch size, steps and epochs (None: not counted in epochs).
+
+        ``overrides`` are those of its work item.
+        """
+        samples = trained_on(int(self.train_sizes[client - 1]), overrides.get("held_out", 0.0))
+        batch = int(overrides.get("batch_size", self.batch_size))
+        return samples, batch, *local_steps(samples, batch, self.local_steps, self.local_epochs, overrides)
+
+    def step_sizes(self, client: int, overrides: Mapping[str, Any]) -> np.ndarray:
+        """Return the number of samples that each step of a client sees, int64 [steps].
+
+        ``overrides`` are those of its work item.
+        """
+        return step_sizes(*self.local_training(client, overrides))
 
     def samples_of(self, items: "Sequence[WorkItem]") -> np.ndarray:
         """Return the number of samples that the steps of each item see, int64 [items]."""
         seen = self.samples_seen(np.array([item.client - 1 for item in items], dtype=np.int64))
         for index, item in enumerate(items):
-            if OWN_STEPS in item.objective or OWN_EPOCHS in item.objective:
-                seen[index] = self.step_sizes(item.client, item.objective).sum()
+            if "local_steps" in item.overrides or "local_epochs" in item.overrides:
+                seen[index] = self.step_sizes(item.client, item.overrides).sum()
         return seen
 
     def samples_seen(self, indices: np.ndarray) -> np.ndarray:
@@ -79,24 +91,58 @@ class Task:
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A client's share of a round, or one of its shares: which model it trains and how.
+    """A client's share of a round: which model it trains, and how.
 
-    ``model`` is a key of the aggregator's model pool. ``objective`` holds JSON values that the
-    executor's client understands (e.g. ``{"prox_mu": 0.1}``). A client may have several items, of different
-    models: it trains them one after another. ``compute_fraction``: MACs per sample in parts of the model's, where steps
-    compute less or more than the model once; the virtual clock and the cost of a round count it. So they do ``bytes``
-    in each direction, where that is not the model's size, and ``upload`` of what a client hands in, where it is less.
-    ``dropped`` names tensors whose change the client keeps to itself: they count as unchanged, and not as bytes that
-    it hands in.
+    A client may have several items, of different models. It trains them one after another.
+
+    Args:
+        client: number of the client, from 1.
+        model: key of the model in the aggregator's pool.
+        objective: JSON values that only the method's client reads, as ``conf.objective``.
+        overrides: fields of the client's configuration (:data:`fedscale_ext.core.client_config.OVERRIDABLE`) that
+            differ from the job's keys, such as ``{"prox_mu": 0.1}``.
+        compute_fraction: MACs per sample as a share of the model's, if a step computes less or more than the model
+            once. The virtual clock and the round's cost use it.
+        bytes: traffic in each direction, if it is not the model's size.
+        dropped: tensors whose change the client does not upload. They count as unchanged.
+        upload: bytes that the client uploads, if fewer than ``bytes``.
+
+    Raises:
+        UserError: if ``objective`` names a field of the client's configuration, or ``overrides`` anything else.
+
     """
 
     client: int
     model: str
     objective: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     compute_fraction: float = 1.0
     bytes: int | None = None
     dropped: Sequence[str] = ()
     upload: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.objective:
+            if name in FIELDS:
+                raise UserError(
+                    f"objective of a work item: {name!r} is a field of the client's configuration; put it into "
+                    "overrides, or give it another name"
+                )
+        for name in self.overrides:
+            if name not in OVERRIDABLE:
+                raise UserError(
+                    f"overrides of a work item: {name!r} is none of {', '.join(sorted(OVERRIDABLE))}"
+                    f"{did_you_mean(name, OVERRIDABLE)}; what only the method's client reads goes into objective"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the executors' part of the item, as a unit's message has it."""
+        return {
+            "client": self.client,
+            "model": self.model,
+            "objective": dict(self.objective),
+            "overrides": dict(self.overrides),
+        }
 
 
 @dataclass(frozen=True)
@@ -175,13 +221,16 @@ class EvaluationPlan:
 _OWN = "@own"  # ends the key of an evaluation
 
 
-def own_version(key: str) -> str:
-    """Key of an evaluation in which each client is tested on its own version of a model, as ``own_model`` makes it."""
+def personal_version(key: str) -> str:
+    """Return the key of an evaluation in which each client is tested on its personal version of a model.
+
+    :meth:`MultiModelClient.load_personal_model` makes that version.
+    """
     return key + _OWN
 
 
-def is_own(key: str) -> bool:
-    """Whether a key of an evaluation is one of clients' own versions."""
+def is_personal(key: str) -> bool:
+    """Whether a key of an evaluation is one of clients' personal versions."""
     return key.endswith(_OWN)
 
 

@@ -3,6 +3,7 @@
 import logging
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,13 +14,14 @@ from fedscale.cloud.execution.executor import Executor
 from overrides import overrides
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.local_steps import HELD_OUT, local_steps, trained_on
+from fedscale_ext.core.local_steps import local_steps, trained_on
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.executor.worker import Worker
 from fedscale_ext.tasks.client_tensors import read_client_tensors
-from fedscale_ext.tasks.kind import HANDED, Kind
+from fedscale_ext.tasks.kind import TENSORS, Kind
 from fedscale_ext.tasks.kinds import kinds_by_event
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
@@ -71,7 +73,7 @@ class MultiModelExecutor(NoPickle, Executor):
         """The decoded data set, once for training and testing rows."""
         data = open_job_data(self.config)
         self.worker = Worker(
-            data, self.bench, self.get_client_trainer, self._client_conf, self.training_handler, self.watch,
+            data, self.bench, self.get_client_trainer, self._client_config, self.training_handler, self.watch,
             self.config.job.augment, self.args.test_bsz, self.config.job.seed,
         )  # fmt: skip
         return data, data
@@ -95,7 +97,7 @@ class MultiModelExecutor(NoPickle, Executor):
 
     @overrides
     def event_monitor(self) -> None:
-        """Work until told to stop: each reply brings the next unit. ConnectionError when no reply comes."""
+        """Work until told to stop: each reply tensor_arguments the next unit. ConnectionError when no reply comes."""
         self.client_register()
         try:
             self._work()
@@ -125,13 +127,13 @@ class MultiModelExecutor(NoPickle, Executor):
             del message
             try:
                 self.bench.keep(header, sections)
-                header[HANDED] = read_client_tensors(header.get(HANDED, ()), sections)
+                header[TENSORS] = read_client_tensors(header.get(TENSORS, ()), sections)
             except Exception as error:
                 header[_UNUSABLE] = error
         return event, header
 
     def _hand_in(self, kind: Kind, header: dict[str, Any]) -> Any:
-        """Do a unit and send its answer; the reply brings the next one."""
+        """Do a unit and send its answer; the reply tensor_arguments the next one."""
         self.round = header["round"]
         request = self.link.result(kind.answer or kind.event, self._answer(header, kind))
         with self.watch("waiting"):
@@ -151,40 +153,49 @@ class MultiModelExecutor(NoPickle, Executor):
             return wire.pack({**unit, **answer, "seconds": self.watch.read()}, parts)
 
     @overrides
-    def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
+    def training_handler(self, client_id: int, conf: ClientConfig, model: str) -> dict[str, Any]:
         """Train the resident module of pool key ``model`` on one client's samples."""
         return self.worker.train_client(model, self.get_client_trainer(conf), conf)
 
     @overrides
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """The class that runs a client's steps; a method whose client differs overrides this."""
         return MultiModelClient(conf)
 
-    def _client_conf(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> Namespace:
-        job, args, objective = self.config.job.model_dump(), self.args, item["objective"]
-        samples = trained_on(int(self.training_sets.train_sizes[item["client"] - 1]), objective)
-        batch = int(objective.get("batch_size", args.batch_size))
-        steps, epochs = local_steps(samples, batch, args.local_steps, job["local_epochs"], objective)
-        return self.override_conf(
-            {
-                **job,
-                "cuda_device": self.device,
-                "round": header["round"],
-                "learning_rate": header["learning_rate"],
-                "client_id": item["client"],
-                HELD_OUT: 0.0,
-                "group_lasso": 0.0,
-                **objective,
-                "local_steps": steps,
-                "local_epochs": epochs,
-                "model_key": item.get("model") or header["model"],
-                "offset": None,
-                "own": None,
-                "returned": None,
-                "shared": None,
-                "mask": None,
-            }
+    def _client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
+        """A client's configuration: the job's keys, then the item's overrides. Tensors are added by the worker."""
+        job, args, overrides = self.config.job, self.args, item["overrides"]
+        samples = trained_on(int(self.training_sets.train_sizes[item["client"] - 1]), overrides.get("held_out", 0.0))
+        batch = int(overrides.get("batch_size", args.batch_size))
+        steps, epochs = local_steps(samples, batch, args.local_steps, job.local_epochs, overrides)
+        config = ClientConfig(
+            client_id=item["client"],
+            round=header["round"],
+            seed=job.seed,
+            model_key=item.get("model") or header["model"],
+            task=args.task,
+            use_cuda=args.use_cuda,
+            cuda_device=self.device,
+            batch_size=args.batch_size,
+            test_bsz=args.test_bsz,
+            local_steps=args.local_steps,
+            learning_rate=header["learning_rate"],
+            client_optimizer=job.client_optimizer,
+            client_momentum=job.client_momentum,
+            client_weight_decay=job.client_weight_decay,
+            adam_beta1=job.adam_beta1,
+            adam_beta2=job.adam_beta2,
+            adam_eps=job.adam_eps,
+            clip_norm=job.clip_norm,
+            prox_mu=job.prox_mu,
+            own_classes=job.own_classes,
+            loss_decay=args.loss_decay,
+            max_update_norm=job.max_update_norm,
+            augment=job.augment,
+            precision=job.precision,
+            objective=item["objective"],
         )
+        return replace(config, **{**overrides, "local_steps": steps, "local_epochs": epochs})
 
 
 def device_of(args: Namespace) -> torch.device:

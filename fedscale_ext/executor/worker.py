@@ -2,20 +2,22 @@
 
 import logging
 import math
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import step_sizes, trained_on
+from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.executor import faults
 from fedscale_ext.tasks import bn_statistics
-from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, OwnTensors, Returned, Shared
-from fedscale_ext.tasks.kind import HANDED, Trained
+from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientState, ReturnedTensors, SharedTensors
+from fedscale_ext.tasks.kind import TENSORS, Trained
 from fedscale_ext.tasks.units import in_parts
 from fedscale_ext.tasks.workbench import Workbench, can_factor
 from fedscale_ext.training.cohort import Cohort
@@ -24,9 +26,6 @@ from fedscale_ext.training.local_training import MultiModelClient, train_alone
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.util.stopwatch import Stopwatch
 
-# where a client's settings have the tensors that came for it, by kind
-_SETTINGS = {CONTROL_VARIATES: "offset", OwnTensors.kind: "own", Returned.kind: "returned", Shared.kind: "shared"}
-
 
 class Worker:
     """Trains clients and provides models and data for each kind of work (:class:`fedscale_ext.tasks.kind.Worker`).
@@ -34,8 +33,8 @@ class Worker:
     Args:
         data: all clients' samples.
         bench: the models that came with units.
-        client_of: makes the object that runs the steps of a client with these settings.
-        settings_of: makes a client's settings from a unit's header and one of its items.
+        client_of: makes the object that runs the steps of a client.
+        config_of: makes a client's configuration from a unit's header and one of its items.
         handler: trains one client (FedScale's hook).
         watch: adds up the seconds of each kind of work.
         augment: the key of that name.
@@ -48,9 +47,9 @@ class Worker:
         self,
         data: DataSet,
         bench: Workbench,
-        client_of: Callable[[Namespace], MultiModelClient],
-        settings_of: Callable[[Mapping[str, Any], Mapping[str, Any]], Namespace],
-        handler: Callable[[int, Namespace, str], dict[str, Any]],
+        client_of: Callable[[ClientConfig], MultiModelClient],
+        config_of: Callable[[Mapping[str, Any], Mapping[str, Any]], ClientConfig],
+        handler: Callable[[int, ClientConfig, str], dict[str, Any]],
         watch: Stopwatch,
         augment: str = "none",
         test_batch: int = 256,
@@ -59,27 +58,37 @@ class Worker:
         self.data, self.bench, self.watch = data, bench, watch
         self.test_batch, self.seed = test_batch, seed
         self._on_device = DeviceData(data, bench.device, augment)
-        self._client_of, self._settings_of, self._handler = client_of, settings_of, handler
+        self._client_of, self._config_of, self._handler = client_of, config_of, handler
 
-    def client_of(self, conf: Namespace) -> MultiModelClient:
-        """The object that runs the steps of a client with these settings."""
+    def client_of(self, conf: ClientConfig) -> MultiModelClient:
+        """The object that runs the steps of a client."""
         return self._client_of(conf)
 
-    def settings(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> Namespace:
-        """A client's settings, from a unit's header and one of its items."""
-        return self._settings_of(header, item)
+    def client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
+        """A client's configuration, from a unit's header and one of its items."""
+        return self._config_of(header, item)
 
-    def confs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[Namespace]:
-        """The settings of the clients of a unit, with the tensors that came for each."""
-        confs = [self.settings(header, item) for item in items]
-        for kind, tensors_by_index in header.get(HANDED, {}).items():
-            for index, conf in enumerate(confs):
-                tensors = tensors_by_index.get(0 if kind == Shared.kind else index, {})
-                on_device = {name: tensor.to(self.bench.device) for name, tensor in tensors.items()}
-                setattr(conf, _SETTINGS[kind], on_device)
-        return confs
+    def client_configs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
+        """The configurations of the clients of a unit, with the tensors that came for each."""
+        by_kind: Mapping[str, Mapping[int, State]] = header.get(TENSORS, {})
 
-    def trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
+        def received(kind: str, index: int) -> State | None:
+            if kind not in by_kind:
+                return None
+            return {name: tensor.to(self.bench.device) for name, tensor in by_kind[kind].get(index, {}).items()}
+
+        return [
+            replace(
+                self.client_config(header, item),
+                gradient_offset=received(CONTROL_VARIATES, index),
+                client_state=received(ClientState.kind, index),
+                shared_tensors=received(SharedTensors.kind, 0),
+                returns_tensors=ReturnedTensors.kind in by_kind,
+            )
+            for index, item in enumerate(items)
+        ]
+
+    def trained(self, header: dict[str, Any], confs: list[ClientConfig]) -> Iterator[Trained]:
         """Train clients, some at a time; their states are overwritten when more are asked for."""
         model = header["items"][0]["model"]
         trainer = self.client_of(confs[0])
@@ -99,12 +108,12 @@ class Worker:
                 for conf in part:
                     yield self._alone(model, conf)
 
-    def batch_sizes(self, conf: Namespace) -> np.ndarray:
+    def batch_sizes(self, conf: ClientConfig) -> np.ndarray:
         """How many samples each step of a client sees, int64 [steps]."""
-        samples = trained_on(int(self.data.train_sizes[conf.client_id - 1]), vars(conf))
+        samples = trained_on(int(self.data.train_sizes[conf.client_id - 1]), conf.held_out)
         return step_sizes(samples, conf.batch_size, conf.local_steps, conf.local_epochs)
 
-    def _together(self, trainer: MultiModelClient, cohort: Cohort, confs: Sequence[Namespace]) -> Trained | None:
+    def _together(self, trainer: MultiModelClient, cohort: Cohort, confs: Sequence[ClientConfig]) -> Trained | None:
         """None where one of them raised: trained one by one, only the clients that are to blame fail."""
         try:
             data = [self.samples(conf) for conf in confs]
@@ -116,7 +125,7 @@ class Worker:
             return None
         return results, cohort.trained([conf.local_steps for conf in confs])
 
-    def _alone(self, model: str, conf: Namespace) -> Trained:
+    def _alone(self, model: str, conf: ClientConfig) -> Trained:
         result: dict[str, Any] | Exception
         try:
             result = self._handler(conf.client_id, conf, model)
@@ -136,13 +145,13 @@ class Worker:
             raise error
         faults.check_device(self.bench.device)
 
-    def train_client(self, model: str, client: MultiModelClient, conf: Namespace) -> dict[str, Any]:
+    def train_client(self, model: str, client: MultiModelClient, conf: ClientConfig) -> dict[str, Any]:
         """One client on the resident module of pool key ``model``."""
         data = self.samples(conf)
         with self.watch("training"):
             return train_alone(client, data, self.bench.module(model), conf)
 
-    def samples(self, conf: Namespace) -> ClientSamples:
+    def samples(self, conf: ClientConfig) -> ClientSamples:
         """A client's training samples, on the training device."""
         with self.watch("data"):
             return self._on_device.samples(self.data.train_rows(conf.client_id), conf.augment)
@@ -151,14 +160,14 @@ class Worker:
         """The inputs of rows of the data set, on the training device."""
         return self._on_device.samples(rows).x
 
-    def own_versions(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
+    def personal_models(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
         """Each client of a unit with its personal version of the unit's model, done with before the next is asked for;
         with BatchNorm's statistics of its own training samples, where the unit asks for it."""
         (member,) = header["members"]
-        items = [{"client": client, "model": member, "objective": {}} for client in header["clients"]]
-        for conf in self.confs(header, items):
+        items = [WorkItem(client, member).to_json() for client in header["clients"]]
+        for conf in self.client_configs(header, items):
             module = self.bench.module(member)
-            self.client_of(conf).own_model(module, conf)
+            self.client_of(conf).load_personal_model(module, conf)
             if header.get(bn_statistics.EVENT):
                 total = bn_statistics.client_sums(self, module, [conf.client_id])
                 module.load_state_dict(bn_statistics.with_statistics(module.state_dict(), total))

@@ -14,7 +14,7 @@ import numpy as np
 from fedscale_ext.method import EvaluationPlan, JobConfig, ModelSpec, Population, Task, UserError, WorkItem, models
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
-from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.util.ranges import check_ranges
 
 _RANGE = re.compile(r"(\d+)-(\d+)")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.core.types import Model, RoundRecord, is_own, members
+from fedscale_ext.core.types import Model, RoundRecord, is_personal, members
 
 MB = 1e6
 
@@ -80,7 +80,7 @@ def storage(models: Sequence[Model], serve: Sequence[str], trained: Collection[i
     client_models_mb = [
         megabytes
         for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
-        if is_own(key) and (trained is None or client in trained)
+        if is_personal(key) and (trained is None or client in trained)
     ]
     suite = sum(size[model.key] for model in models if model.part is None) + sum(client_models_mb)
     return Storage(suite, float(np.mean(served)) if served else float("nan"), len(client_models_mb))

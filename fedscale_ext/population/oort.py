@@ -74,7 +74,7 @@ class Oort:
     # ---- selection ----
 
     def select(
-        self, round: int, online: np.ndarray, count: int, rng: np.random.Generator, strata: np.ndarray | None = None
+        self, round: int, online: np.ndarray, count: int, rng: np.random.Generator, group_of: np.ndarray | None = None
     ) -> np.ndarray:
         """Select a round's participants.
 
@@ -85,7 +85,7 @@ class Oort:
             online: Which clients are online, bool [clients].
             count: Number of clients to select.
             rng: The random stream.
-            strata: The group of each client, int64 [clients]; each group gets its quota, by the scores of all.
+            group_of: The group of each client, int64 [clients]; each group gets its quota, by the scores of all.
 
         Returns:
             Sorted ids (1..N), int64 [count]; all online clients if there are no more.
@@ -93,11 +93,11 @@ class Oort:
         """
         self._exploited = np.zeros(0, dtype=np.int64)
         if not self.taken.any() or int(online.sum()) <= count:
-            return select(online, count, rng) if strata is None else select_from_groups(online, strata, count, rng)
+            return select(online, count, rng) if group_of is None else select_from_groups(online, group_of, count, rng)
         self.exploration = max(self.exploration * self.keys.exploration_decay, self.keys.exploration_min)
         eligible = self._allowed(online, count)
         scores = self.scores(round, eligible)
-        groups = [(np.flatnonzero(eligible), count)] if strata is None else quotas(eligible, strata, count, rng)
+        groups = [(np.flatnonzero(eligible), count)] if group_of is None else quotas(eligible, group_of, count, rng)
         chosen = [self._choose(group, quota, scores, rng) for group, quota in groups]
         self._exploited = np.concatenate([exploited for exploited, _ in chosen])
         return np.sort(np.concatenate([clients for pair in chosen for clients in pair])).astype(np.int64) + 1

@@ -21,12 +21,12 @@ def select(eligible: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
     return np.sort(candidates).astype(np.int64) + 1
 
 
-def select_from_groups(eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def select_from_groups(eligible: np.ndarray, group_of: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draw clients uniformly within groups, from each its quota (:func:`quotas`).
 
     Args:
         eligible: Which clients may be drawn, bool [clients].
-        strata: The group of each client, int64 [clients].
+        group_of: The group of each client, int64 [clients].
         count: Number of clients to draw.
         rng: The random stream.
 
@@ -36,12 +36,12 @@ def select_from_groups(eligible: np.ndarray, strata: np.ndarray, count: int, rng
     """
     if int(eligible.sum()) <= count:
         return np.flatnonzero(eligible).astype(np.int64) + 1
-    drawn = [rng.choice(group, quota, replace=False) for group, quota in quotas(eligible, strata, count, rng)]
+    drawn = [rng.choice(group, quota, replace=False) for group, quota in quotas(eligible, group_of, count, rng)]
     return np.sort(np.concatenate(drawn)).astype(np.int64) + 1
 
 
 def quotas(
-    eligible: np.ndarray, strata: np.ndarray, count: int, rng: np.random.Generator
+    eligible: np.ndarray, group_of: np.ndarray, count: int, rng: np.random.Generator
 ) -> list[tuple[np.ndarray, int]]:
     """Divide a number of participants among groups, in proportion to their eligible clients.
 
@@ -49,7 +49,7 @@ def quotas(
 
     Args:
         eligible: Which clients may be drawn, bool [clients].
-        strata: The group of each client, int64 [clients].
+        group_of: The group of each client, int64 [clients].
         count: Number of clients to draw, at most the number of eligible ones.
         rng: The random stream.
 
@@ -57,7 +57,7 @@ def quotas(
         For each group its eligible clients (id - 1, ascending) and its quota.
 
     """
-    groups = [np.flatnonzero(eligible & (strata == group)) for group in np.unique(strata)]
+    groups = [np.flatnonzero(eligible & (group_of == group)) for group in np.unique(group_of)]
     num_eligible = sum(map(len, groups))
     shares = np.array([count * len(group) / num_eligible for group in groups])
     counts = np.floor(shares + 1e-9).astype(np.int64)

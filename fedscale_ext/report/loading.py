@@ -13,7 +13,7 @@ from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.job_config import decisive
 from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.types import Evaluation, RoundRecord, is_own
+from fedscale_ext.core.types import Evaluation, RoundRecord, is_personal
 from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.metrics.accuracy import client_accuracy
 from fedscale_ext.metrics.clients import CLIENTS, Clients, read_clients
@@ -120,7 +120,7 @@ class LoadedJob:
     @cached_property
     def personal(self) -> bool:
         """True if its clients were tested on personal models, which no other client is served."""
-        return self.evaluation is not None and any(map(is_own, dict.fromkeys(self.evaluation.serve)))
+        return self.evaluation is not None and any(map(is_personal, dict.fromkeys(self.evaluation.serve)))
 
     @property
     def notices(self) -> list[str]:

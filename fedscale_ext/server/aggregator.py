@@ -4,8 +4,8 @@ select -> assign -> schedule -> train -> aggregate -> evolve -> evaluate -> reco
 :class:`MultiModelAggregator` and fill in the hooks of :class:`~fedscale_ext.server.hooks.MethodHooks`.
 """
 
+import dataclasses
 import time
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,21 +16,25 @@ from overrides import overrides
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.core.types import RoundRecord, State, Task, Update, WorkItem, is_own
+from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
 from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
+from fedscale_ext.metrics.lines import Mark
+from fedscale_ext.metrics.summary import floors, job_header
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_from_groups
-from fedscale_ext.server import resume
+from fedscale_ext.server.announcements import faults_notice, ready_event, round_event, untrained_notice
 from fedscale_ext.server.dispatcher import Dispatcher
-from fedscale_ext.server.eligibility import NEVER_ONLINE, eligible_clients, report_data
+from fedscale_ext.server.divergence import end_notice
+from fedscale_ext.server.eligibility import NEVER_ONLINE, eligible_clients, report_data, task_of
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import NOTHING, MethodHooks
 from fedscale_ext.server.privacy import JobPrivacy
-from fedscale_ext.server.records import JobRecords
+from fedscale_ext.server.records import JobRecords, JobResult
+from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.tasks.around_training import around_training
@@ -38,7 +42,6 @@ from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.personalise import personalise
 from fedscale_ext.tasks.test_on_all import test_on_all
 from fedscale_ext.transport.registration import ExecutorInfo
-from fedscale_ext.transport.unit_retries import fault_summary
 from fedscale_ext.util import full_disk
 
 
@@ -58,10 +61,11 @@ class MultiModelAggregator(MethodHooks):
             while done < self.args.rounds and stopped is None:
                 done += 1
                 stopped = self.run_round(done)
-            self._report_dropped()
+            if (faults := faults_notice(self.history, self.board.faults(), self.refusals.counts())) is not None:
+                self.notice(faults)
             self.emit({"event": "trained"})  # from here on, an executor that ends is no loss
             self.board.close()  # executors end while the results are written
-            return self.records.finish(stopped)
+            return self._finish(stopped)
         except (SystemExit, KeyboardInterrupt):
             self.farewell_s = 0.0  # the user stops the job now: executors are not waited for
             raise
@@ -72,14 +76,14 @@ class MultiModelAggregator(MethodHooks):
         """Run one round; returns why it was the last one, or None."""
         began = time.monotonic()
         self.round = round
-        self._internals, self._internal_states, self._beside = {}, {}, dict(NOTHING)
+        self._internals, self._internal_states, self._other_work = {}, {}, dict(NOTHING)
 
         able, target = self.candidates(round)
         participants, offline = self.select_participants(round, able, target)
         items = self.assign_work(round, participants)
         schedule = self.schedule_work(round, items, target)
         updates, means, failed = self.dispatcher.train(round, schedule.items)
-        self.global_virtual_clock += schedule.duration_s + self._beside["seconds"]
+        self.global_virtual_clock += schedule.duration_s + self._other_work["seconds"]
         record = self._record_of(schedule, updates, failed, len(participants), offline)
         if self.selection is not None and items:
             self.selection.learn(round, schedule, updates)
@@ -106,7 +110,7 @@ class MultiModelAggregator(MethodHooks):
 
         A check of a job (entry/job_check.py) calls it without executors.
         """
-        self.task = self._task(info)
+        self.task = task_of(self.config, info)
         self.data_info = {**info.data, "digest": info.digest}
         self.file_digests = file_digests(self.config)
         self.majority_correct = info.majority_correct
@@ -123,7 +127,7 @@ class MultiModelAggregator(MethodHooks):
             population=self.population,
             capacity=self.capacity,
             eligible=self.eligible,
-            handed=self.handed,
+            client_tensors_by_kind=self.client_tensors_by_kind,
             reduces=self.reduces,
             static_statistics=self.static_statistics,
             masks_tests=self.masks_tests,
@@ -160,7 +164,7 @@ class MultiModelAggregator(MethodHooks):
             )
         if (public := public_notice(self.config, self.public_data_used)) is not None:
             self.notice(public)
-        self.handed = {tensors.kind: tensors for tensors in self.client_tensors()}
+        self.client_tensors_by_kind = {tensors.kind: tensors for tensors in self.client_tensors()}
         self.context = self._context()
         self.selection = guided(self.context)
 
@@ -182,16 +186,61 @@ class MultiModelAggregator(MethodHooks):
     def _begin(self) -> int:
         """Open the records, continue from a checkpoint where the job resumes; returns how many rounds are done."""
         first_notices = list(self.notices)
-        done, marks = resume.load_job(self) if self.config.job.resumes else (0, {})
+        origin = Origin(self.config, self.data_info["digest"], self.file_digests, self.code)
+        self.checkpoints = JobCheckpoints(self.log_dir, origin)
+        done, marks = self._resume() if self.config.job.resumes else (0, {})
         # only now: after a refused checkpoint, header.json is still that of its run
-        self.records = JobRecords(self, first_notices)
+        self.records = JobRecords(self.log_dir, self.context, self._header(first_notices), self.log_writer, self.wandb)
         self.history = self.records.begin(done, marks)
-        for tensors in self.handed.values():
+        self.checkpoints.drop_after(done)
+        for tensors in self.client_tensors_by_kind.values():
             tensors.files.drop_after(done)
-        self.emit(self.ready())
+        executors, rounds = len(self.executors), self.last_round()
+        self.emit(ready_event(self.config, self.data_info, self.population, executors, rounds, self.log_dir))
         if self.wandb is not None:
             self.notice(f"Weights & Biases has this job at {self.wandb.where}")
         return done
+
+    def _header(self, first_notices: list[str]) -> dict[str, Any]:
+        """Describe the job before its first round, as header.json."""
+        return job_header(
+            job_name=self.config.fedscale.job_name,
+            method=self.config.job.method,
+            params=dataclasses.asdict(self.params),
+            config=self.config.echo(),
+            seed=self.seed,
+            data_name=self.data_info["name"],
+            data_generated=self.data_info["generated"],
+            data_digest=self.data_info["digest"],
+            named_files=self.file_digests,
+            population=self.population.source,
+            num_clients=self.task.num_clients,
+            public_data_used=self.public_data_used,
+            floor=floors(self.majority_correct, self.most_frequent_correct, self.task.test_sizes),
+            notices=first_notices,
+        )
+
+    def _components(self) -> dict[str, Stateful]:
+        """Everything whose state a checkpoint has, in the order in which it is restored."""
+        parts = {"pool": self.pool, "method": self, "cohorts": self.dispatcher.cohort_sizes,
+                 "privacy": self.privacy, "selection": self.selection, **self.client_tensors_by_kind}  # fmt: skip
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _resume(self) -> tuple[int, dict[str, Mark]]:
+        """Continue from a checkpoint; returns how many rounds are done, and how far the records reached by then."""
+        done, progress = self.checkpoints.load(self._components())
+        self.global_virtual_clock, self.resumed = progress.clock_s, progress.resumed
+        self.notices = dict.fromkeys([*progress.notices, *self.notices])
+        self.notice(f"resumed after round {done}")
+        if self.resumed[-1]["code_changed"]:
+            self.notice(CODE_CHANGED)
+        return done, progress.records
+
+    def save_checkpoint(self, round: int) -> None:  # noqa: D102
+        progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, list(self.notices))
+        self.checkpoints.save(round, self._components(), progress)
+        for tensors in self.client_tensors_by_kind.values():
+            tensors.files.drop_unneeded(self.checkpoints.written_rounds())
 
     def _over_before_it_began(self) -> str | None:
         """Why a resumed job trains no further: its accuracy has converged, or its privacy is spent."""
@@ -284,7 +333,8 @@ class MultiModelAggregator(MethodHooks):
         if record.evaluation is None:
             return
         job, round, serve = self.config.job, record.round, record.evaluation.serve
-        self._report_untrained(record)
+        if (untrained := untrained_notice(record, self.history)) is not None:
+            self.notice(untrained)
         if job.personalise_epochs:
             with self.watch("personalise"):
                 record.personalised = personalise(self.dispatcher, round, serve, job.personalise_epochs)
@@ -305,14 +355,14 @@ class MultiModelAggregator(MethodHooks):
             updates,
             self.pool,
             clock_s=self.global_virtual_clock,
-            duration_s=schedule.duration_s + self._beside["seconds"],
+            duration_s=schedule.duration_s + self._other_work["seconds"],
             selected=selected,
             offline=offline,
             failed=failed,
             learning_rate=self.learning_rate(self.round),
             download=self.traffic,
             upload=self.uploaded,
-            beside=self._beside,
+            beside=self._other_work,
         )
 
     def _write_record(self, record: RoundRecord, began: float, last: bool) -> None:
@@ -326,10 +376,28 @@ class MultiModelAggregator(MethodHooks):
         self.history.append(record)
         with self.watch("record"):
             self.records.round(record, self._internals, self._internal_states)
+            self.emit(round_event(record, self.last_round(), self.phase(record.round)))
             if last or record.round % self.config.job.checkpoint_interval == 0:
-                resume.save_job(self, record.round)
+                self.save_checkpoint(record.round)
 
     # ---- the end of a job ----
+
+    def _finish(self, stopped: str | None) -> dict[str, Any]:
+        """Write and announce the job's results; returns the summary."""
+        if (sentence := end_notice(self.history, self.records.header["floor"], self.config)) is not None:
+            self.notice(sentence)
+        result = JobResult(
+            history=self.history,
+            stopped=stopped,
+            lineage=self.lineage(),
+            results=self.results(),
+            server_bytes=self.server_bytes(),
+            privacy=self.privacy.summary() if self.privacy else None,
+            refused_messages=self.refusals.counts(),
+            notices=list(self.notices),
+            resumed=self.resumed,
+        )
+        return self.records.finish(result, self.emit)
 
     def _reason_to_stop(self, record: RoundRecord) -> str | None:
         """Why the method or the job's privacy ends the job after this round, or None."""
@@ -348,51 +416,3 @@ class MultiModelAggregator(MethodHooks):
         if converged_round(accuracies, job.stop_gain, job.stop_patience, job.stop_unit) is None:
             return None
         return f"accuracy rose by no more than {job.stop_gain:g} over {job.stop_patience} {job.stop_unit}"
-
-    def _task(self, info: ExecutorInfo) -> Task:
-        channels, height, width = info.data["input_shape"]
-        return Task(
-            input_shape=(channels, height, width),
-            num_classes=info.data["num_classes"],
-            train_sizes=info.train_sizes,
-            test_sizes=info.test_sizes,
-            local_steps=self.args.local_steps,
-            batch_size=self.args.batch_size,
-            local_epochs=self.config.job.local_epochs,
-            client_names=info.client_names,
-        )
-
-    def _report_untrained(self, record: RoundRecord) -> None:
-        """Clients that keep models of their own and that no round has trained are tested all the same."""
-        evaluation = record.evaluation
-        if evaluation is None or not any(map(is_own, evaluation.serve)):
-            return
-        trained = {client for each in (*self.history, record) for client in each.participants}
-        tested = np.flatnonzero(evaluation.count > 0) + 1
-        if untrained := len(set(tested.tolist()) - trained):
-            self.notice(f"{untrained:,} of {len(tested):,} tested clients never trained: their accuracy is that of the "
-                        "initial weights")  # fmt: skip
-
-    def _report_dropped(self) -> None:
-        """Nothing is dropped without a word: messages that were refused, results that nobody awaited,
-        executors that were lost."""
-        total = sum((Counter(record.faults) for record in self.history), Counter(self.board.faults()))
-        refused = sum(self.refusals.counts().values())
-        if refused:
-            total["messages refused"] += refused
-        if total:
-            self.notice(f"met and mended on the way: {fault_summary(total)}; the aggregator's log says more")
-
-    def ready(self) -> dict[str, Any]:
-        """The event that says what the job is, once it is prepared."""
-        kind = "generated" if self.data_info["generated"] else "real"
-        return {
-            "event": "ready",
-            "clients": self.task.num_clients,
-            "executors": len(self.executors),
-            "data": f"{kind}: {self.data_info['name']}",
-            "population": self.population.source,
-            "model": self.args.model,
-            "rounds": self.last_round(),
-            "log_dir": str(self.log_dir),
-        }

@@ -21,7 +21,7 @@ from fedscale_ext.metrics.files import read_tensors, write_tensors
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _JSON = "checkpoint.json"  # name of the tensor of JSON bytes
 _PREFIX = "tensor."  # before the caller's names, so that none can collide with it
-_FORMAT = "3"
+_FORMAT = "4"
 _STEP = 4096  # lengths of the JSON: safetensors keeps some kB per length of a tensor that it ever saw
 
 Complete = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -88,7 +88,10 @@ def load(
     try:
         tensors, metadata = read_tensors(path)
         if metadata.get("format") != _FORMAT or metadata.get("round") != str(wanted_round):
-            raise UserError(f"{path} is no checkpoint of round {wanted_round} in format {_FORMAT}")
+            raise UserError(
+                f"{path} is no checkpoint of round {wanted_round} in format {_FORMAT}; if an earlier release wrote it, "
+                "finish the job with that release, or start anew without --resume"
+            )
     except UserError as error:
         raise UserError(f"{error}; {before}") from None
     content = json.loads(tensors.pop(_JSON).numpy().tobytes())

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.types import Evaluation, State, Update, WorkItem, is_own
+from fedscale_ext.core.types import Evaluation, State, Update, WorkItem, is_personal
 from fedscale_ext.server.collect import Collector
 from fedscale_ext.server.divergence import DivergenceNotices, failure_sentence
 from fedscale_ext.server.hook_checks import check_plan
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.tasks import bn_statistics, train
 from fedscale_ext.tasks.calibrate import CohortSizes, candidates, measure_sizes
-from fedscale_ext.tasks.client_tensors import ClientTensors, OwnTensors
+from fedscale_ext.tasks.client_tensors import ClientState, ClientTensors
 from fedscale_ext.tasks.evaluate import evaluate
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.reduction import ModelMean
@@ -72,14 +72,14 @@ class Dispatcher:
             self._check_private(items)
         self._round = round
         self.sizes = self.cohort_sizes_of(items)
-        handed = self.handed_with(items)
-        for tensors in handed:
+        client_tensors = self.tensors_for(items)
+        for tensors in client_tensors:
             tensors.begin(items)
-        planned = self._planned(items, handed)
+        planned = self._planned(items, client_tensors)
         units = [
             train.plan(self, round, unit, self.sizes[unit[0].model], list(map(self._weight, unit))) for unit in planned
         ]
-        collector = self._collector(round, items, handed)
+        collector = self._collector(round, items, client_tensors)
         quorum = self.job.config.job.min_updates
         answers = self.answers(units, lenient=quorum is not None)
         for unit in planned:
@@ -92,20 +92,20 @@ class Dispatcher:
                 collector.take(unit, header, sections)
             del sections, answer  # views of a message that may be large
         updates, sums = collector.close()
-        for tensors in handed:
+        for tensors in client_tensors:
             tensors.settle()
         self._check_quorum(round, items, updates, collector)
         with self._method.watch("collect"):
             means = self._means(round, items, updates, sums, collector.num_unclipped)
         return updates, means, collector.failed
 
-    def _planned(self, items: Sequence[WorkItem], handed: Sequence[ClientTensors]) -> list[Sequence[WorkItem]]:
+    def _planned(self, items: Sequence[WorkItem], client_tensors: Sequence[ClientTensors]) -> list[Sequence[WorkItem]]:
         """The round's units: clients of one model and objective, cut so that each unit fits into a message."""
         spread = SPREAD[self.device.partition(":")[0]]
         units = plan_units(items, self.job.pool, self.job.task, self.sizes.__getitem__, self.job.unit_size, spread)
-        return [part for unit in units for part in self.in_messages(unit, unit[0].model, handed)]
+        return [part for unit in units for part in self.in_messages(unit, unit[0].model, client_tensors)]
 
-    def _collector(self, round: int, items: Sequence[WorkItem], handed: Sequence[ClientTensors]) -> Collector:
+    def _collector(self, round: int, items: Sequence[WorkItem], client_tensors: Sequence[ClientTensors]) -> Collector:
         return Collector(
             round,
             items,
@@ -115,7 +115,7 @@ class Dispatcher:
             None if self.job.reduces else partial(self._method.collect, round),
             self.job.config.job.max_update_norm,
             self.clip_norm,
-            handed,
+            client_tensors,
             self.reports_norms,
         )
 
@@ -152,7 +152,7 @@ class Dispatcher:
     def _check_private(self, items: Sequence[WorkItem]) -> None:
         """UserError unless each client has one change of one whole model, for which noise is made."""
         method = self.job.config.job.method
-        if any(item.objective.get("own_classes") for item in items):
+        if any(item.overrides.get("own_classes") for item in items):
             raise UserError(
                 f"clients of method {method} count for their own classes only, which tells of "
                 "their data what dp_noise_multiplier does not shield; turn one of them off"
@@ -168,12 +168,12 @@ class Dispatcher:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
         return self._method.weight(item) if self._method.privacy is None else 1.0
 
-    def in_messages(self, unit: Sequence[T], key: str, handed: Sequence[ClientTensors]) -> list[Sequence[T]]:
+    def in_messages(self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors]) -> list[Sequence[T]]:
         """A unit cut so that the tensors that its clients get beside a model's state fit into a message with it."""
-        per_client, most_mb = sum(tensors.most(key) for tensors in handed), self.job.config.job.max_message_mb
+        per_client, most_mb = sum(tensors.most(key) for tensors in client_tensors), self.job.config.job.max_message_mb
         if not per_client:
             return [unit]
-        fixed = self.job.pool[key].cost.bytes + sum(tensors.in_each_message for tensors in handed)
+        fixed = self.job.pool[key].cost.bytes + sum(tensors.in_each_message for tensors in client_tensors)
         room = most_mb * 1024 * 1024 - fixed - _HEADERS
         if room < per_client:
             raise UserError(
@@ -182,26 +182,28 @@ class Dispatcher:
             )
         return in_parts(unit, math.ceil(len(unit) / (room // per_client)))
 
-    def own_of(self, key: str) -> list[ClientTensors]:
+    def tensors_to_test(self, key: str) -> list[ClientTensors]:
         """The tensors that clients get beside the model of a key of an evaluation."""
-        return [self.job.handed[OwnTensors.kind]] if is_own(key) else []
+        return [self.job.client_tensors_by_kind[ClientState.kind]] if is_personal(key) else []
 
-    def handed_with(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
+    def tensors_for(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
         """The tensors that the clients of these items get beside models."""
-        return [tensors for tensors in self.job.handed.values() if tensors.concerns(items)]
+        return [tensors for tensors in self.job.client_tensors_by_kind.values() if tensors.concerns(items)]
 
-    def brings(self, handed: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+    def tensor_arguments(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """Arguments of ``make_unit`` that make a unit of these clients carry these tensors."""
 
         def more() -> dict[str, bytes]:
-            return {name: section for tensors in handed for name, section in tensors.sections(items).items()}
+            return {name: section for tensors in client_tensors for name, section in tensors.sections(items).items()}
 
-        return {"more": more if handed else None, "handed": [tensors.kind for tensors in handed]}
+        return {"more": more if client_tensors else None, "tensors": [tensors.kind for tensors in client_tensors]}
 
-    def brings_to_test(self, own: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+    def test_tensor_arguments(
+        self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]
+    ) -> dict[str, Any]:
         """The same for a test: whether BatchNorm statistics of clients' personal versions are re-estimated, too."""
-        measured = bool(own) and self.job.static_statistics
-        return {**self.brings(own, items), **({bn_statistics.EVENT: True} if measured else {})}
+        measured = bool(client_tensors) and self.job.static_statistics
+        return {**self.tensor_arguments(client_tensors, items), **({bn_statistics.EVENT: True} if measured else {})}
 
     def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
         """How many clients train side by side, by model key; measured for a model that is new here. On parts of a
@@ -230,8 +232,8 @@ class Dispatcher:
     def evaluate(self, round: int) -> Evaluation:
         """Have the method's models tested on the clients that they serve."""
         plan, job = self._method.evaluation_plan(), self.job
-        own_versions = OwnTensors.kind in job.handed
-        check_plan(plan, job.config.job.method, job.pool, job.task.num_clients, own_versions)
+        personal_models = ClientState.kind in job.client_tensors_by_kind
+        check_plan(plan, job.config.job.method, job.pool, job.task.num_clients, personal_models)
         if job.static_statistics:
             bn_statistics.reestimate(self, round, plan)
         evaluation = evaluate(self, round, plan)

@@ -25,4 +25,4 @@ class DynamicGradients(ControlVariates):
         do not hold an entry count with zero."""
         whole = self._wholes[key]
         dtypes = {name: tensor.dtype for name, tensor in self._shapes(self._pool[key]).items()}
-        return {name: (total / whole.everybody).to(dtypes[name]) for name, total in whole.total.items()}
+        return {name: (total / whole.total_weight).to(dtypes[name]) for name, total in whole.total.items()}

@@ -1,4 +1,4 @@
-"""Which clients may train at all, and what people are told of those who never do."""
+"""The job's task and the clients that may train, from what executors report of the data."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,8 +11,24 @@ from fedscale_ext.core.types import Task
 from fedscale_ext.data.importing.notes import untested_note
 from fedscale_ext.data.job_data import split_notice
 from fedscale_ext.population.population import Population
+from fedscale_ext.transport.registration import ExecutorInfo
 
 NEVER_ONLINE = "no client that may train is ever online: check device_avail_file and filter_less"
+
+
+def task_of(config: JobConfig, info: ExecutorInfo) -> Task:
+    """Return the job's task: shape and sizes of the data that executors reported, and the job's steps."""
+    channels, height, width = info.data["input_shape"]
+    return Task(
+        input_shape=(channels, height, width),
+        num_classes=info.data["num_classes"],
+        train_sizes=info.train_sizes,
+        test_sizes=info.test_sizes,
+        local_steps=config.fedscale.local_steps,
+        batch_size=config.fedscale.batch_size,
+        local_epochs=config.job.local_epochs,
+        client_names=info.client_names,
+    )
 
 
 def report_data(config: JobConfig, task: Task, data_info: Mapping[str, Any], notice: Callable[[str], None]) -> None:

@@ -21,8 +21,8 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.failures import LONGEST
+from fedscale_ext.core.types import State
 from fedscale_ext.metrics.wandb_run import open_run, without_token
-from fedscale_ext.server.encoded_models import EncodedModels
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
@@ -40,6 +40,25 @@ _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered 
 _ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open
 _FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
 _ADVICE = "the executors' log says why; raise unit_timeout_s if they are only slow"
+
+
+class EncodedModels:
+    """Serialises the models of ``pool`` on demand, and keeps what it serialised for the next executor."""
+
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool = pool
+        self._sections: dict[str, tuple[State, bytes]] = {}  # by key: the state that was serialised, and its section
+
+    def section(self, key: str) -> bytes:
+        """The state of the model of a key; that of a transient model is not kept."""
+        model = self._pool[key]
+        if model.transient:
+            return wire.tensors_to_bytes(model.state)
+        state, section = self._sections.get(key, (None, b""))
+        if state is not model.state:  # states are replaced, never written to
+            section = wire.tensors_to_bytes(model.state)
+            self._sections[key] = model.state, section
+        return section
 
 
 class _Sent:

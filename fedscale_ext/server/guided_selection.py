@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from fedscale_ext.core.local_steps import OWN_EPOCHS, OWN_STEPS, local_steps, trained_on
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State, Update, WorkItem
 from fedscale_ext.models import parameter_names
@@ -170,12 +169,13 @@ class Pyramid(Guided):
 
     def _lengthened(self, item: WorkItem, slack_s: float, computation_s: float) -> WorkItem:
         task, beta = self._job.task, self._job.config.job.pyramidfl_epoch_beta
-        samples = trained_on(int(task.train_sizes[item.client - 1]), item.objective)
-        batch = int(item.objective.get("batch_size", task.batch_size))
-        steps, epochs = local_steps(samples, batch, task.local_steps, task.local_epochs, item.objective)
-        key, passes, per_epoch = (OWN_STEPS, steps, -(-samples // batch)) if epochs is None else (OWN_EPOCHS, epochs, 1)
+        samples, batch, steps, epochs = task.local_training(item.client, item.overrides)
+        if epochs is None:
+            key, passes, per_epoch = "local_steps", steps, -(-samples // batch)
+        else:
+            key, passes, per_epoch = "local_epochs", epochs, 1
         count = lengthened(passes, per_epoch, slack_s, computation_s, beta)
-        return item if count == passes else replace(item, objective={**item.objective, key: count})
+        return item if count == passes else replace(item, overrides={**item.overrides, key: count})
 
     def _times(self, items: Sequence[WorkItem]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         job = self._job

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedscale_ext.core.errors import UserError, meant_or_known
-from fedscale_ext.core.types import EvaluationPlan, WorkItem, is_own, members
+from fedscale_ext.core.types import EvaluationPlan, WorkItem, is_personal, members
 from fedscale_ext.submodels.model_pool import ModelPool
 
 
@@ -18,9 +18,9 @@ def check_items(items: Sequence[WorkItem], method: str, pool: ModelPool, clients
             raise UserError(f"{hook} names model {item.model!r} for client {item.client}{_lacks(pool, item.model)}")
 
 
-def check_plan(plan: EvaluationPlan, method: str, pool: ModelPool, clients: int, own_versions: bool) -> None:
+def check_plan(plan: EvaluationPlan, method: str, pool: ModelPool, clients: int, personal_models: bool) -> None:
     """UserError where ``evaluation_plan`` serves other than all clients, or names a model that is not in the pool; or
-    clients' own versions, where none are kept (``own_versions`` false)."""
+    clients' own versions, where none are kept (``personal_models`` false)."""
     serve, named = (f"evaluation_plan().{field} of method {method}" for field in ("serve", "named"))
     if len(plan.serve) != clients:
         raise UserError(f"{serve} has {len(plan.serve)} entries, and there are {clients} clients")
@@ -33,9 +33,9 @@ def check_plan(plan: EvaluationPlan, method: str, pool: ModelPool, clients: int,
         for member in members(key):
             if member not in pool:
                 raise UserError(f"{hook} names model {member!r} for {whom}{_lacks(pool, member)}")
-        if is_own(key) and not own_versions:
+        if is_personal(key) and not personal_models:
             raise UserError(
-                f"{hook} names {key!r} for {whom}, and client_tensors keeps no OwnTensors, of which own versions are "
+                f"{hook} names {key!r} for {whom}, and client_tensors keeps no ClientState, of which own versions are "
                 "made"
             )
 

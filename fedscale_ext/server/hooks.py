@@ -20,17 +20,14 @@ from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
 from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.population.population import Population
-from fedscale_ext.server import resume
-from fedscale_ext.server.combinations import check_groups, check_local_training, check_prox
-from fedscale_ext.server.exclusions import Excludes
+from fedscale_ext.server.announcements import ModelChoice, assignment_sentence
 from fedscale_ext.server.grpc_server import Coordinator
 from fedscale_ext.server.guided_selection import Guided
 from fedscale_ext.server.initial_weights import saved_weights
-from fedscale_ext.server.model_choices import ModelChoice, assignment_sentence
 from fedscale_ext.server.privacy import JobPrivacy, check_options
+from fedscale_ext.server.requirements import Excludes, check_groups, check_local_training, check_prox, setting_notices
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.server.schedule import dropped_bytes
-from fedscale_ext.server.setting_notices import setting_notices
 from fedscale_ext.tasks.client_tensors import ClientTensors
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.stopwatch import Stopwatch
@@ -65,7 +62,7 @@ class MethodHooks(Coordinator):
     chooses_paths: ClassVar[bool] = False
 
     #: The hyperparameter that is the weight of FedProx's term in place of the job's ``prox_mu``, where there is one.
-    own_prox: ClassVar[str] = ""
+    prox_param: ClassVar[str] = ""
 
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
     weights_given = False  # whether the key ``initial_weights`` was heard
@@ -84,11 +81,11 @@ class MethodHooks(Coordinator):
         self.history: list[RoundRecord] = []
         self.code = code_digest(type(self))
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
-        self.handed: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
+        self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
         self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
-        self._beside: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
+        self._other_work: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
         for sentence in setting_notices(config, self.static_statistics):
             self.notice(sentence)
 
@@ -131,7 +128,7 @@ class MethodHooks(Coordinator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """What is kept of each client from round to round, a kind of tensors each: SCAFFOLD's control variates, where
-        the job asks for them. Asked once, after init_state; ``handed`` then has them by kind."""
+        the job asks for them. Asked once, after init_state; ``client_tensors_by_kind`` then has them by kind."""
         asked = self.config.job.control_variates
         return [ControlVariates(self.log_dir, self.pool, self.weight, self.eligible)] if asked else []
 
@@ -275,14 +272,18 @@ class MethodHooks(Coordinator):
     def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
         """What clients did beside training in this round counts towards it: sums over them, and how many virtual
         ``seconds`` it took."""
-        self._beside.update(
+        self._other_work.update(
             seconds=seconds, forward_macs=forward_macs, download_bytes=download_bytes, upload_bytes=upload_bytes
         )
 
     def keep_state(self) -> None:
         """Write a checkpoint in the midst of a round that changes no model before :meth:`assign` returns: a resumed
         job begins this round anew, with the method's state as it is now."""
-        resume.save_job(self, self.round - 1)
+        self.save_checkpoint(self.round - 1)
+
+    def save_checkpoint(self, round: int) -> None:
+        """Write the job's state after ``round``."""
+        raise NotImplementedError
 
     def record(self, name: str, value: Any) -> None:
         """Keep a figure of this round for internals.jsonl, where ``record_internals`` asks for it."""
@@ -297,15 +298,15 @@ class MethodHooks(Coordinator):
     def traffic(self, item: WorkItem) -> int:
         """Bytes that a client is handed, and hands in: the model, and what counts beside it."""
         model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
-        return model + self._handed_bytes(item)
+        return model + self._tensor_bytes(item)
 
     def uploaded(self, item: WorkItem) -> int:
         """Bytes that a client hands in: what it was handed, unless the item says less."""
-        whole = self.traffic(item) if item.upload is None else item.upload + self._handed_bytes(item)
+        whole = self.traffic(item) if item.upload is None else item.upload + self._tensor_bytes(item)
         return whole - dropped_bytes(item, self.pool)
 
-    def _handed_bytes(self, item: WorkItem) -> int:
-        return sum(kept.counted(item) for kept in self.handed.values())
+    def _tensor_bytes(self, item: WorkItem) -> int:
+        return sum(tensors.counted(item) for tensors in self.client_tensors_by_kind.values())
 
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""

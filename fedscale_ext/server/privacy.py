@@ -14,7 +14,7 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.population.selection import select, select_each
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise, noised_mean
-from fedscale_ext.server.exclusions import Feature, exclusion
+from fedscale_ext.server.requirements import Feature, exclusion
 
 if TYPE_CHECKING:
     from fedscale_ext.core.types import State

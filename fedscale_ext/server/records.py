@@ -1,11 +1,11 @@
-"""What a job writes down while it runs and when it ends; the one place where results leave the runtime."""
+"""The files that a job writes while it runs and when it ends; the one place where results leave the server."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.core.types import RoundRecord, State
-from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.clients import write_clients
 from fedscale_ext.metrics.internal_states import drop_states, write_states
 from fedscale_ext.metrics.lines import Mark
@@ -13,110 +13,121 @@ from fedscale_ext.metrics.models import save_models
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.records import LAST
 from fedscale_ext.metrics.restarts import count_restarts
-from fedscale_ext.metrics.summary import floors, job_header, summarise, write_summary
+from fedscale_ext.metrics.summary import summarise, write_summary
+from fedscale_ext.metrics.wandb_run import WandbRun
 from fedscale_ext.report.lineage import plot_growth
 from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.plots import plot_job
 from fedscale_ext.report.tables import summary_table, write_markdown
-from fedscale_ext.server import checkpoint
-from fedscale_ext.server.divergence import end_notice
-from fedscale_ext.server.resume import FOLDER
+from fedscale_ext.tasks.kind import JobContext
 
 if TYPE_CHECKING:
-    from fedscale_ext.server.aggregator import MultiModelAggregator
+    from torch.utils.tensorboard import SummaryWriter
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job gave, for its summary.
+
+    Attributes:
+        history: The records of all rounds.
+        stopped: Why the job ended before its last round, or None.
+        lineage: Where models come from, by key.
+        results: The method's further figures.
+        server_bytes: Memory of the server's state beside the models.
+        privacy: The account of differential privacy, or None.
+        refused_messages: Messages that were refused, by reason.
+        notices: All notices, in their order.
+        resumed: After which rounds the job was resumed.
+
+    """
+
+    history: Sequence[RoundRecord]
+    stopped: str | None
+    lineage: Mapping[str, Any]
+    results: Mapping[str, Any]
+    server_bytes: int
+    privacy: Mapping[str, Any] | None
+    refused_messages: Mapping[str, int]
+    notices: Sequence[str]
+    resumed: Sequence[Mapping[str, Any]]
 
 
 class JobRecords:
-    """Round records to metrics.jsonl, TensorBoard and the driver; summary, models and plot at the end.
+    """Writes rounds to metrics.jsonl and TensorBoard, and summary, models and plots at the end.
 
-    ``first_notices`` are those that this start of the job gave before its first round.
+    Args:
+        log_dir: The job's folder.
+        context: The job's fixed parts.
+        header: Description of the job, which becomes header.json.
+        writer: TensorBoard's.
+        wandb: The open run of Weights & Biases, or None.
+
     """
 
-    def __init__(self, aggregator: "MultiModelAggregator", first_notices: Sequence[str]):
-        self._job = job = aggregator
-        config, data = job.config, job.data_info
-        self.header = job_header(
-            job_name=config.fedscale.job_name,
-            method=config.job.method,
-            params=dataclasses.asdict(job.params),
-            config=config.echo(),
-            seed=job.seed,
-            data_name=data["name"],
-            data_generated=data["generated"],
-            data_digest=data["digest"],
-            named_files=job.file_digests,
-            population=job.population.source,
-            num_clients=job.task.num_clients,
-            public_data_used=job.public_data_used,
-            floor=floors(job.majority_correct, job.most_frequent_correct, job.task.test_sizes),
-            notices=first_notices,
-        )
-        self.recorder = Recorder(
-            job.log_dir, header=self.header, internals=config.job.record_internals, capacity=job.capacity
-        )
-        write_clients(job.log_dir, job.capacity, job.population, job.task.train_sizes, job.task.client_names)
+    def __init__(
+        self,
+        log_dir: Path,
+        context: JobContext,
+        header: dict[str, Any],
+        writer: "SummaryWriter",
+        wandb: WandbRun | None,
+    ):
+        self.header = header
+        self._log_dir, self._job, self._writer, self._wandb = log_dir, context, writer, wandb
+        internals = context.config.job.record_internals
+        self._recorder = Recorder(log_dir, header=header, internals=internals, capacity=context.capacity)
+        task = context.task
+        write_clients(log_dir, context.capacity, context.population, task.train_sizes, task.client_names)
 
     def begin(self, after_round: int, marks: Mapping[str, Mark]) -> list[RoundRecord]:
-        """Forget what an earlier run wrote after ``after_round`` (0: all of it), when the records reached as far
-        as ``marks``; the records kept."""
-        checkpoint.drop_after(self._job.log_dir / FOLDER, after_round)
-        drop_states(self._job.log_dir, after_round)
-        return self.recorder.return_to(marks, self._job.log_writer)
+        """Drop what an earlier run wrote after ``after_round`` (0: all of it), and return the records that stay.
+
+        ``marks`` is how far the records reached by then.
+        """
+        drop_states(self._log_dir, after_round)
+        return self._recorder.return_to(marks, self._writer)
 
     def round(self, record: RoundRecord, internals: dict[str, Any], states: Mapping[str, State]) -> None:
-        """Write and announce a finished round; its clients' figures are on disk from then on, not in memory."""
-        record.evaluation = self.recorder.round(record)
-        self.recorder.internals(record.round, internals)
+        """Write a finished round. Its clients' figures are on disk from then on, not in memory."""
+        record.evaluation = self._recorder.round(record)
+        self._recorder.internals(record.round, internals)
         if states:
-            write_states(self._job.log_dir, record.round, states, self._job.config.job.checkpoint_keep)
-        self.recorder.show(record, self._job.log_writer, self._job.wandb)
-        self._job.emit(
-            {
-                "event": "round",
-                "round": record.round,
-                "rounds": self._job.last_round(),
-                "phase": self._job.phase(record.round),
-                "participants": len(record.participants),
-                "models": record.models,
-                "assignments": record.assignments,
-                "loss": record.train_loss if record.participants else None,
-                "accuracy": accuracy(record.evaluation).mean if record.evaluation else None,
-                "epsilon": record.privacy["epsilon"] if record.privacy else None,
-                "virtual_clock_s": record.virtual_clock_s,
-                "wall_s": record.wall_s,
-            }
-        )
+            write_states(self._log_dir, record.round, states, self._job.config.job.checkpoint_keep)
+        self._recorder.show(record, self._writer, self._wandb)
 
-    def finish(self, stopped: str | None) -> dict[str, Any]:
-        """Write the models, summary.md, summary.json and the plot; announce and return the summary.
+    def reached(self) -> dict[str, Mark]:
+        """Return how far each file of records reaches, for a checkpoint."""
+        return self._recorder.reached()
 
-        A job whose summary.json is there is done: only pictures, which can be drawn again, come after it.
+    def finish(self, result: JobResult, emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Write the models, summary.md, summary.json and the plots; announce and return the summary.
+
+        A job whose summary.json is there is done: only plots, which can be drawn again, come after it.
         """
-        job = self._job
-        self.recorder.close()
-        if (sentence := end_notice(job.history, self.header["floor"], job.config)) is not None:
-            job.notice(sentence)
+        self._recorder.close()
+        log_dir, pool = self._log_dir, self._job.pool
         summary = summarise(
             self.header,
-            job.history,
-            list(job.pool),
-            lineage=job.lineage(),
-            results=job.results(),
-            server_bytes=job.server_bytes(),
-            stopped=stopped,
-            privacy=job.privacy.summary() if job.privacy else None,
-            refused_messages=job.refusals.counts(),
-            notices=list(job.notices),
-            resumed=job.resumed,
-            restarts=count_restarts(job.log_dir),
-            client_names=job.task.client_names,
+            result.history,
+            list(pool),
+            lineage=result.lineage,
+            results=result.results,
+            server_bytes=result.server_bytes,
+            stopped=result.stopped,
+            privacy=result.privacy,
+            refused_messages=result.refused_messages,
+            notices=result.notices,
+            resumed=result.resumed,
+            restarts=count_restarts(log_dir),
+            client_names=self._job.task.client_names,
         )
-        save_models(job.log_dir, job.pool)
-        write_markdown(job.log_dir, summary)
-        write_summary(job.log_dir, summary)
-        plot = plot_job(job.log_dir)
-        plot_growth(job.log_dir, summary, job.history)
-        job.emit(
+        save_models(log_dir, pool)
+        write_markdown(log_dir, summary)
+        write_summary(log_dir, summary)
+        plot = plot_job(log_dir)
+        plot_growth(log_dir, summary, result.history)
+        emit(
             {
                 "event": "summary",
                 "summary": _without(summary, "config", "models")
@@ -127,12 +138,12 @@ class JobRecords:
                 },
                 "table": summary_table(summary),
                 "tables": text_tables(summary),
-                "files": {"plot": str(plot), "log_dir": str(job.log_dir)},
+                "files": {"plot": str(plot), "log_dir": str(log_dir)},
             }
         )
-        return {**summary, "log_dir": str(job.log_dir)}
+        return {**summary, "log_dir": str(log_dir)}
 
 
 def _without(data: Mapping[str, Any] | None, *names: str) -> dict[str, Any]:
-    """A copy of what there is of ``data`` but for the entries ``names``."""
+    """Return a copy of ``data`` without the entries ``names``."""
     return {name: value for name, value in (data or {}).items() if name not in names}

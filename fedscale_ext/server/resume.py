@@ -1,128 +1,147 @@
-"""A job's state as a checkpoint, and back: what a resumed job continues from.
+"""A job's state as checkpoints, and back: what a resumed job continues from.
 
-Random streams have no state to keep: each is keyed by what it is for (streams.py), and participants are drawn
-from such a stream, the virtual clock, and what is known of clients where they are chosen by that.
+Random streams have no state to save: each is keyed by its purpose (core/streams.py). Participants are drawn from such a
+stream, by the virtual clock, and from what guided selection has learnt of clients.
 """
 
-from typing import TYPE_CHECKING, Any
-
-import torch
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from fedscale_ext.config.changed_settings import completed
+from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.core.types import Part, State
+from fedscale_ext.core.types import State
 from fedscale_ext.data.job_data import check_same_data
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.server import checkpoint
 
-if TYPE_CHECKING:
-    from fedscale_ext.server.aggregator import MultiModelAggregator
-
-FOLDER = "checkpoints"
-
-
-def save_job(job: "MultiModelAggregator", round: int) -> None:
-    """Write the pool, the state of the method and of the selection, the virtual clock and how far the records reach
-    after ``round``."""
-    tensors, data = job.state()
-    tensors = {f"method/{name}": tensor for name, tensor in tensors.items()}
-    for model in job.pool:
-        tensors.update({f"pool/{model.key}/{name}": tensor for name, tensor in model.state.items()})
-    pool = [
-        {"key": model.key, "spec": model.spec.to_json(), "version": model.version, "part": _part_to_json(model.part)}
-        for model in job.pool
-    ]
-    content = {
-        "clock_s": job.global_virtual_clock,
-        "pool": pool,
-        "method": data,
-        "cohort_sizes": job.dispatcher.cohort_sizes.chosen,
-        "records": job.records.recorder.reached(),
-        "code": job.code,
-        "data_digest": job.data_info["digest"],
-        "named_files": job.file_digests,
-        "resumed": job.resumed,
-        "notices": list(job.notices),
-    }
-    if job.privacy is not None:
-        own, content["privacy"] = job.privacy.state()
-        tensors.update({f"privacy/{name}": tensor for name, tensor in own.items()})
-    if job.selection is not None:
-        own, content["selection"] = job.selection.state()
-        tensors.update({f"selection/{name}": tensor for name, tensor in own.items()})
-    handed = {}
-    for kind, client_tensors in job.handed.items():
-        own, handed[kind] = client_tensors.state()
-        tensors.update({f"{kind}/{name}": tensor for name, tensor in own.items()})
-    content["handed"] = handed
-    settings, keep = job.config.decisive(), job.config.job.checkpoint_keep
-    checkpoint.save(job.log_dir / FOLDER, round, tensors, content, settings, keep)
-    for client_tensors in job.handed.values():
-        client_tensors.files.drop_unneeded(checkpoint.written_rounds(job.log_dir / FOLDER))
+CODE_CHANGED = (
+    "this program, torch or NumPy has changed since the checkpoint was written: the result may differ from that of an "
+    "undisturbed job"
+)
 
 
-def load_job(job: "MultiModelAggregator") -> tuple[int, dict[str, Mark]]:
-    """Take back the last checkpoint, or that of round ``resume_from``.
+class Stateful(Protocol):
+    """A component of a job whose state outlives a round: model pool, method, privacy, selection, client tensors."""
 
-    Returns the round that it was written after and how far the records reached by then. UserError where there is
-    no such checkpoint, or it is damaged or of another configuration.
+    def state(self) -> tuple[State, Any]:
+        """Return tensors by name, and JSON."""
+
+    def load_state(self, tensors: State, data: Any) -> None:
+        """Restore the result of :meth:`state`."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a job and the checkpoint that it continues from must share.
+
+    Attributes:
+        config: The job's configuration.
+        data_digest: Digest of the data set.
+        file_digests: Digests of the files that the configuration names, by key and file.
+        code: Digest of the program; a change is reported, and the job goes on.
+
     """
-    folder = job.log_dir / FOLDER
-    saved = checkpoint.load(folder, job.config.decisive(), job.config.job.resume_from, completed)
-    if saved is None:
-        raise UserError(f"nothing to resume: {folder} holds no checkpoint; start without --resume")
-    if saved.round > job.args.rounds:
-        raise UserError(
-            f"the checkpoint of round {saved.round} is beyond the {job.args.rounds} rounds that are asked for; raise "
-            "rounds, or start the job anew without --resume"
-        )
-    data = saved.data
-    digest = job.data_info["digest"]
-    before = data.get("data_digest", digest)  # an earlier release did not write it
-    check_same_data(job.config, digest, before, f"the checkpoint of round {saved.round} was written")
-    if changed := differing_files(data.get("named_files", {}), job.file_digests):  # as above
-        raise UserError(
-            f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} other contents than when the checkpoint of "
-            f"round {saved.round} was written: restore {'it' if len(changed) == 1 else 'them'}, or start anew without "
-            "--resume"
-        )
-    job.pool.clear()
-    for entry in data["pool"]:
-        key, spec = entry["key"], ModelSpec.from_json(entry["spec"])
-        if entry["part"] is None:
-            model = job.pool.add(key, spec, {})
-        else:
-            channels = {group: torch.tensor(index) for group, index in entry["part"]["channels"].items()}
-            model = job.pool.add_part(key, entry["part"]["reference"], spec, channels)
-        model.state, model.version = _below(saved.tensors, f"pool/{key}/"), entry["version"]
-    job.load_state(_below(saved.tensors, "method/"), data["method"])
-    job.global_virtual_clock = data["clock_s"]
-    job.dispatcher.cohort_sizes.chosen.update(data["cohort_sizes"])
-    same = data["code"] == job.code
-    job.notices = dict.fromkeys([*data.get("notices", ()), *job.notices])  # an earlier version kept none
-    job.resumed = [*data["resumed"], {"after_round": saved.round, "code_changed": not same}]
-    if job.privacy is not None:
-        job.privacy.load_state(_below(saved.tensors, "privacy/"), data["privacy"])
-    if job.selection is not None:
-        job.selection.load_state(_below(saved.tensors, "selection/"), data["selection"])
-    for kind, client_tensors in job.handed.items():
-        client_tensors.load_state(_below(saved.tensors, f"{kind}/"), data["handed"][kind])
-    job.notice(f"resumed after round {saved.round}")
-    if not same:
-        job.notice(
-            "this program, torch or NumPy has changed since the checkpoint was written: the result may differ from "
-            "that of an undisturbed job"
-        )
-    return saved.round, data["records"]
+
+    config: JobConfig
+    data_digest: str
+    file_digests: Mapping[str, Mapping[str, str]]
+    code: str
 
 
-def _part_to_json(part: Part | None) -> dict[str, Any] | None:
-    if part is None:
-        return None
-    return {"reference": part.reference, "channels": {group: index.tolist() for group, index in part.channels.items()}}
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is, beside the states of its components.
+
+    Attributes:
+        clock_s: The virtual clock.
+        records: How far each file of records reaches.
+        resumed: After which rounds the job was resumed, and whether the code had changed.
+        notices: The job's notices so far.
+
+    """
+
+    clock_s: float
+    records: dict[str, Mark]
+    resumed: list[dict[str, Any]]
+    notices: list[str]
 
 
-def _below(tensors: State, prefix: str) -> State:
-    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+class JobCheckpoints:
+    """The checkpoints of a job, in a folder of its logs."""
+
+    def __init__(self, log_dir: Path, origin: Origin) -> None:
+        self.folder = log_dir / "checkpoints"
+        self._origin = origin
+
+    def save(self, round: int, components: Mapping[str, Stateful], progress: Progress) -> None:
+        """Write the state of all ``components``, by name, after ``round``."""
+        tensors: State = {}
+        states: dict[str, Any] = {}
+        for name, component in components.items():
+            its_tensors, states[name] = component.state()
+            tensors.update({f"{name}/{key}": tensor for key, tensor in its_tensors.items()})
+        origin, config = self._origin, self._origin.config
+        content = {
+            "components": states,
+            "clock_s": progress.clock_s,
+            "records": progress.records,
+            "resumed": progress.resumed,
+            "notices": progress.notices,
+            "code": origin.code,
+            "data_digest": origin.data_digest,
+            "named_files": dict(origin.file_digests),
+        }
+        checkpoint.save(self.folder, round, tensors, content, config.decisive(), config.job.checkpoint_keep)
+
+    def written_rounds(self) -> Collection[int]:
+        """Return the rounds whose checkpoints are there."""
+        return checkpoint.written_rounds(self.folder)
+
+    def drop_after(self, round: int) -> None:
+        """Remove the checkpoints of later rounds."""
+        checkpoint.drop_after(self.folder, round)
+
+    def load(self, components: Mapping[str, Stateful]) -> tuple[int, Progress]:
+        """Restore all ``components`` from the last checkpoint, or from that of round ``resume_from``.
+
+        Returns:
+            The round that it was written after, and the job's progress by then, this resume included.
+
+        Raises:
+            UserError: If there is no such checkpoint, or it is damaged or of another configuration, data or files.
+
+        """
+        config = self._origin.config
+        saved = checkpoint.load(self.folder, config.decisive(), config.job.resume_from, completed)
+        if saved is None:
+            raise UserError(f"nothing to resume: {self.folder} holds no checkpoint; start without --resume")
+        self._check(saved)
+        data = saved.data
+        for name, component in components.items():
+            begin = f"{name}/"
+            tensors = {key[len(begin) :]: tensor for key, tensor in saved.tensors.items() if key.startswith(begin)}
+            component.load_state(tensors, data["components"][name])
+        changed = data["code"] != self._origin.code
+        resumed = [*data["resumed"], {"after_round": saved.round, "code_changed": changed}]
+        return saved.round, Progress(data["clock_s"], data["records"], resumed, data["notices"])
+
+    def _check(self, saved: checkpoint.Checkpoint) -> None:
+        """UserError unless the job may continue from the checkpoint."""
+        origin, data, rounds = self._origin, saved.data, self._origin.config.fedscale.rounds
+        if saved.round > rounds:
+            raise UserError(
+                f"the checkpoint of round {saved.round} is beyond the {rounds} rounds that are asked for; raise "
+                "rounds, or start the job anew without --resume"
+            )
+        written = f"the checkpoint of round {saved.round} was written"
+        check_same_data(origin.config, origin.data_digest, data["data_digest"], written)
+        if changed := differing_files(data["named_files"], origin.file_digests):
+            have, them = ("has", "it") if len(changed) == 1 else ("have", "them")
+            raise UserError(
+                f"{', '.join(changed)} {have} other contents than when {written}: restore {them}, or start anew "
+                "without --resume"
+            )

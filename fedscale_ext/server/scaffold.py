@@ -26,22 +26,22 @@ FOLDER = "variates"
 
 class Whole:
     """The variates of one whole model: ``total`` sum of weight times variate over clients, ``known`` the weight behind
-    each entry, ``seen`` that of all clients that have one, ``everybody`` that of all who may train.
+    each entry, ``seen`` that of all clients that have one, ``total_weight`` that of all who may train.
     """
 
-    def __init__(self, shapes: State, everybody: float) -> None:
+    def __init__(self, shapes: State, total_weight: float) -> None:
         self.total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in shapes.items()}
         self.known = {name: torch.zeros_like(tensor) for name, tensor in self.total.items()}
-        self.seen, self.everybody = 0.0, everybody
+        self.seen, self.total_weight = 0.0, total_weight
         self.server: State = {}  # what all clients of a round are handed
 
     def mean(self, shapes: State) -> State:
         """c: the mean over the clients who can hold an entry."""
-        found = {}
+        mean = {}
         for name, total in self.total.items():
-            weight = self.known[name] * (self.everybody / self.seen) if self.seen else self.known[name]
-            found[name] = torch.where(weight > 0, total / weight, 0.0).to(shapes[name].dtype)
-        return found
+            weight = self.known[name] * (self.total_weight / self.seen) if self.seen else self.known[name]
+            mean[name] = torch.where(weight > 0, total / weight, 0.0).to(shapes[name].dtype)
+        return mean
 
 
 class ControlVariates(ClientTensors):
@@ -67,8 +67,8 @@ class ControlVariates(ClientTensors):
             shapes = self._shapes(self._pool[key])
             if key not in self._wholes:
                 clients = (np.flatnonzero(self._eligible) + 1).tolist()
-                everybody = sum(self._weight(WorkItem(client, key)) for client in clients)
-                self._wholes[key] = Whole(shapes, everybody)
+                total_weight = sum(self._weight(WorkItem(client, key)) for client in clients)
+                self._wholes[key] = Whole(shapes, total_weight)
             self._wholes[key].server = self.shared(self._wholes[key], shapes)
 
     def shared(self, whole: Whole, shapes: State) -> State:
@@ -83,13 +83,17 @@ class ControlVariates(ClientTensors):
         """The parameters of a model."""
         return self._shapes(self._pool[key])
 
-    def handed(self, item: WorkItem) -> State:
+    def outgoing(self, item: WorkItem) -> State:
         """The offset c - c_i of a client, on the tensors that it trains."""
         model = self._pool[item.model]
-        server, own = self._wholes[model.whole].server, self.files.read(model.whole, item.client)
+        server, variate = self._wholes[model.whole].server, self.files.read(model.whole, item.client)
         offset = {}
         for name, entries in self._covered(model).items():
-            here = server[name] if own is None or name not in own else server[name] - torch.nan_to_num(own[name])
+            here = (
+                server[name]
+                if variate is None or name not in variate
+                else server[name] - torch.nan_to_num(variate[name])
+            )
             offset[name] = here if entries is None else here[entries]
         return offset
 
@@ -98,17 +102,17 @@ class ControlVariates(ClientTensors):
         model, weight = self._pool[item.model], self._weight(item)
         whole, shapes = self._wholes[model.whole], self._shapes(self._pool[model.whole])
         before = self.files.newest(model.whole, item.client)
-        own = before or {}
+        variate = before or {}
         whole.seen += weight if before is None else 0.0
         for name, entries in self._covered(model).items():
-            if name not in own:
-                own[name] = torch.full_like(shapes[name], float("nan"))
+            if name not in variate:
+                variate[name] = torch.full_like(shapes[name], float("nan"))
             here = ... if entries is None else entries
-            old = own[name][here]
+            old = variate[name][here]
             whole.total[name][here] += weight * (new[name].double() - torch.nan_to_num(old.double()))
             whole.known[name][here] += weight * old.isnan()
-            own[name][here] = new[name]
-        self.files.write(round, model.whole, item.client, own)
+            variate[name][here] = new[name]
+        self.files.write(round, model.whole, item.client, variate)
 
     # ---- models ----
 
@@ -118,28 +122,28 @@ class ControlVariates(ClientTensors):
     def _covered(self, model: Model) -> dict[str, tuple[Tensor, ...] | None]:
         """Where the entries of each of a model's parameters lie in its whole: None for all of a tensor."""
         shapes = self._shapes(self._pool[model.whole])
-        found: dict[str, tuple[Tensor, ...] | None] = {}
+        indices: dict[str, tuple[Tensor, ...] | None] = {}
         for name in self._shapes(model):
             entries = None if model.part is None else model.part.covered[name]
             assert not isinstance(entries, Tensor)  # parts have no masks
-            found[name] = None if entries is None else grid(entries, shapes[name].shape)
-        return found
+            indices[name] = None if entries is None else grid(entries, shapes[name].shape)
+        return indices
 
     # ---- checkpoints ----
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """What a checkpoint holds: tensors and JSON."""
         tensors, _ = super().state()
-        for place, whole in enumerate(self._wholes.values()):
-            tensors |= {f"{place}/total/{name}": tensor for name, tensor in whole.total.items()}
-            tensors |= {f"{place}/known/{name}": tensor for name, tensor in whole.known.items()}
-        return tensors, {key: [whole.seen, whole.everybody] for key, whole in self._wholes.items()}
+        for index, whole in enumerate(self._wholes.values()):
+            tensors |= {f"{index}/total/{name}": tensor for name, tensor in whole.total.items()}
+            tensors |= {f"{index}/known/{name}": tensor for name, tensor in whole.known.items()}
+        return tensors, {key: [whole.seen, whole.total_weight] for key, whole in self._wholes.items()}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave; UserError where a client's file is missing."""
         super().load_state(tensors, data)
-        for place, (key, (seen, everybody)) in enumerate(data.items()):
-            whole = self._wholes[key] = Whole(self._shapes(self._pool[key]), everybody)
+        for index, (key, (seen, total_weight)) in enumerate(data.items()):
+            whole = self._wholes[key] = Whole(self._shapes(self._pool[key]), total_weight)
             whole.seen = seen
-            for kind, kept in (("total", whole.total), ("known", whole.known)):
-                kept.update({name: tensors[f"{place}/{kind}/{name}"] for name in kept})
+            for kind, tensors_of_kind in (("total", whole.total), ("known", whole.known)):
+                tensors_of_kind.update({name: tensors[f"{index}/{kind}/{name}"] for name in tensors_of_kind})

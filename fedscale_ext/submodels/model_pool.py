@@ -1,6 +1,9 @@
 """The aggregator's models by key, and the submodels (parts) that are extracted from them."""
 
 from collections.abc import Iterator
+from typing import Any
+
+import torch
 
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
@@ -112,9 +115,33 @@ class ModelPool:
         whole = self._models[model.whole].spec
         return whole if models.searched(whole) else model.spec
 
-    def clear(self) -> None:
-        """Remove every model."""
+    def state(self) -> tuple[State, list[dict[str, Any]]]:
+        """Return all models for a checkpoint: tensors by key and name, and what they are as JSON."""
+        tensors = {f"{model.key}/{name}": tensor for model in self for name, tensor in model.state.items()}
+        entries = [
+            {
+                "key": model.key,
+                "spec": model.spec.to_json(),
+                "version": model.version,
+                "part": None if model.part is None else _part_to_json(model.part),
+            }
+            for model in self
+        ]
+        return tensors, entries
+
+    def load_state(self, tensors: State, data: list[dict[str, Any]]) -> None:
+        """Replace all models by those of :meth:`state`."""
         self._models.clear()
+        for entry in data:
+            key, spec, part = entry["key"], ModelSpec.from_json(entry["spec"]), entry["part"]
+            if part is None:
+                model = self.add(key, spec, {})
+            else:
+                channels = {group: torch.tensor(index) for group, index in part["channels"].items()}
+                model = self.add_part(key, part["reference"], spec, channels)
+            begin = f"{key}/"
+            model.state = {name[len(begin) :]: tensor for name, tensor in tensors.items() if name.startswith(begin)}
+            model.version = entry["version"]
 
     def __getitem__(self, key: str) -> Model:
         return self._models[key]
@@ -131,3 +158,7 @@ class ModelPool:
     def newest(self) -> Model:
         """Return the model that was added last."""
         return next(reversed(self._models.values()))
+
+
+def _part_to_json(part: Part) -> dict[str, Any]:
+    return {"reference": part.reference, "channels": {group: index.tolist() for group, index in part.channels.items()}}

@@ -13,14 +13,15 @@ of its own training samples. The streams' keys hold the event's name instead of 
 executors nor earlier evaluations play a part.
 """
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Evaluation, WorkItem
 from fedscale_ext.tasks.answer_checks import check_figures, check_missing
 from fedscale_ext.tasks.bn_statistics import client_sums, with_statistics
@@ -41,15 +42,15 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
     able = (job.task.test_sizes > 0) & (job.task.train_sizes > 0)
     tested = [item for item in items if able[item.client - 1]]
     sizes = dispatcher.cohort_sizes_of(tested)
-    client_tensors = dispatcher.handed_with(tested)
+    client_tensors = dispatcher.tensors_for(tested)
     spread = SPREAD[dispatcher.device.partition(":")[0]]
     units = plan_units(tested, job.pool, job.task, sizes.__getitem__, job.unit_size, spread)
     return [
         job.make_unit(
             EVENT,
             [part[0].model],
-            **dispatcher.brings(client_tensors, part),
-            items=[{"client": one.client, "model": one.model, "objective": dict(one.objective)} for one in part],
+            **dispatcher.tensor_arguments(client_tensors, part),
+            items=[item.to_json() for item in part],
             clients=[one.client for one in part],
             learning_rate=job.learning_rate(round),
             cohort=sizes[part[0].model],
@@ -106,14 +107,16 @@ class AroundTraining(Kind):
         unit = {**header, "round": EVENT}
         figures = np.zeros((len(SECTIONS), len(clients), len(COLUMNS)))  # before and after
         missing: set[int] = set()
-        for row, conf in enumerate(worker.confs(unit, items)):
+        for row, conf in enumerate(worker.client_configs(unit, items)):
             try:
                 module = begun(worker, conf)
             except FloatingPointError:
                 missing.add(clients[row])
                 continue
-            figures[0, row] = _tested(worker, module, clients[row], header["statistics"] and conf.own is not None)
-        confs = worker.confs(unit, items)
+            figures[0, row] = _tested(
+                worker, module, clients[row], header["statistics"] and conf.client_state is not None
+            )
+        confs = worker.client_configs(unit, items)
         row = 0
         for results, states in worker.trained(unit, confs):
             for index, result in enumerate(results):
@@ -123,9 +126,9 @@ class AroundTraining(Kind):
                 else:
                     module = worker.bench.resident(conf.model_key)
                     module.load_state_dict({name: tensor[index] for name, tensor in states.items()})  # type: ignore[index]
-                    if conf.own is not None:
-                        conf.own = result["own"]
-                        worker.client_of(conf).own_model(module, conf)
+                    if conf.client_state is not None:
+                        conf = replace(conf, client_state=result["client_state"])
+                        worker.client_of(conf).load_personal_model(module, conf)
                     figures[1, row] = _tested(worker, module, clients[row], header["statistics"])
                 row += 1
         sections = {name: figures_section(each) for name, each in zip(SECTIONS, figures, strict=True)}
@@ -147,7 +150,7 @@ def _tested(worker: Worker, module: nn.Module, client: int, measured: bool) -> n
     return figures
 
 
-def begun(worker: Worker, conf: Namespace) -> nn.Module:
+def begun(worker: Worker, conf: ClientConfig) -> nn.Module:
     """Return the resident module, holding the model that a client's local training begins with.
 
     FloatingPointError where learning from the server's message diverges.

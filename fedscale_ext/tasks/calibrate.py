@@ -10,8 +10,8 @@ import json
 import logging
 import os
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ import torch
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.tasks.answer_checks import LONGEST_S
@@ -112,6 +113,14 @@ class CohortSizes:
             logging.warning(f"the size of cohorts is not kept for later jobs: {error}")
         return self.chosen[key]
 
+    def state(self) -> tuple[State, dict[str, int]]:
+        """Return the choices for a checkpoint."""
+        return {}, self.chosen
+
+    def load_state(self, tensors: State, data: dict[str, int]) -> None:
+        """Restore the choices of :meth:`state`."""
+        self.chosen.update(data)
+
     def key(self, spec: ModelSpec) -> str:
         """Digest of everything that the best size depends on."""
         text = json.dumps([_REVISION, spec.to_json(), self._about], sort_keys=True)
@@ -164,7 +173,7 @@ class Calibrate(Kind):
 
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
         model = header["model"]
-        conf = worker.settings(header, {"client": 1, "objective": {}})
+        conf = worker.client_config(header, WorkItem(1, model).to_json())
         trainer = worker.client_of(conf)
         samples = _random_samples(worker, 2 * conf.batch_size)
         cohort_of = partial(worker.bench.cohort, model, factored=can_factor(header, [conf]))
@@ -175,7 +184,7 @@ class Calibrate(Kind):
             sizes = fitting(header["sizes"], worker.bench.device.type, client_bytes)
 
         def train(size: int, steps: int) -> None:
-            settings = Namespace(**{**vars(conf), "local_steps": steps, "local_epochs": None})
+            settings = replace(conf, local_steps=steps, local_epochs=None)
             if size == 1:
                 train_alone(trainer, samples, worker.bench.module(model), settings)
                 return

@@ -1,7 +1,7 @@
-"""What clients are handed beside their models and hand back with their updates, kept on the aggregator's side between.
+"""Tensors that clients receive beside their models and return beside their updates.
 
-A device would keep such tensors itself: control variates, masks, personal layers. Here whoever trains the client is
-handed them as sections of the unit's message, one per client, and its result brings the new ones.
+A device would keep some of them itself: control variates, masks, personal layers. Here the server's side keeps them in
+files. A unit's message has a section of them for each client, and the answer has the next ones.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class ClientTensors:
         """Return the names, shapes and types of the tensors that clients of a model return."""
         raise NotImplementedError
 
-    def handed(self, item: WorkItem) -> State | None:
+    def outgoing(self, item: WorkItem) -> State | None:
         """Return the tensors that a client receives, None for none. Any thread may call it."""
         raise NotImplementedError
 
@@ -82,7 +82,7 @@ class ClientTensors:
 
     def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
         """Return the sections with the tensors that a unit's clients receive. Any thread may call it."""
-        states = {section_name(self.kind, index): self.handed(item) for index, item in enumerate(items)}
+        states = {section_name(self.kind, index): self.outgoing(item) for index, item in enumerate(items)}
         return {name: wire.tensors_to_bytes(state) for name, state in states.items() if state is not None}
 
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:
@@ -104,26 +104,32 @@ class ClientTensors:
         self.files.load_state(rounds)
 
 
-class Returned(ClientTensors):
-    """What clients hand back beside their states and nobody keeps for them: ``returned`` of a client's result.
+class ReturnedTensors(ClientTensors):
+    """Tensors that clients only return, as ``returned`` of their result, such as logits.
 
-    A subclass says in :meth:`template` what that is, checks it where it can be wrong, and takes it.
+    A subclass describes them in :meth:`template`, checks them if they can be wrong, and takes them.
     """
 
     kind: ClassVar[str] = "returned"
 
-    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+    def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
         return None
 
 
-class OwnTensors(ClientTensors):
-    """What each client keeps for itself (masks, personal layers): handed out as it was handed in.
+class ClientState(ClientTensors):
+    """Tensors that each client keeps from round to round, such as masks or personal layers.
 
-    ``folder``: the job's; ``templates``: names, shapes and types, by key of the model that clients train with it. A
-    client finds it in ``conf.own`` and gives the new one as ``own`` of its result; here ``files`` have it.
+    A client receives them as ``conf.client_state``, at first an empty one, and returns the next ones as
+    ``client_state`` of its result. ``files`` keep them on the server's side in between.
+
+    Args:
+        folder: the job's folder.
+        clients: number of clients.
+        templates: names, shapes and types of the tensors, by key of the model that clients train with them.
+
     """
 
-    kind: ClassVar[str] = "own"
+    kind: ClassVar[str] = "client_state"
 
     def __init__(self, folder: Path, clients: int, templates: Mapping[str, State]) -> None:
         super().__init__(folder / self.kind, clients)
@@ -132,18 +138,15 @@ class OwnTensors(ClientTensors):
     def template(self, key: str) -> State:  # noqa: D102
         return self._templates[key]
 
-    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
+    def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
         return self.files.read(item.model, item.client)
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.files.write(round, item.model, item.client, new)
 
 
-class OwnTensorsFrom(OwnTensors):
-    """Tensors that each client keeps for itself, and begins with.
-
-    ``start`` returns those of a client that has handed in none yet.
-    """
+class InitialClientState(ClientState):
+    """A client state that is not empty before the client's first round: ``start`` returns a client's first one."""
 
     def __init__(
         self, folder: Path, clients: int, templates: Mapping[str, State], start: Callable[[int], State]
@@ -151,15 +154,15 @@ class OwnTensorsFrom(OwnTensors):
         super().__init__(folder, clients, templates)
         self._start = start
 
-    def handed(self, item: WorkItem) -> State | None:  # noqa: D102
-        stored = super().handed(item)
+    def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
+        stored = super().outgoing(item)
         return self._start(item.client) if stored is None else stored
 
 
-class Shared(ClientTensors):
+class SharedTensors(ClientTensors):
     """Tensors that all clients of a round receive alike, such as public samples. Clients return nothing.
 
-    A message holds them once. A client finds them in ``conf.shared``. A method sets them before each round.
+    A message holds them once. A client finds them in ``conf.shared_tensors``. A method sets them before each round.
     """
 
     kind: ClassVar[str] = "shared"

@@ -8,9 +8,9 @@ from fedscale.cloud import commons
 
 from fedscale_ext.core.types import Evaluation, EvaluationPlan, Task, WorkItem, members
 from fedscale_ext.tasks.answer_checks import check_figures
-from fedscale_ext.tasks.client_tensors import OwnTensors
+from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, test_clients
-from fedscale_ext.tasks.kind import HANDED, Answer, Dispatcher, Kind, Worker
+from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport.unit_retries import Dropped, Unit
 from fedscale_ext.transport.wire import Section
 
@@ -21,14 +21,14 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evalua
     requests = [
         (key, list(part))
         for key, clients in pairs_to_test(plan, job.task)
-        for part in dispatcher.in_messages(clients, members(key)[0], dispatcher.own_of(key))
+        for part in dispatcher.in_messages(clients, members(key)[0], dispatcher.tensors_to_test(key))
     ]
     units = [
         job.make_unit(
             Evaluate.event,
             members(key),
-            **dispatcher.brings_to_test(
-                dispatcher.own_of(key), [WorkItem(client, members(key)[0]) for client in clients]
+            **dispatcher.test_tensor_arguments(
+                dispatcher.tensors_to_test(key), [WorkItem(client, members(key)[0]) for client in clients]
             ),
             learning_rate=job.learning_rate(round),
             model=key,
@@ -57,11 +57,11 @@ class Evaluate(Kind):
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
         mask, bench = bool(header.get(MASK)), worker.bench
         with worker.watch("evaluation"):
-            if OwnTensors.kind in header.get(HANDED, {}):
+            if ClientState.kind in header.get(TENSORS, {}):
                 figures = np.concatenate(
                     [
                         test_clients([module], worker.data, [client], worker.test_batch, bench.device, mask)
-                        for client, module in worker.own_versions(header)
+                        for client, module in worker.personal_models(header)
                     ]
                 )
             else:

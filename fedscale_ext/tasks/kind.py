@@ -5,7 +5,6 @@ it is given a :class:`Dispatcher`. The executor's half does one unit; it is give
 kind of its own by a class attribute ``kinds`` of its executor (``methods/fedoras/judging.py``); nothing else changes.
 """
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -14,6 +13,7 @@ import numpy as np
 from torch import nn
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Task, WorkItem
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.population.population import Population
@@ -30,7 +30,7 @@ from fedscale_ext.util.stopwatch import Stopwatch
 
 T = TypeVar("T")
 
-HANDED = "handed"  # in a unit's header: the kinds of tensors that came for its clients, and these tensors by index
+TENSORS = "tensors"  # in a unit's header: the kinds of tensors that came for its clients, and these tensors by index
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 """What an executor answers to a unit: JSON, and sections of bytes by name."""
@@ -79,28 +79,28 @@ class Worker(Protocol):
     test_batch: int  #: samples that a test passes through a model at once
     seed: int  #: of the job
 
-    def client_of(self, conf: Namespace) -> MultiModelClient:
-        """Return the object that runs the steps of a client with these settings."""
+    def client_of(self, conf: ClientConfig) -> MultiModelClient:
+        """Return the object that runs the steps of a client."""
 
-    def settings(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> Namespace:
-        """Return a client's settings, from a unit's header and one of its items."""
+    def client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
+        """Return a client's configuration, from a unit's header and one of its items."""
 
-    def confs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[Namespace]:
-        """Return the settings of a unit's clients, with the tensors that came for each."""
+    def client_configs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
+        """Return the configurations of a unit's clients, with the tensors that came for each."""
 
-    def trained(self, header: dict[str, Any], confs: list[Namespace]) -> Iterator[Trained]:
+    def trained(self, header: dict[str, Any], confs: list[ClientConfig]) -> Iterator[Trained]:
         """Train clients, some at a time; the next states overwrite these."""
 
-    def batch_sizes(self, conf: Namespace) -> np.ndarray:
+    def batch_sizes(self, conf: ClientConfig) -> np.ndarray:
         """Return the number of samples that each step of a client sees, int64 [steps]."""
 
-    def samples(self, conf: Namespace) -> ClientSamples:
+    def samples(self, conf: ClientConfig) -> ClientSamples:
         """Return a client's training samples, on the training device."""
 
     def device_inputs(self, rows: np.ndarray) -> Any:
         """Return the inputs of rows of the data set, on the training device."""
 
-    def own_versions(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
+    def personal_models(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
         """Yield each client of a unit with its personal version of the unit's model."""
 
 
@@ -118,16 +118,18 @@ class Dispatcher(Protocol):
     def in_messages(self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors]) -> list[Sequence[T]]:
         """Cut a unit so that each part fits into a message."""
 
-    def own_of(self, key: str) -> list[ClientTensors]:
+    def tensors_to_test(self, key: str) -> list[ClientTensors]:
         """Return the tensors that clients get beside the model of a key of an evaluation."""
 
-    def handed_with(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
+    def tensors_for(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
         """Return the tensors that the clients of these items get beside models."""
 
-    def brings(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+    def tensor_arguments(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """Return arguments of ``make_unit`` that make a unit carry these tensors."""
 
-    def brings_to_test(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
+    def test_tensor_arguments(
+        self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]
+    ) -> dict[str, Any]:
         """Return arguments of ``make_unit`` that make a test of personal versions carry these tensors."""
 
     def answers(self, units: Sequence[Unit], lenient: bool = False) -> Iterator[tuple[Any, Any] | Dropped]:
@@ -144,7 +146,7 @@ class JobContext:
     population: Population
     capacity: np.ndarray  #: float64 [clients], MACs per sample that each client's device affords
     eligible: np.ndarray  #: bool [clients], who may train
-    handed: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
+    client_tensors_by_kind: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
     reduces: bool  #: whether executors add up what their clients learnt
     static_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too

@@ -38,25 +38,25 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
     by_key: dict[str, list[int]] = {}
     for client in tested.tolist():
         by_key.setdefault(serve[client - 1], []).append(client)
-    objective = {"local_epochs": epochs}
+    overrides = {"local_epochs": epochs}
     sizes = dispatcher.cohort_sizes_of([WorkItem(1, member) for key in by_key for member in members(key)])
     spread = SPREAD[dispatcher.device.partition(":")[0]]
     units = []
     for key, clients in by_key.items():
         names = members(key)
         size = min(sizes[name] for name in names)
-        items = [WorkItem(client, names[0], objective) for client in clients]
-        client_tensors = dispatcher.own_of(key)
+        items = [WorkItem(client, names[0], overrides=overrides) for client in clients]
+        client_tensors = dispatcher.tensors_to_test(key)
         planned = plan_units(items, job.pool, job.task, partial(_always, size), job.unit_size, spread)
         for unit in (part for whole in planned for part in dispatcher.in_messages(whole, names[0], client_tensors)):
             units.append(
                 job.make_unit(
                     EVENT,
                     names,
-                    **dispatcher.brings(client_tensors, unit),
+                    **dispatcher.tensor_arguments(client_tensors, unit),
                     members=names,
                     clients=[item.client for item in unit],
-                    objective=objective,
+                    overrides=overrides,
                     learning_rate=job.learning_rate(round),
                     cohort=size,
                     sum=False,
@@ -111,10 +111,10 @@ class Personalise(Kind):
         missing: set[int] = set()
         data, bench, batch = worker.data, worker.bench, worker.test_batch
         for number, member in enumerate(header["members"]):
-            items = [{"client": client, "model": member, "objective": header["objective"]} for client in clients]
+            items = [WorkItem(client, member, overrides=header["overrides"]).to_json() for client in clients]
             unit = {**header, "items": items, "round": EVENT}
             index = 0
-            for results, states in worker.trained(unit, worker.confs(unit, items)):
+            for results, states in worker.trained(unit, worker.client_configs(unit, items)):
                 for row, result in enumerate(results):
                     if isinstance(result, Exception):
                         missing.add(clients[index])

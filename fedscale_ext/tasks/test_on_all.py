@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedscale_ext.core.types import Evaluation, WorkItem, is_own, members
+from fedscale_ext.core.types import Evaluation, WorkItem, is_personal, members
 from fedscale_ext.tasks.answer_checks import check_figures
-from fedscale_ext.tasks.client_tensors import OwnTensors
+from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.figures import COLUMNS, figures_section, pieces, test_clients
-from fedscale_ext.tasks.kind import HANDED, Answer, Dispatcher, Kind, Worker
+from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.unit_retries import Dropped, Unit
 
@@ -33,14 +33,16 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str]) -> list[tuple
     most = max(1, _UNIT_SAMPLES // max(1, int(job.task.test_sizes.sum())))
     units = []
     for key, clients in by_key.items():
-        names, client_tensors = members(key), dispatcher.own_of(key)
-        tested = clients if is_own(key) else clients[:1]
+        names, client_tensors = members(key), dispatcher.tensors_to_test(key)
+        tested = clients if is_personal(key) else clients[:1]
         parts = [tested[start : start + most] for start in range(0, len(tested), most)]
         for part in (list(one) for whole in parts for one in dispatcher.in_messages(whole, names[0], client_tensors)):
-            arguments = dispatcher.brings_to_test(client_tensors, [WorkItem(client, names[0]) for client in part])
+            arguments = dispatcher.test_tensor_arguments(
+                client_tensors, [WorkItem(client, names[0]) for client in part]
+            )
             rate = job.learning_rate(round)
             unit = job.make_unit(EVENT, names, **arguments, learning_rate=rate, members=names, clients=part)
-            units.append((unit, part if is_own(key) else clients))
+            units.append((unit, part if is_personal(key) else clients))
     return units
 
 
@@ -68,8 +70,8 @@ class TestOnAll(Kind):
 
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
         with worker.watch("evaluation"):
-            if OwnTensors.kind in header.get(HANDED, {}):
-                figures = np.stack([_sums(worker, [module]) for _, module in worker.own_versions(header)])
+            if ClientState.kind in header.get(TENSORS, {}):
+                figures = np.stack([_sums(worker, [module]) for _, module in worker.personal_models(header)])
             else:
                 figures = _sums(worker, header["members"])[None]
         return {}, {"figures": figures_section(figures)}

@@ -1,7 +1,6 @@
 """Clients train the models of their work items: the work of every round."""
 
 import logging
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -9,14 +8,15 @@ import numpy as np
 import torch
 from fedscale.cloud import commons
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import one_line
 from fedscale_ext.core.failures import LONGEST, diverged
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.models import parameter_names
 from fedscale_ext.tasks.answer_checks import is_number, is_plain
-from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, OwnTensors, Returned, section_name
-from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
+from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientState, ReturnedTensors, section_name
+from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.reduction import CLASSES, SUM, UnitSum
 from fedscale_ext.tasks.update_checks import Rejected, check_figures
 from fedscale_ext.training.label_mask import present
@@ -42,20 +42,14 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: 
     return job.make_unit(
         Train.event,
         [items[0].model],
-        **dispatcher.brings(dispatcher.handed_with(items), items),
+        **dispatcher.tensor_arguments(dispatcher.tensors_for(items), items),
         learning_rate=job.learning_rate(round),
         cohort=cohort,
         sum=job.reduces,
         clip_norm=dispatcher.clip_norm,
         norms=dispatcher.reports_norms,
         items=[
-            {
-                "client": item.client,
-                "model": item.model,
-                "objective": dict(item.objective),
-                "weight": weight,
-                "dropped": list(item.dropped),
-            }
+            {**item.to_json(), "weight": weight, "dropped": list(item.dropped)}
             for item, weight in zip(items, weights, strict=True)
         ],
     )
@@ -73,7 +67,7 @@ class Train(Kind):
 
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
         items = header["items"]
-        confs = worker.confs(header, items)
+        confs = worker.client_configs(header, items)
         model, most = items[0]["model"], confs[0].max_update_norm
         spec, start = worker.bench.spec(model), worker.bench.state(model)
         total = UnitSum(start, most, header["clip_norm"], spec) if header["sum"] else None
@@ -125,14 +119,14 @@ class Train(Kind):
         if "weight" in header and not is_number(header["weight"]):
             raise wire.WireError("weight is no number")
         known = {SUM, CLASSES} if unit.header["sum"] else set(map(str, range(len(items))))
-        for kind in unit.header.get("handed", ()):
+        for kind in unit.header.get(TENSORS, ()):
             known |= {section_name(kind, index) for index in range(len(items))}
         if not sections.keys() <= known:
             raise wire.WireError("a section that nobody asked for")
 
 
 def _report(
-    worker: Worker, conf: Namespace, result: Mapping[str, Any] | Exception, norm: float | None
+    worker: Worker, conf: ClientConfig, result: Mapping[str, Any] | Exception, norm: float | None
 ) -> dict[str, Any]:
     """What is reported of a client: its figures, or why it failed."""
     if isinstance(result, FloatingPointError):
@@ -160,7 +154,7 @@ def _report(
 
 
 def _returned_tensors(
-    confs: Sequence[Namespace],
+    confs: Sequence[ClientConfig],
     results: list[dict[str, Any]],
     begin: int,
     start: State,
@@ -175,11 +169,11 @@ def _returned_tensors(
         if isinstance(result, Exception) or "failed" in results[index]:
             continue
         returned[index] = {}
-        if conf.own is not None:
-            returned[index][OwnTensors.kind] = {name: tensor.cpu() for name, tensor in result["own"].items()}
-        if conf.returned is not None:
-            returned[index][Returned.kind] = result["returned"]
-        if conf.offset is not None:
+        if conf.client_state is not None:
+            returned[index][ClientState.kind] = {name: tensor.cpu() for name, tensor in result["client_state"].items()}
+        if conf.returns_tensors:
+            returned[index][ReturnedTensors.kind] = result["returned"]
+        if conf.gradient_offset is not None:
             new = new_variate(conf, start, states, index - begin)
             if new is None:
                 results[index]["failed"] = diverged("its control variate is not finite")
@@ -188,7 +182,7 @@ def _returned_tensors(
     return returned
 
 
-def _classes(worker: Worker, confs: Sequence[Namespace]) -> torch.Tensor | None:
+def _classes(worker: Worker, confs: Sequence[ClientConfig]) -> torch.Tensor | None:
     """bool [clients, classes] of clients who count for their own classes only."""
     if not confs[0].own_classes:
         return None

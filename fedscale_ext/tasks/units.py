@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from fedscale_ext.core.local_steps import OWN_STEPS
 from fedscale_ext.core.types import Models, Task, WorkItem
 
 T = TypeVar("T")
@@ -23,7 +22,7 @@ def plan_units(
     unit_size: int,
     spread: int = SPREAD["cpu"],
 ) -> list[Sequence[WorkItem]]:
-    """Plan units of clients of one model and objective, the costliest first.
+    """Plan units of clients of one model, objective and overrides, the costliest first.
 
     A unit holds about ``unit_size`` clients, a whole cohort at least, and more in a large round, so that the
     number of units stays bounded. ``cohort``: clients that train side by side on the model of a key.
@@ -32,8 +31,10 @@ def plan_units(
     """
     groups: dict[tuple[str, str], list[WorkItem]] = {}
     for item in items:
-        shared = {name: value for name, value in item.objective.items() if name != OWN_STEPS}
-        groups.setdefault((item.model, json.dumps(shared, sort_keys=True)), []).append(item)
+        # clients of a cohort may differ in their number of steps alone
+        overrides = {name: value for name, value in item.overrides.items() if name != "local_steps"}
+        alike = json.dumps([dict(item.objective), overrides], sort_keys=True)
+        groups.setdefault((item.model, alike), []).append(item)
     units: list[Sequence[WorkItem]] = []
     for (model, _), group in groups.items():
         group.sort(key=lambda item: _cohort_order(item, task))
@@ -49,7 +50,7 @@ def plan_units(
 
 def _cohort_order(item: WorkItem, task: Task) -> tuple[int, int, int]:
     """By falling steps, as a cohort needs it, then by the samples that they see."""
-    sizes = task.step_sizes(item.client, item.objective)
+    sizes = task.step_sizes(item.client, item.overrides)
     return -len(sizes), -int(sizes.sum()), item.client
 
 

@@ -35,7 +35,7 @@ def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task:
     if "failed" in result:
         raise Rejected(one_line(str(result["failed"]), LONGEST))
     samples = int(task.train_sizes[item.client - 1])
-    sizes = task.step_sizes(item.client, item.objective)
+    sizes = task.step_sizes(item.client, item.overrides)
     check_figures(result, samples, len(sizes), int(sizes.sum()), norms)
     return Update(
         item=item,

@@ -1,12 +1,12 @@
 """The models of one executor: states as they were sent, and what is built once to train and test them."""
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
@@ -110,7 +110,7 @@ class Workbench:
         return self._residents[spec]
 
 
-def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
+def can_factor(header: Mapping[str, Any], confs: Sequence[ClientConfig]) -> bool:
     """Whether linear weights can be kept as factors (``training/factored.py``).
 
     The optimizer, the use of the update, and the number of rows of the factors decide.
@@ -119,6 +119,8 @@ def can_factor(header: Mapping[str, Any], confs: Sequence[Namespace]) -> bool:
     few = max(conf.local_steps * conf.batch_size for conf in confs) <= MOST_ROWS
     no_norm = header["clip_norm"] is None and conf.max_update_norm is None and not header["norms"]
     whole = not any(item.get("dropped") for item in header.get("items", ()))
-    plain = not conf.own_classes and conf.own is None and conf.clip_norm is None and conf.precision == "float32"
-    sgd = conf.client_optimizer == "sgd" and conf.offset is None and not conf.group_lasso
+    plain = (
+        not conf.own_classes and conf.client_state is None and conf.clip_norm is None and conf.precision == "float32"
+    )
+    sgd = conf.client_optimizer == "sgd" and conf.gradient_offset is None and not conf.group_lasso
     return bool(header["sum"]) and no_norm and whole and plain and few and sgd

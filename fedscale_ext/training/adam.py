@@ -3,12 +3,12 @@
 Weight decay is L2 regularisation, as in torch.optim.Adam. It enters the moments, unlike AdamW's.
 """
 
-from argparse import Namespace
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.training.sgd import Masks, Pull
 
 
@@ -26,7 +26,7 @@ class Adam:
     lasso: float = 0.0
 
     @classmethod
-    def of(cls, conf: Namespace) -> "Adam":
+    def of(cls, conf: ClientConfig) -> "Adam":
         """Read the hyperparameters from a client's settings."""
         decay, beta1, beta2 = conf.client_weight_decay, conf.adam_beta1, conf.adam_beta2
         pulls = conf.prox_mu, conf.clip_norm, conf.group_lasso

@@ -7,7 +7,6 @@ Its further rows are padding: they weigh nothing in its loss, and its BatchNorm 
 Shapes use K for the clients of the cohort, k <= K for those that train in a step, B for the rows of a batch.
 """
 
-from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.models.stacked.network import Stacked
 from fedscale_ext.training import cuda_graph
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def train_together(
-    client: "MultiModelClient", data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+    client: "MultiModelClient", data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
 ) -> list[dict[str, Any] | Exception]:
     """Train the clients of a cohort; see :meth:`MultiModelClient.train_cohort`.
 
@@ -67,12 +67,12 @@ def train_together(
     return results
 
 
-def dropout_generator(conf: Namespace) -> torch.Generator:
+def dropout_generator(conf: ClientConfig) -> torch.Generator:
     """Return the stream of a client's dropout layers, the same alone and in a cohort."""
     return torch_stream(conf.seed, conf.round, conf.client_id, "dropout")
 
 
-def _drawing(cohort: Cohort, confs: Sequence[Namespace]) -> AbstractContextManager[None]:
+def _drawing(cohort: Cohort, confs: Sequence[ClientConfig]) -> AbstractContextManager[None]:
     if not cohort.draws:
         return nullcontext()
     assert isinstance(cohort.network, Stacked)
@@ -85,7 +85,7 @@ def _run(
     batches: Sequence[Sequence[np.ndarray]],
     views: Sequence[np.ndarray | None],
     cohort: Cohort,
-    confs: Sequence[Namespace],
+    confs: Sequence[ClientConfig],
 ) -> Tensor:
     """Take all steps; return the losses [steps, K, B] on the CPU, which are 0 in padded rows."""
     plan = _BatchPlan(data, batches, views)
@@ -239,7 +239,7 @@ def _first_step(
     client: "MultiModelClient",
     cohort: Cohort,
     plan: _BatchPlan,
-    confs: Sequence[Namespace],
+    confs: Sequence[ClientConfig],
     labels: Sequence[Tensor] | None,
 ) -> CohortStep | cuda_graph.RecordedStep:
     """Return the first step of a cohort; where its shapes are static, it is recorded once and kept with the cohort."""

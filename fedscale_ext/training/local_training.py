@@ -1,6 +1,5 @@
 """A client's local training: steps of SGD or Adam on the model that it receives, with FedScale's results."""
 
-from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from overrides import overrides
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import drawn_rows, hold_out
 from fedscale_ext.core.streams import stream
 from fedscale_ext.models.dropout import drawing
@@ -59,7 +59,7 @@ class MultiModelClient(TorchClient):
         flat = functional.cross_entropy(output.flatten(0, -2), labels.flatten(), reduction="none")
         return flat.view(labels.shape)
 
-    def output(self, model: Callable[[Tensor], Tensor], x: Tensor, data: ClientSamples, conf: Namespace) -> Tensor:
+    def output(self, model: Callable[[Tensor], Tensor], x: Tensor, data: ClientSamples, conf: ClientConfig) -> Tensor:
         """Run the model as the client's loss needs it.
 
         Args:
@@ -76,22 +76,22 @@ class MultiModelClient(TorchClient):
             output = model(x).to(x.dtype)
         return masked(output, present([data.y], output.shape[-1])[0]) if conf.own_classes else output
 
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
-        """Turn ``model`` into the client's personal model, in place; methods with ``OwnTensors`` override this.
+    def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
+        """Turn ``model`` into the client's personal model, in place; methods with ``ClientState`` override this.
 
         Args:
             model: The network as it was sent.
-            conf: The client's settings; ``conf.own`` holds the tensors that the client keeps, at first none.
+            conf: The client's settings; ``conf.client_state`` holds the tensors that the client keeps, at first none.
 
         """
         raise NotImplementedError
 
-    def begin(self, model: nn.Module, conf: Namespace) -> None:
+    def begin(self, model: nn.Module, conf: ClientConfig) -> None:
         """Turn ``model``, as it was sent, into the initial model of the client's local training, in place."""
-        if conf.own is not None:
-            self.own_model(model, conf)
+        if conf.client_state is not None:
+            self.load_personal_model(model, conf)
 
-    def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
+    def batches(self, samples: int, conf: ClientConfig) -> list[np.ndarray]:
         """Draw the batches of the client's steps from its random stream.
 
         Args:
@@ -108,7 +108,7 @@ class MultiModelClient(TorchClient):
         rows, _ = hold_out(samples, conf.held_out, conf.seed, conf.client_id)
         return [rows[drawn] for drawn in drawn_rows(len(rows), conf, rng)]
 
-    def seen(self, data: ClientSamples, conf: Namespace) -> Iterator[tuple[Tensor, Tensor]]:
+    def seen(self, data: ClientSamples, conf: ClientConfig) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the augmented samples [B, C, H, W] and labels [B] of each of the client's steps."""
         device, drawn = data.y.device, self.batches(len(data), conf)
         views = data.views(drawn, conf)
@@ -121,7 +121,7 @@ class MultiModelClient(TorchClient):
             yield x, data.y.index_select(0, picked)
 
     @overrides
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train ``model`` in place for ``conf.local_steps`` steps.
 
         Args:
@@ -169,7 +169,7 @@ class MultiModelClient(TorchClient):
         return {**result(conf, len(client_data), losses), "update_weight": model.state_dict()}
 
     def train_cohort(
-        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
     ) -> list[dict[str, Any] | Exception]:
         """Train clients side by side, each as :meth:`train` would.
 
@@ -187,13 +187,13 @@ class MultiModelClient(TorchClient):
         return train_together(self, data, cohort, confs)
 
 
-def seed_layers(conf: Namespace) -> None:
+def seed_layers(conf: ClientConfig) -> None:
     """Seed torch's global generator, from which torch's dropout layers draw, by the client's random stream."""
     torch.manual_seed(int(stream(conf.seed, conf.round, conf.client_id, "layers").integers(2**62)))
 
 
 def train_alone(
-    client: MultiModelClient, data: ClientSamples, module: torch.nn.Module, conf: Namespace
+    client: MultiModelClient, data: ClientSamples, module: torch.nn.Module, conf: ClientConfig
 ) -> dict[str, Any]:
     """Train one client on a resident module, with torch's global generator seeded by :func:`seed_layers`."""
     seed_layers(conf)

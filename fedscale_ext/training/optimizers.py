@@ -1,7 +1,6 @@
 """The choice of the clients' optimizer, by the key ``client_optimizer``."""
 
-from argparse import Namespace
-
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.training.adam import Adam, AdamSteps
 from fedscale_ext.training.sgd import Sgd, Steps
 
@@ -9,6 +8,6 @@ Optimizer = Sgd | Adam
 Running = Steps | AdamSteps  # the result of an optimizer's ``begin``
 
 
-def optimizer_of(conf: Namespace) -> Optimizer:
+def optimizer_of(conf: ClientConfig) -> Optimizer:
     """Return the optimizer of a client's settings."""
     return Adam.of(conf) if conf.client_optimizer == "adam" else Sgd.of(conf)

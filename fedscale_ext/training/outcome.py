@@ -1,12 +1,13 @@
 """FedScale's result of a client's training."""
 
 import math
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+
+from fedscale_ext.core.client_config import ClientConfig
 
 
 def moving_loss(losses: list[float], first_epoch: int, decay: float) -> float:
@@ -17,7 +18,7 @@ def moving_loss(losses: list[float], first_epoch: int, decay: float) -> float:
     return average
 
 
-def result(conf: Namespace, samples: int, losses: Sequence[Tensor]) -> dict[str, Any]:
+def result(conf: ClientConfig, samples: int, losses: Sequence[Tensor]) -> dict[str, Any]:
     """Return FedScale's result without the trained state.
 
     Args:

@@ -1,11 +1,11 @@
 """A client's training samples."""
 
-from argparse import Namespace
 from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import stream
 from fedscale_ext.training.augment import Augmentation
 from fedscale_ext.training.speech_augment import SpeechAugmentation
@@ -27,7 +27,7 @@ class ClientSamples:
     def __len__(self) -> int:
         return len(self.y)
 
-    def views(self, rows: Sequence[np.ndarray], conf: Namespace) -> np.ndarray | None:
+    def views(self, rows: Sequence[np.ndarray], conf: ClientConfig) -> np.ndarray | None:
         """Draw the augmentation of each step's samples from the client's random stream.
 
         Args:

@@ -12,17 +12,17 @@ FedDyn's clients (Acar et al., ICLR 2021) do the same with c = 0 and alpha for 1
 their objective makes the offset -h_i, and h_i+ = h_i + alpha (x - y); see :mod:`fedscale_ext.server.dynamic_gradients`.
 """
 
-from argparse import Namespace
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import State
 from fedscale_ext.training.resident import CohortState
 
 
-def stacked_offsets(confs: Sequence[Namespace], names: Sequence[str]) -> list[Tensor]:
+def stacked_offsets(confs: Sequence[ClientConfig], names: Sequence[str]) -> list[Tensor]:
     """Stack the clients' offsets to the gradients.
 
     Args:
@@ -33,9 +33,8 @@ def stacked_offsets(confs: Sequence[Namespace], names: Sequence[str]) -> list[Te
         For each parameter [clients, *shape]; an empty list without offsets.
 
     """
-    if confs[0].offset is None:
-        return []
-    return [torch.stack([conf.offset[name] for conf in confs]) for name in names]
+    offsets = [conf.gradient_offset for conf in confs if conf.gradient_offset is not None]
+    return [torch.stack([offset[name] for offset in offsets]) for name in names] if offsets else []
 
 
 def coefficient_sum(steps: int, momentum: float) -> float:
@@ -45,7 +44,7 @@ def coefficient_sum(steps: int, momentum: float) -> float:
     return (steps - momentum * (1.0 - momentum**steps) / (1.0 - momentum)) / (1.0 - momentum)
 
 
-def new_variate(conf: Namespace, start: State, states: CohortState, row: int) -> State | None:
+def new_variate(conf: ClientConfig, start: State, states: CohortState, row: int) -> State | None:
     """Return a client's new control variate c_i+; FedDyn's h_i+ if the objective has ``feddyn``, its alpha.
 
     Args:
@@ -58,7 +57,11 @@ def new_variate(conf: Namespace, start: State, states: CohortState, row: int) ->
         The variate by parameter name, on the CPU; None if it is not finite.
 
     """
-    alpha = getattr(conf, "feddyn", None)
+    assert conf.gradient_offset is not None
+    alpha = conf.objective.get("feddyn")
     moved = 1 / alpha if alpha else conf.learning_rate * coefficient_sum(conf.local_steps, conf.client_momentum)
-    new = {name: ((start[name] - states[name][row]) / moved - offset).cpu() for name, offset in conf.offset.items()}
+    new = {
+        name: ((start[name] - states[name][row]) / moved - offset).cpu()
+        for name, offset in conf.gradient_offset.items()
+    }
     return new if all(bool(tensor.isfinite().all()) for tensor in new.values()) else None

@@ -4,17 +4,18 @@ Training one by one steps on a model's tensors, cohorts on the same tensors with
 Python loop over parameters except for clipping, which needs a norm per client.
 """
 
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.client_config import ClientConfig
+
 Masks = list[Tensor | None]  # for each parameter: which of its entries train, bool; None: all
 
 
-def stacked_masks(confs: Sequence[Namespace], names: Sequence[str]) -> Masks:
+def stacked_masks(confs: Sequence[ClientConfig], names: Sequence[str]) -> Masks:
     """Stack the clients' masks of trained entries.
 
     Args:
@@ -25,9 +26,10 @@ def stacked_masks(confs: Sequence[Namespace], names: Sequence[str]) -> Masks:
         For each parameter bool [clients, *shape], or None if all its entries train; an empty list without masks.
 
     """
-    if confs[0].mask is None:
+    masks = [conf.mask for conf in confs if conf.mask is not None]
+    if not masks:
         return []
-    return [torch.stack([conf.mask[name] for conf in confs]) if name in confs[0].mask else None for name in names]
+    return [torch.stack([mask[name] for mask in masks]) if name in masks[0] else None for name in names]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Sgd:
     lasso: float = 0.0
 
     @classmethod
-    def of(cls, conf: Namespace) -> "Sgd":
+    def of(cls, conf: ClientConfig) -> "Sgd":
         """Read the hyperparameters from a client's settings."""
         decay, clip, lasso = conf.client_weight_decay, conf.clip_norm, conf.group_lasso
         return cls(conf.learning_rate, conf.client_momentum, decay, conf.prox_mu, clip, lasso)

@@ -48,7 +48,7 @@ def server(
     made.eligible = np.ones(clients, dtype=bool)
     made.task = Task(shape, CLASSES, np.arange(1, clients + 1) * 10, np.full(clients, 4), 2, 5)
     made.pool, made.history, made._internals, made._internal_states, made.events = ModelPool(), [], {}, {}, []
-    made.emit, made.handed, made.notices = made.events.append, {}, {}
+    made.emit, made.client_tensors_by_kind, made.notices = made.events.append, {}, {}
     made.data_info = {"digest": ""}
     made.init_state(None, made.task)
     return made

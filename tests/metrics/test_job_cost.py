@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from synthetic_job import models, records
 
-from fedscale_ext.core.types import own_version
+from fedscale_ext.core.types import personal_version
 from fedscale_ext.metrics.cost import Spent, round_completion, spent, storage
 
 
@@ -25,10 +25,10 @@ def test_storage_tells_the_suite_from_the_served_mean():
 
 
 def test_storage_counts_the_models_that_clients_keep():
-    stored = storage(models(), [own_version("m0"), own_version("m0"), "m1"], {1, 3})
+    stored = storage(models(), [personal_version("m0"), personal_version("m0"), "m1"], {1, 3})
     assert stored.client_models == 1  # client 2 has the pool's yet, and client 3 is served it
     assert stored.suite_mb == pytest.approx((48 + 106 + 48) / 1e6)
-    assert storage(models(), [own_version("m0")] * 5).suite_mb == pytest.approx((48 + 106 + 5 * 48) / 1e6)
+    assert storage(models(), [personal_version("m0")] * 5).suite_mb == pytest.approx((48 + 106 + 5 * 48) / 1e6)
 
 
 def test_round_completion_counts_every_client_of_every_round():

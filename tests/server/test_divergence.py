@@ -92,7 +92,7 @@ def test_a_divergence_that_stays_finite_is_told_at_the_end(
 
 
 def test_the_notice_at_the_end_is_in_the_summary(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedscale_ext.server.records.end_notice", lambda *_: "it has diverged")
+    monkeypatch.setattr("fedscale_ext.server.aggregator.end_notice", lambda *_: "it has diverged")
     assert "it has diverged" in fedscale_ext.run(job_file, model="cnn_small", rounds=1)["notices"]
 
 

@@ -9,6 +9,7 @@ import torch
 from job_results import assert_equal, result
 
 import fedscale_ext
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.executor import executor, faults
 from fedscale_ext.tasks.evaluate import Evaluate
@@ -28,7 +29,7 @@ def blame(client: int) -> Any:
     """A client's batches, of which one client's raise."""
     plain = MultiModelClient.batches
 
-    def batches(self: Any, samples: int, conf: Namespace) -> Any:
+    def batches(self: Any, samples: int, conf: ClientConfig) -> Any:
         if conf.client_id == client:
             raise ValueError("no such label")
         return plain(self, samples, conf)

@@ -21,9 +21,9 @@ from fedscale_ext.methods.submodel.fluid import FluidAggregator
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.privacy import check_options
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.server.schedule import dropped_bytes, schedule_round
 from fedscale_ext.submodels.model_pool import ModelPool
 from server.test_jobs import command, in_process
@@ -230,7 +230,7 @@ def test_the_worst_leave_out_most_and_the_fast_train_longest() -> None:
     whole = len(models.parameter_names(job.pool["global"].spec))
     dropped = [len(item.dropped) for item in refined.items]
     assert dropped[3] == 0 and dropped[0] == whole
-    steps = [item.objective.get("local_steps", 4) for item in refined.items]
+    steps = [item.overrides.get("local_steps", 4) for item in refined.items]
     assert steps == [25, 16, 8, 4]  # five epochs, as long as the slowest, twice as long as itself, itself
     assert refined.duration_s == first.duration_s  # the slowest leaves out nothing
     assert (refined.durations_s <= refined.duration_s).all()
@@ -253,7 +253,7 @@ def test_nobody_trains_on_beyond_its_time_online() -> None:
     schedule = job.schedule([1, 2, 3, 4])
     object.__setattr__(job.population, "availability", _Gone(float(schedule.durations_s[1])))
     selector: Any = guided(job)  # type: ignore[arg-type]
-    assert not any(item.objective for item in selector.refined(1, schedule, 0.0).items)
+    assert not any(item.overrides for item in selector.refined(1, schedule, 0.0).items)
 
 
 def test_random_needs_no_selector() -> None:

@@ -167,16 +167,12 @@ def test_a_checkpoint_is_not_continued_with_other_devices_or_another_model_in_th
     }
 
 
-def test_a_checkpoint_of_a_release_without_digests_of_files_is_continued(
-    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    boards = tmp_path / "boards.csv"
-    boards.write_text("client_id,computation,communication\n" + "".join(f"{n},10,9000\n" for n in range(1, 8)))
-    save = checkpoint.save
+def test_a_checkpoint_of_another_format_is_refused_with_advice(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr(checkpoint, "save", lambda *args: save(*args[:3], _without(args[3], "named_files"), *args[4:]))
-        run(job_file, rounds=1, device_conf_file=str(boards))
-    assert "resumed after round 1" in run(job_file, rounds=2, resume=True, device_conf_file=str(boards))
+        earlier.setattr(checkpoint, "_FORMAT", "3")
+        run(job_file, rounds=1)
+    with pytest.raises(UserError, match=r"in format 4; if an earlier release wrote it, finish the job with that"):
+        run(job_file, rounds=2, resume=True)
 
 
 @pytest.mark.parametrize("file", ["checkpoint-000003", "round-000003", "metrics.jsonl"])

@@ -22,8 +22,8 @@ from fedscale_ext.core.types import WorkItem
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.metrics.files import read_tensors
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.privacy import check_options
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.submodels import narrowed, window
 from fedscale_ext.submodels.model_pool import ModelPool
@@ -127,8 +127,8 @@ def test_momentum_counts_as_what_it_adds_up_to(momentum: float) -> None:
     running = Sgd(0.1, momentum, 0.0, 0.0, None).begin([parameter], [torch.tensor([0.25], dtype=torch.float64)])
     for _ in range(steps):
         running.step([parameter], [torch.tensor([3.0], dtype=torch.float64)])
-    conf = client_settings(local_steps=steps, client_momentum=momentum, learning_rate=0.1)
-    conf.offset = {"w": torch.tensor([0.25], dtype=torch.float64)}
+    offset = {"w": torch.tensor([0.25], dtype=torch.float64)}
+    conf = client_settings(local_steps=steps, client_momentum=momentum, learning_rate=0.1, gradient_offset=offset)
     new = variates.new_variate(conf, {"w": torch.zeros(1, dtype=torch.float64)}, {"w": parameter[None]}, 0)
     assert new is not None and float(new["w"]) == pytest.approx(3.0)  # the client's own gradient, without the offset
 
@@ -154,10 +154,10 @@ def test_the_servers_variate_is_the_mean_over_all_clients(tmp_path: Path) -> Non
             kept.take(round, item, drawn(pool, "whole", value))
         kept.settle()
     kept.begin(items)
-    offset = kept.handed(items[0])
+    offset = kept.outgoing(items[0])
     # c = (2 + 3) / 5 clients, c_1 = 2; a client that never trained has none
     assert all(torch.allclose(tensor, torch.full_like(tensor, 1.0 - 2.0)) for tensor in offset.values())
-    assert all(torch.allclose(tensor, torch.ones(())) for tensor in kept.handed(WorkItem(2, "whole")).values())
+    assert all(torch.allclose(tensor, torch.ones(())) for tensor in kept.outgoing(WorkItem(2, "whole")).values())
 
 
 def test_a_parts_variate_lives_on_its_own_entries(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_parts_variate_lives_on_its_own_entries(tmp_path: Path) -> None:
     kept.settle()
     kept.begin([whole, half])
     name = next(name for name, tensor in pool["whole"].state.items() if tensor.dim() == 4)
-    mine, theirs = kept.handed(whole)[name], kept.handed(half)[name]
+    mine, theirs = kept.outgoing(whole)[name], kept.outgoing(half)[name]
     assert theirs.shape == pool["half"].state[name].shape
     # both hold an entry: (4 + 2) / 5 clients; half of those seen hold the others: 4 / (5 / 2)
     assert torch.allclose(theirs, torch.full_like(theirs, 6 / 5 - 2))

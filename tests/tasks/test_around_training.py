@@ -77,7 +77,7 @@ def test_clients_that_keep_models_are_tested_after_the_digest_and_after_their_ow
     begin = LogitsClient.begin
 
     def noted(self: Any, model: torch.nn.Module, conf: Any) -> None:
-        self.own_model(model, conf)
+        self.load_personal_model(model, conf)
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         begin(self, model, conf)
         if conf.round == EVENT:

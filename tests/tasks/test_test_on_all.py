@@ -58,7 +58,7 @@ def test_a_client_is_tested_with_the_model_that_it_keeps(job_file: Path, monkeyp
     for client, accuracy in enumerate(summary["on_all"]["per_client"], 1):
         key = "single_exit_mlp" if client <= 4 else "lenet_6k"
         spec, state = load_model(log_dir / "models" / f"{key}.safetensors")
-        file = log_dir / "own" / key / f"{client}-000001.safetensors"
+        file = log_dir / "client_state" / key / f"{client}-000001.safetensors"
         assert file.is_file() == (client in record.participants)
         tensors = read_tensors(file)[0] if file.is_file() else {}
         module = models.build(spec)
@@ -82,7 +82,7 @@ def test_clients_own_networks_have_the_statistics_of_their_own_samples(job_file:
     for client in range(1, 8):
         module = models.build(spec)
         module.load_state_dict(state)
-        tensors = read_tensors(log_dir / "own" / "global" / f"{client}-000002.safetensors")[0]
+        tensors = read_tensors(log_dir / "client_state" / "global" / f"{client}-000002.safetensors")[0]
         channel_indices = unpack_channels(tensors, channels.whole(spec))
         widths.add(tuple(channels.widths(channel_indices).values()))
         parameters = dict(module.named_parameters())

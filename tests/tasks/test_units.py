@@ -71,9 +71,9 @@ def test_a_large_round_has_larger_units_not_more() -> None:
 
 def test_different_objectives_do_not_share_a_unit_but_different_steps_do() -> None:
     items = [
-        WorkItem(1, "small", {"prox_mu": 0.1, "local_steps": 5}),
-        WorkItem(2, "small", {"prox_mu": 0.1}),
-        WorkItem(3, "small", {"prox_mu": 0.2}),
+        WorkItem(1, "small", overrides={"prox_mu": 0.1, "local_steps": 5}),
+        WorkItem(2, "small", overrides={"prox_mu": 0.1}),
+        WorkItem(3, "small", overrides={"prox_mu": 0.2}),
     ]
     units = plan_units(items, POOL, task(np.full(3, 50)), lambda _: 4, 5, spread=1)
     # falling steps: client 2 trains the job's 20

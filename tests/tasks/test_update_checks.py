@@ -96,7 +96,7 @@ def pool() -> ModelPool:
 
 
 POOL = pool()
-UNIT = [WorkItem(1, "m"), WorkItem(2, "m", {"local_steps": 7})]
+UNIT = [WorkItem(1, "m"), WorkItem(2, "m", overrides={"local_steps": 7})]
 START = POOL["m"].state
 
 

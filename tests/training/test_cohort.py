@@ -1,6 +1,5 @@
 """Clients trained side by side equal clients trained one after another."""
 
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.methods.submodel.exit_levels import MultiExitClient
 from fedscale_ext.models.dropout import Dropout
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 SHAPE = (1, 8, 8)
 
 
-def conf(client: int, **changes: object) -> Namespace:
+def conf(client: int, **changes: object) -> ClientConfig:
     return client_settings(client, **{"local_steps": 20, **changes})
 
 

@@ -1,5 +1,4 @@
 import math
-from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -7,6 +6,7 @@ import torch
 from client_settings import client_settings
 from torch import nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import batches
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.outcome import moving_loss
@@ -14,7 +14,7 @@ from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.training.sgd import Sgd
 
 
-def conf(**changes: object) -> Namespace:
+def conf(**changes: object) -> ClientConfig:
     return client_settings(**{"local_steps": 4, "learning_rate": 0.1, **changes})
 
 
@@ -31,7 +31,7 @@ def linear() -> nn.Linear:
     return model
 
 
-def train(model: nn.Module, data: ClientSamples, settings: Namespace) -> dict:
+def train(model: nn.Module, data: ClientSamples, settings: ClientConfig) -> dict:
     return MultiModelClient(settings).train(data, model, settings)
 
 

@@ -32,8 +32,8 @@ class FedProxAggregator(FedAvgAggregator):
     """
 
     Params: ClassVar[type] = FedProxParams
-    own_prox: ClassVar[str] = "mu"
+    prox_param: ClassVar[str] = "mu"
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Give each participant FedAvg's work with the proximal term (Eq 2)."""
-        return [WorkItem(int(client), "global", {"prox_mu": self.params.mu}) for client in participants]
+        return [WorkItem(int(client), "global", overrides={"prox_mu": self.params.mu}) for client in participants]

@@ -7,7 +7,6 @@ It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2). Departures from t
 * Only parameters are trained. BatchNorm's running statistics take the clients' mean, as with the other servers.
 """
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -15,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientSamples,
     CountMean,
@@ -54,17 +54,17 @@ class QFedAvgClient(MultiModelClient):
     The model is measured as it is served, in evaluation mode. ``model_of`` gives the resident module of a pool key.
     """
 
-    def __init__(self, conf: Namespace, model_of: Callable[[str], nn.Module]) -> None:
+    def __init__(self, conf: ClientConfig, model_of: Callable[[str], nn.Module]) -> None:
         super().__init__(conf)
         self._model_of = model_of
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Measure the loss of the served model, then train as FedAvg does."""
         loss = self._loss(model, client_data, conf.test_bsz)
         return {**super().train(client_data, model, conf), "moving_loss": loss}
 
     def train_cohort(
-        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
     ) -> list[dict[str, Any] | Exception]:
         """Train clients side by side. All start from one model, which measures each client's loss."""
         model = self._model_of(confs[0].model_key)
@@ -88,7 +88,7 @@ class QFedAvgClient(MultiModelClient):
 class QFedAvgExecutor(MultiModelExecutor):
     """Executor whose clients first measure the loss of the model that they train."""
 
-    def get_client_trainer(self, conf: Namespace) -> QFedAvgClient:
+    def get_client_trainer(self, conf: ClientConfig) -> QFedAvgClient:
         """Create a client that measures its loss first."""
         return QFedAvgClient(conf, self.bench.module)
 

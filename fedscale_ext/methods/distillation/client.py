@@ -4,20 +4,20 @@ A client first learns of the public samples from the last target, then trains on
 model's logits of public samples. In the papers, learning of public samples ends a round. Here it opens the next one, so
 that a client and the server meet once a round.
 
-``conf.own`` is the client's model (empty before its first round: the initial model of its type). Where a method's
-clients keep no models it is None, and they train the model that they receive.
+``conf.client_state`` is the client's model. It is empty before the client's first round, which begins with the initial
+model of its type. It is None if the method's clients keep no models; they train the model that they receive.
 
-``conf.shared`` has the public samples ``x`` [n, C, H, W] and, where they have the clients' classes, their ``labels``
-[n]. ``rows`` [m] and ``target`` [m, classes] are what all clients learn from; ``asked`` [a] are the rows whose logits
-they report. A client that fine-tunes its served model (``personalise_epochs``) has no ``conf.shared``: it trains on its
-own samples alone.
+``conf.shared_tensors`` has the public samples ``x`` [n, C, H, W] and, if they have the clients' classes, their
+``labels`` [n]. All clients learn from ``rows`` [m] and their ``target`` [m, classes], and report the logits of the rows
+``asked`` [a]. A client that fine-tunes its served model (``personalise_epochs``) has no shared tensors: it trains on
+its own samples alone.
 
-``conf.public`` lists the phases of learning: each has a ``loss``, ``epochs`` and a ``batch_size``. ``told`` says
-whether it takes ``rows`` alone or all public samples.
+``conf.objective["public"]`` lists the phases of learning. Each has a ``loss``, ``epochs`` and a ``batch_size``;
+``told`` says whether it takes ``rows`` alone or all public samples.
 """
 
-from argparse import Namespace
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
+from fedscale_ext.method import ClientConfig, ClientSamples, MultiModelClient, MultiModelExecutor, State
 from fedscale_ext.methods.distillation.fitting import batches, predicted
 from fedscale_ext.methods.distillation.losses import deepest, of_clients
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
@@ -39,7 +39,7 @@ class PublicPhase(MultiModelClient):
 
     loss_key: Hashable = None  # targets are other ones in each round: steps cannot be recorded
 
-    def __init__(self, conf: Namespace, phase: Mapping[str, Any], shared: State) -> None:
+    def __init__(self, conf: ClientConfig, phase: Mapping[str, Any], shared: State) -> None:
         super().__init__(conf)
         rows = shared["rows"] if phase["told"] else torch.arange(len(shared["x"]))
         self.samples = ClientSamples(shared["x"][rows], torch.arange(len(rows), device=shared["x"].device))
@@ -48,23 +48,22 @@ class PublicPhase(MultiModelClient):
         self._loss = of_clients(phase["loss"], phase.get("epsilon", 1.0))
         self._phase = phase
 
-    def settings(self, conf: Namespace) -> Namespace:
-        """The client's settings for this phase; its random streams have keys of their own."""
-        epochs, size = self._phase["epochs"], self._phase["batch_size"]
-        overrides = {
-            "round": f"{conf.round} {self._phase['loss']}",
-            "held_out": 0.0,
-            "own_classes": False,
-            "batch_size": size,
-        }
-        settings = Namespace(**{**vars(conf), **overrides, "local_epochs": epochs})
-        settings.local_steps = len(self.batches(len(self.samples), settings))
-        return settings
+    def config(self, conf: ClientConfig) -> ClientConfig:
+        """Return the client's configuration for this phase; its random streams have keys of their own."""
+        phase = replace(
+            conf,
+            round=f"{conf.round} {self._phase['loss']}",
+            held_out=0.0,
+            own_classes=False,
+            batch_size=self._phase["batch_size"],
+            local_epochs=self._phase["epochs"],
+        )
+        return replace(phase, local_steps=len(self.batches(len(self.samples), phase)))
 
-    def batches(self, samples: int, conf: Namespace) -> list[np.ndarray]:
-        """Rows of each batch: ``local_epochs`` over all samples."""
+    def batches(self, samples: int, conf: ClientConfig) -> list[np.ndarray]:
+        """Rows of each batch, in the phase's epochs over all samples."""
         generator = torch_stream(conf.seed, conf.round, conf.client_id, "public")
-        drawn = (batches(samples, conf.batch_size, generator) for _ in range(conf.local_epochs))
+        drawn = (batches(samples, conf.batch_size, generator) for _ in range(self._phase["epochs"]))
         return [rows.numpy() for epoch in drawn for rows in epoch]
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
@@ -77,31 +76,36 @@ class PublicPhase(MultiModelClient):
 class LogitsClient(PersonalModelClient):
     """Client that keeps its model, trains it on public samples and its own, and reports logits."""
 
-    def prepare(self, model: nn.Module, conf: Namespace) -> None:
+    def prepare(self, model: nn.Module, conf: ClientConfig) -> None:
         """Learn of public samples, phase by phase."""
         for phase in self._phases(conf):
-            phase.train(phase.samples, model, phase.settings(conf))
+            phase.train(phase.samples, model, phase.config(conf))
 
-    def prepare_cohort(self, cohort: Cohort, confs: Sequence[Namespace]) -> dict[int, Exception]:
+    def prepare_cohort(self, cohort: Cohort, confs: Sequence[ClientConfig]) -> dict[int, Exception]:
         """Learn of public samples side by side, and return failures by row."""
         failed: dict[int, Exception] = {}
         for phase in self._phases(confs[0]):
-            results = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.settings(conf) for conf in confs])
+            results = phase.train_cohort([phase.samples] * len(confs), cohort, [phase.config(conf) for conf in confs])
             failed.update({row: one for row, one in enumerate(results) if isinstance(one, Exception)})
         return failed
 
-    def reports(self, conf: Namespace) -> bool:
+    def reports(self, conf: ClientConfig) -> bool:
         """Whether it reports logits: not where it is only measured, or fine-tunes."""
-        return conf.shared is not None
+        return conf.shared_tensors is not None
 
-    def _phases(self, conf: Namespace) -> Iterator[PublicPhase]:
-        for phase in () if conf.shared is None else getattr(conf, "public", ()):
-            if not phase["told"] or "rows" in conf.shared:
-                yield PublicPhase(conf, phase, conf.shared)
+    def _phases(self, conf: ClientConfig) -> Iterator[PublicPhase]:
+        shared = conf.shared_tensors
+        if shared is None:
+            return
+        for phase in conf.objective.get("public", ()):
+            if not phase["told"] or "rows" in shared:
+                yield PublicPhase(conf, phase, shared)
 
-    def reported(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def reported(self, result: dict[str, Any], model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Return the result with the client's model, if it keeps one, and its logits [rows, classes]."""
-        logits = predicted(model.eval(), conf.shared["x"][conf.shared["asked"]], conf.test_bsz)
+        assert conf.shared_tensors is not None
+        asked = conf.shared_tensors["x"][conf.shared_tensors["asked"]]
+        logits = predicted(model.eval(), asked, conf.test_bsz)
         if not torch.isfinite(logits).all():
             raise FloatingPointError("its logits are not finite")
         return {**super().reported(result, model, conf), "returned": {LOGITS: logits}}
@@ -110,6 +114,6 @@ class LogitsClient(PersonalModelClient):
 class LogitsExecutor(MultiModelExecutor):
     """Executor whose clients report logits of public samples."""
 
-    def get_client_trainer(self, conf: Namespace) -> LogitsClient:
+    def get_client_trainer(self, conf: ClientConfig) -> LogitsClient:
         """Create a client that reports logits."""
         return LogitsClient(conf, self.bench)

@@ -20,17 +20,17 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.method import (
+    ClientState,
     ClientTensors,
     EvaluationPlan,
     Excludes,
     Feature,
-    OwnTensors,
     Population,
     State,
     Task,
     Update,
     WorkItem,
-    own_version,
+    personal_version,
     stream,
 )
 from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
@@ -59,7 +59,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's model from round to round."""
         templates = {key: floating_tensors(self.pool[key].state) for key in self.keys}
-        return [*super().client_tensors(), OwnTensors(self.log_dir, self.task.num_clients, templates)]
+        return [*super().client_tensors(), ClientState(self.log_dir, self.task.num_clients, templates)]
 
     # ---- what a method says ----
 
@@ -67,8 +67,8 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
     def phases(self, first: bool) -> list[Phase]:
         """What a client does with public samples before it trains; ``first``: it takes part for the first time."""
 
-    def objective(self, first: bool) -> dict[str, Any]:
-        """Objective of the client's own training, beside the job's keys."""
+    def overrides(self, first: bool) -> dict[str, Any]:
+        """Return the fields of a client's configuration that its own training sets instead of the job's keys."""
         return {}
 
     def answer_rows(self, round: int) -> Tensor:
@@ -111,15 +111,15 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         return [self._item(client + 1, rows, first=not known) for client, known in enumerate(self.downloaded.tolist())]
 
     def _item(self, client: int, rows: Tensor, *, first: bool) -> WorkItem:
-        phases, objective = self.phases(first), self.objective(first)
+        phases, overrides = self.phases(first), self.overrides(first)
         everything = len(self.public.x)
         through = sum(each["epochs"] * (len(self.rows) if each["told"] else everything) for each in phases)
-        seen = float(self.task.step_sizes(client, objective).sum())
-        effort = 1.0 + (through + len(rows) / TRAINING_FACTOR) / seen
+        seen = float(self.task.step_sizes(client, overrides).sum())
+        compute = 1.0 + (through + len(rows) / TRAINING_FACTOR) / seen
         down = self.target.nbytes + (self._download if first else 0)
         up = len(rows) * self.task.num_classes * self.target.itemsize
         key = self.keys[self.type_of[client - 1]]
-        return WorkItem(client, key, {**objective, "public": phases}, compute_fraction=effort, bytes=down, upload=up)
+        return WorkItem(client, key, {"public": phases}, overrides, compute_fraction=compute, bytes=down, upload=up)
 
     @property
     def _download(self) -> int:
@@ -143,7 +143,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own model; test the server's model on all test samples."""
-        served = [own_version(self.keys[index]) for index in self.type_of.tolist()]
+        served = [personal_version(self.keys[index]) for index in self.type_of.tolist()]
         return EvaluationPlan(served, {SERVER: SERVER} if self.has_server_model else {})
 
     def usual(self, *, first: bool) -> list[WorkItem]:

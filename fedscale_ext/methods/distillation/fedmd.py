@@ -64,7 +64,7 @@ class FedMDAggregator(LogitsExchangeAggregator):
         phases = [pretrain, digest] if first and self.public.labels is not None else [digest]
         return [phase for phase in phases if phase["epochs"]]
 
-    def objective(self, first: bool) -> dict[str, Any]:
+    def overrides(self, first: bool) -> dict[str, Any]:
         """Train for ``private_epochs`` in a client's first round."""
         return {"local_epochs": self.params.private_epochs} if first and self.params.private_epochs else {}
 

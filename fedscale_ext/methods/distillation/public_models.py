@@ -20,7 +20,8 @@ from fedscale_ext.method import (
     Excludes,
     Feature,
     Population,
-    Shared,
+    ReturnedTensors,
+    SharedTensors,
     State,
     Task,
     Update,
@@ -31,12 +32,11 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.distillation.client import LOGITS, LogitsExecutor
 from fedscale_ext.methods.distillation.fitting import Fit, LossOf, fit
-from fedscale_ext.tasks.client_tensors import Returned
 
 SERVER = "server"  # key of the server's own model, where a method has one
 
 
-class Logits(Returned):
+class Logits(ReturnedTensors):
     """Logits of the round's clients, ``of`` each: float32 [num_rows, classes]."""
 
     def __init__(self, folder: Path, clients: int, classes: int) -> None:
@@ -86,7 +86,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
     def client_tensors(self) -> list[ClientTensors]:
         """Send public samples to all clients, and receive their logits."""
         clients = self.task.num_clients
-        self.shared = Shared(self.log_dir, clients)
+        self.shared = SharedTensors(self.log_dir, clients)
         self.client_logits = Logits(self.log_dir, clients, self.task.num_classes)
         return [*super().client_tensors(), self.shared, self.client_logits]
 

@@ -46,7 +46,7 @@ from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, Experience,
 from fedscale_ext.methods.fedoras.tier_searches import TierSearches
 from fedscale_ext.methods.fedoras.tiers import upper_only
 from fedscale_ext.models.supernet.family import cheapest_path, path_of, searched
-from fedscale_ext.tasks.client_tensors import Returned
+from fedscale_ext.tasks.client_tensors import ReturnedTensors
 
 _TRIED = 64  # paths of which a tier's dearest is tested
 
@@ -192,7 +192,7 @@ class FedorASAggregator(MultiModelAggregator):
         if self.plan.at(round).name != "supernet":
             self.tuning.collect(state, self.weight(update.item))
             return
-        experience = self.handed[Returned.kind]
+        experience = self.client_tensors_by_kind[ReturnedTensors.kind]
         assert isinstance(experience, Experience)
         self.training.collect(update, state, experience.of[update.client])
 
@@ -206,7 +206,7 @@ class FedorASAggregator(MultiModelAggregator):
         self.record("operators", self.training.aggregate())
         self.record("effort", {update.client: update.item.compute_fraction for update in updates})
         self.record("trained", {update.client: update.trained for update in updates})
-        experience = self.handed[Returned.kind]
+        experience = self.client_tensors_by_kind[ReturnedTensors.kind]
         assert isinstance(experience, Experience)
         self.record("examples", {client: seen.tolist() for client, seen in experience.of.items()})
         self.record("tiers", {update.client: int(self.tier_of[update.client - 1]) for update in updates})

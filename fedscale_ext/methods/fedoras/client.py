@@ -7,7 +7,6 @@ With ``fedoras.idle_gradient: none`` such an operator rests, and keeps its momen
 same code does from torch 2.0 on). The optimiser is made anew for each client and round.
 """
 
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, cast
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.executor.executor import MultiModelExecutor
 from fedscale_ext.methods.fedoras.judging import Judge
@@ -105,18 +105,18 @@ class PathSgd:
 class FedorASClient(MultiModelClient):
     """Client that trains another path in each step, and so one client after another.
 
-    ``conf.paths`` has the tier's ``budget`` in MACs, its ``unsupported`` operators, the device's own ``load`` and the
-    ``idle_gradient``. Without it, a client trains its model as it is.
+    ``conf.objective["paths"]`` has the tier's ``budget`` in MACs, its ``unsupported`` operators, the device's ``load``
+    and the ``idle_gradient``. Without it, a client trains its model as it is.
     """
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: Namespace, spec: ModelSpec | None = None, supernet: ModelSpec | None = None) -> None:
+    def __init__(self, conf: ClientConfig, spec: ModelSpec | None = None, supernet: ModelSpec | None = None) -> None:
         super().__init__(conf)
         self._spec, self._supernet = spec, supernet  # what is held, and of what; None where only asked for the class
         self._everywhere = spec is not None and reads_everywhere(spec)
 
-    def seen(self, data: ClientSamples, conf: Namespace) -> Iterator[tuple[Tensor, Tensor]]:
+    def seen(self, data: ClientSamples, conf: ClientConfig) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches; for texts that are read at every position, labels are the next symbols, [B, T]."""
         for x, y in super().seen(data, conf):
             if self._everywhere:
@@ -128,9 +128,9 @@ class FedorASClient(MultiModelClient):
         losses = super().losses(output, labels)
         return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train a path on each batch; ``returned`` of the result has the examples of each operator."""
-        settings = getattr(conf, "paths", None)
+        settings = conf.objective.get("paths")
         if settings is None or self._spec is None or self._supernet is None:
             return super().train(client_data, model, conf)
         costs = budget_tables(self._supernet, tuple(settings["unsupported"]))
@@ -161,9 +161,9 @@ class FedorASExecutor(MultiModelExecutor):
 
     kinds: ClassVar[tuple[Kind, ...]] = (Judge(),)
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that trains paths, or one that trains its model as it is."""
         spec = self.bench.spec(conf.model_key)
-        if getattr(conf, "paths", None) is None and not reads_everywhere(spec):
+        if conf.objective.get("paths") is None and not reads_everywhere(spec):
             return MultiModelClient(conf)
         return FedorASClient(conf, spec, self.bench.host(conf.model_key))

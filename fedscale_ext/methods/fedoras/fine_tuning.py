@@ -13,7 +13,6 @@ import numpy as np
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.local_steps import HELD_OUT, OWN_EPOCHS
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -71,13 +70,13 @@ class FineTuning:
     def assign(self, stage: Stage, participants: np.ndarray) -> list[WorkItem]:
         """Let all participants train the tier's model, or its twin."""
         p = self._params
-        objective: dict[str, Any] = {HELD_OUT: p.val_ratio, "augment": self._augment}
+        overrides: dict[str, Any] = {"held_out": p.val_ratio, "augment": self._augment}
         self._key = tier_key(stage.tier)
         if stage.name == "finetune":
-            objective |= {OWN_EPOCHS: p.finetune_epochs, "batch_size": p.finetune_batch}
+            overrides |= {"local_epochs": p.finetune_epochs, "batch_size": p.finetune_batch}
         else:
-            objective |= {
-                OWN_EPOCHS: p.twin_epochs or p.finetune_epochs,
+            overrides |= {
+                "local_epochs": p.twin_epochs or p.finetune_epochs,
                 "batch_size": p.twin_batch or p.finetune_batch,
             }
             spec, self._key = self._pool[self._key].spec, twin_key(stage.tier)
@@ -85,7 +84,7 @@ class FineTuning:
                 random = torch_stream(self._seed, "twin", stage.tier)
                 self._pool.add(self._key, spec, models.initial_state(spec, random))
         self._mean = CountMean(self._pool[self._key].state)
-        return [WorkItem(client, self._key, objective) for client in participants.tolist()]
+        return [WorkItem(client, self._key, overrides=overrides) for client in participants.tolist()]
 
     def collect(self, state: State, weight: float) -> None:
         """Add a client's state to the mean."""

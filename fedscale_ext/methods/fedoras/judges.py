@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.local_steps import HELD_OUT, trained_on
+from fedscale_ext.core.local_steps import trained_on
 from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras import judging
 from fedscale_ext.methods.fedoras.federated_evaluation import EvaluationCall, agreement_by_rounds, call, mean_scores
@@ -44,7 +44,7 @@ class Judges:
 
     def __init__(self, job: "FedorASAggregator", training: SupernetTraining) -> None:
         self._job, self._training, self._params = job, training, job.params
-        task, share = job.task, {HELD_OUT: job.params.val_ratio}
+        task, share = job.task, job.params.val_ratio
         self.held_out = np.array([size - trained_on(int(size), share) for size in task.train_sizes], dtype=np.int64)
         if not self.held_out.any():
             raise UserError(

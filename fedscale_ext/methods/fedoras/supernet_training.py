@@ -7,14 +7,12 @@ On the virtual clock, and in what a round cost, a client counts for the MACs of 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.local_steps import HELD_OUT
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
@@ -30,7 +28,7 @@ from fedscale_ext.methods.fedoras.subspace_sampling import (
 )
 from fedscale_ext.models.supernet.family import Tables, restricted, tables
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.client_tensors import Returned
+from fedscale_ext.tasks.client_tensors import ReturnedTensors
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport.wire import Section
 
@@ -47,7 +45,7 @@ class Tier:
     unsupported: tuple[str, ...] = ()
 
 
-class Experience(Returned):
+class Experience(ReturnedTensors):
     """Number of examples that went through each operator at each client (Equation 5's |D_i,o|), as clients report."""
 
     def __init__(self, folder: Path, pool: ModelPool, costs: Tables, task: Task) -> None:
@@ -69,7 +67,7 @@ class Experience(Returned):
         tensors = super().checked(item, section)
         counts = tensors[EXAMPLES].numpy()
         held = held_by(self._costs, self._pool[item.model].spec)
-        seen = int(self._task.step_sizes(item.client, item.objective).sum())
+        seen = int(self._task.step_sizes(item.client, item.overrides).sum())
         # each below what was planned before they are added up: sums of large numbers would wrap
         if (counts < 0).any() or (counts > seen).any() or counts[~held].any() or (counts.sum(1) != seen).any():
             raise Rejected("its counts of examples per operator cannot be")
@@ -185,13 +183,13 @@ class SupernetTraining:
             "load": p.dynamic_budget,
             "idle_gradient": p.idle_gradient,
         }
-        objective: dict[str, Any] = {"paths": settings, HELD_OUT: p.val_ratio}
-        sizes = self._task.step_sizes(client, objective)
+        objective, overrides = {"paths": settings}, {"held_out": p.val_ratio}
+        sizes = self._task.step_sizes(client, overrides)
         held = held_by(self.macs, model.spec)
         key_of_draw = (self._seed, round, client)
         paths = drawn_paths(self.costs[number], held, tier.budget, p.dynamic_budget, len(sizes), *key_of_draw)
         macs = float(np.average(path_macs(self.macs, paths), weights=sizes))
-        return WorkItem(client, key, objective, compute_fraction=macs / model.cost.forward_macs)
+        return WorkItem(client, key, objective, overrides, compute_fraction=macs / model.cost.forward_macs)
 
     def collect(self, update: Update, state: State, examples: np.ndarray) -> None:
         """Add a client's state to the means of the operators that it trained."""

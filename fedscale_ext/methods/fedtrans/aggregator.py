@@ -27,7 +27,7 @@ from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.metrics.convergence import mean_accuracies, stalled
-from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.server.announcements import ModelChoice
 
 _HISTORY = "loss_history/"  # begins names of its tensors in a checkpoint
 
@@ -42,7 +42,7 @@ class FedTransAggregator(MultiModelAggregator):
     """
 
     Params = FedTransParams
-    own_prox = "prox_mu"
+    prox_param = "prox_mu"
     unprotected = "the training losses by which clients are assigned to models and models grow"
 
     def init_state(self, population: Population, task: Task) -> None:
@@ -85,8 +85,10 @@ class FedTransAggregator(MultiModelAggregator):
             self.record("probabilities", dict(zip(clients, probabilities.tolist(), strict=True)))
             self.record("compatible", {c: np.flatnonzero(a).tolist() for c, a in zip(clients, allowed, strict=True)})
         keys = [model.key for model in self.pool]
-        objective = {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
-        return [WorkItem(client, keys[k], objective) for client, k in zip(clients, chosen.tolist(), strict=True)]
+        overrides = {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
+        return [
+            WorkItem(client, keys[k], overrides=overrides) for client, k in zip(clients, chosen.tolist(), strict=True)
+        ]
 
     def expected_shares(self) -> dict[str, float]:
         """Share of participants expected on each model: the mean of p^c over all clients that may train."""

@@ -56,7 +56,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     """
 
     Params: ClassVar[type] = HypeMeFedParams
-    own_prox: ClassVar[str] = "prox_mu"
+    prox_param: ClassVar[str] = "prox_mu"
     Executor: ClassVar[type] = MultiExitExecutor
     reduces: ClassVar[bool] = False  # hypernetworks learn from each client's weights
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
@@ -99,7 +99,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         """The level of each client: participants come from all of them (section 5.1)."""
         return self.level_of if self.params.strata else None
 
-    def objective(self, level: int) -> dict[str, Any]:
+    def overrides(self, level: int) -> dict[str, Any]:
         """FedProx's term, where ``prox_mu`` is above 0. Clients sum their exits' losses themselves."""
         return {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
 

@@ -71,30 +71,30 @@ class MossParams(DeviceTypesParams, WireParams):
     def lacks(self, config: JobConfig) -> list[str]:
         """Taps, too, where WIRE matches layers of models whose family declares none. UserError for a named tap that is
         no module of its network."""
-        found = super().lacks(config)
+        lacking = super().lacks(config)
         self._check_taps(config)
         if self.wire == "ce":
-            return found
-        given = [
+            return lacking
+        untapped = [
             ("moss.taps", name)
-            for place, name in enumerate(self.types)
+            for index, name in enumerate(self.types)
             if not (self.proxy and self.same_arch_transfer == "copy" and name == config.fedscale.model)
-            and self.taps_of(place) is None
+            and self.taps_of(index) is None
         ]
         if self.proxy and self.proxy_taps == DEFAULT_TAPS:
-            given.append(("moss.proxy_taps", config.fedscale.model))
+            untapped.append(("moss.proxy_taps", config.fedscale.model))
         return [
-            *found,
-            *(f"{key} for {name} (modules whose outputs are compared)" for key, name in given if _bare(name)),
+            *lacking,
+            *(f"{key} for {name} (modules whose outputs are compared)" for key, name in untapped if _bare(name)),
         ]
 
     def _check_taps(self, config: JobConfig) -> None:
         """Of named models, where the data are on this machine, which tell the networks' input; the aggregator checks
         all of them when it knows the task."""
-        given = [("moss.taps", name, self.taps_of(place)) for place, name in enumerate(self.types)]
+        tapped = [("moss.taps", name, self.taps_of(index)) for index, name in enumerate(self.types)]
         if self.proxy:
-            given.append(("moss.proxy_taps", config.fedscale.model, named_taps(self.proxy_taps)))
-        named = [(key, name, taps) for key, name, taps in given if taps is not None and not name.endswith(".json")]
+            tapped.append(("moss.proxy_taps", config.fedscale.model, named_taps(self.proxy_taps)))
+        named = [(key, name, taps) for key, name, taps in tapped if taps is not None and not name.endswith(".json")]
         if not named:
             return
         try:
@@ -106,14 +106,14 @@ class MossParams(DeviceTypesParams, WireParams):
         for key, name, taps in named:
             check_named_taps(key, name, specs[name], taps)
 
-    def taps_of(self, place: int) -> tuple[str, ...] | None:
+    def taps_of(self, index: int) -> tuple[str, ...] | None:
         """The named taps of a type, None for its family's own."""
-        return named_taps(self.taps[place]) if self.taps else None
+        return named_taps(self.taps[index]) if self.taps else None
 
     def options(self, ce_target: Literal["labels", "teacher"]) -> Options:
         """Of WIRE."""
-        given = {field.name: getattr(self, field.name) for field in fields(WireParams)}
-        return Options(ce_target=ce_target, **given)
+        settings = {field.name: getattr(self, field.name) for field in fields(WireParams)}
+        return Options(ce_target=ce_target, **settings)
 
 
 def _bare(name: str) -> bool:

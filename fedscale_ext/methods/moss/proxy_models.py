@@ -81,7 +81,7 @@ class _Job(NamedTuple):
     student: State
 
 
-class _Made(NamedTuple):
+class _Transfer(NamedTuple):
     """What a transfer made of its student: its state, the report, and its logits on the public samples."""
 
     state: State
@@ -136,22 +136,22 @@ class Transfers(ABC):
         public: Public,
         before: int = 0,
         after: int = 0,
-    ) -> dict[str, _Made]:
+    ) -> dict[str, _Transfer]:
         """By name, those that did not diverge; so many of the round's transfers come ``before`` and ``after`` them."""
-        done, one_tells = before, Lock()
+        done, progress_lock = before, Lock()
 
         def tell(more: int) -> None:
             nonlocal done
-            with one_tells:
+            with progress_lock:
                 done += more
                 self.progress(round, done, before + len(jobs) + after)
 
-        def run(job: _Job) -> _Made | None:
-            made = transferred(job)
+        def run(job: _Job) -> _Transfer | None:
+            transfer = transferred(job)
             tell(1)
-            return made
+            return transfer
 
-        def transferred(job: _Job) -> _Made | None:
+        def transferred(job: _Job) -> _Transfer | None:
             wire, teacher = self.wires[job.name], observed[job.teacher]
             try:
                 check_finite([teacher.logits], "the teacher")
@@ -163,13 +163,13 @@ class Transfers(ABC):
             except FloatingPointError:
                 wire.begin(torch_stream(self.seed, round, "moss", job.name, "anew"))
                 return None
-            return _Made(state, report, answers)
+            return _Transfer(state, report, answers)
 
         if jobs:
             tell(0)
         largest_first = sorted(jobs, key=lambda job: -models.cost(self.wires[job.name].student).training_macs)
-        found = in_threads(largest_first, run, self.threads)
-        return {job.name: each for job, each in zip(largest_first, found, strict=True) if each is not None}
+        transfers = in_threads(largest_first, run, self.threads)
+        return {job.name: each for job, each in zip(largest_first, transfers, strict=True) if each is not None}
 
     def _with_statistics(self, spec: ModelSpec, state: State, public: Public) -> State:
         """What a transfer or FILE made, with the running statistics that it is used with."""
@@ -180,30 +180,32 @@ class Transfers(ABC):
     def _observe(
         self, held: Mapping[str, tuple[ModelSpec, State, tuple[str, ...]]], public: Public
     ) -> dict[str, Observed]:
-        found = in_threads(held.values(), lambda each: observe(each[0], each[1], public.x, each[2]), self.threads)
-        return dict(zip(held, found, strict=True))
+        observations = in_threads(
+            held.values(), lambda each: observe(each[0], each[1], public.x, each[2]), self.threads
+        )
+        return dict(zip(held, observations, strict=True))
 
     def _weights(self, fidelities: Mapping[str, float], samples: Mapping[str, int]) -> list[float]:
         return [fidelities[key] if self.aggregation == "file" else float(samples[key]) for key in fidelities]
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """(tensors, JSON) for a checkpoint."""
-        found = {name: wire.state() for name, wire in self.wires.items()}
-        tensors = {f"{name}/{key}": each for name, (own, _) in found.items() for key, each in own.items()}
-        return tensors, {name: data for name, (_, data) in found.items()}
+        states = {name: wire.state() for name, wire in self.wires.items()}
+        tensors = {f"{name}/{key}": each for name, (state, _) in states.items() for key, each in state.items()}
+        return tensors, {name: data for name, (_, data) in states.items()}
 
     def load_state(self, tensors: State, data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned; KeyError where it is of other types."""
         for name, wire in self.wires.items():
-            own = {key.removeprefix(f"{name}/"): each for key, each in tensors.items() if key.startswith(f"{name}/")}
-            wire.load_state(own, data[name])
+            state = {key.removeprefix(f"{name}/"): each for key, each in tensors.items() if key.startswith(f"{name}/")}
+            wire.load_state(state, data[name])
 
 
 class ProxyModels(Transfers):
     """Moss's server with proxies: 2 N transfers, named ``forward.<type>`` and ``backward.<type>``.
 
     ``architecture``: of the proxies, by default that of the type of most parameters; ``proxy``: PM^G; ``proxies``: what
-    each PM^i begins a round as, and ``own_proxies`` these by type where they are ``persistent``.
+    each PM^i begins a round as, and ``type_proxies`` these by type where they are ``persistent``.
     """
 
     def __init__(
@@ -221,12 +223,12 @@ class ProxyModels(Transfers):
         largest = max(types.values(), key=lambda each: models.cost(each.spec).parameters)
         self.architecture = largest if architecture is None else architecture
         self.proxy = models.initial_state(self.architecture.spec, torch_stream(seed, "moss", "proxy"))
-        for key, own in types.items():
+        for key, device_type in types.items():
             if not self._copied(key):
-                self._add(f"forward.{key}", own, self.architecture, (key, "to its proxy"))
-                self._add(f"backward.{key}", self.architecture, own, (key, "from the proxies' mean"))
+                self._add(f"forward.{key}", device_type, self.architecture, (key, "to its proxy"))
+                self._add(f"backward.{key}", self.architecture, device_type, (key, "from the proxies' mean"))
         moved = [key for key in types if proxies == "persistent" and not self._copied(key)]
-        self.own_proxies = dict.fromkeys(moved, self.proxy)
+        self.type_proxies = dict.fromkeys(moved, self.proxy)
 
     def _copied(self, key: str) -> bool:
         return self.copies and self.types[key].spec == self.architecture.spec
@@ -236,17 +238,17 @@ class ProxyModels(Transfers):
         moved = [key for key in models if not self._copied(key)]
         names = {key: self.wires[f"forward.{key}"].teacher_taps for key in moved}
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in moved}, public)
-        jobs = [_Job(f"forward.{key}", key, self.own_proxies.get(key, self.proxy)) for key in moved]
+        jobs = [_Job(f"forward.{key}", key, self.type_proxies.get(key, self.proxy)) for key in moved]
         forward = self._transfer(round, jobs, observed, public, after=len(jobs))
         proxies: dict[str, State] = {}
         fidelities: dict[str, float] = {}
         for key in models:
             if key not in moved:
                 proxies[key], fidelities[key] = models[key], 1.0
-            elif (made := forward.get(f"forward.{key}")) is not None:
-                proxies[key], fidelities[key] = made.state, fidelity(observed[key].logits, made.logits)
-        self.own_proxies |= {key: state for key, state in proxies.items() if key in self.own_proxies}
-        backward: dict[str, _Made] = {}
+            elif (transfer := forward.get(f"forward.{key}")) is not None:
+                proxies[key], fidelities[key] = transfer.state, fidelity(observed[key].logits, transfer.logits)
+        self.type_proxies |= {key: state for key, state in proxies.items() if key in self.type_proxies}
+        backward: dict[str, _Transfer] = {}
         if proxies:
             mean = aggregate(list(proxies.values()), self._weights(fidelities, samples))
             self.proxy = self._with_statistics(self.architecture.spec, mean, public)
@@ -262,15 +264,15 @@ class ProxyModels(Transfers):
 
     def state(self) -> tuple[State, dict[str, Any]]:  # noqa: D102
         tensors, data = super().state()
-        held = {"proxy": self.proxy, **{f"proxy.{key}": state for key, state in self.own_proxies.items()}}
+        held = {"proxy": self.proxy, **{f"proxy.{key}": state for key, state in self.type_proxies.items()}}
         return tensors | {f"{key}/{name}": each for key, state in held.items() for name, each in state.items()}, data
 
     def load_state(self, tensors: State, data: Mapping[str, Any]) -> None:  # noqa: D102
         super().load_state(tensors, data)
         names = list(self.proxy)
         self.proxy = {name: tensors[f"proxy/{name}"].clone() for name in names}
-        self.own_proxies = {
-            key: {name: tensors[f"proxy.{key}/{name}"].clone() for name in names} for key in self.own_proxies
+        self.type_proxies = {
+            key: {name: tensors[f"proxy.{key}/{name}"].clone() for name in names} for key in self.type_proxies
         }
 
 
@@ -295,23 +297,25 @@ class PairwiseModels(Transfers):
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in models}, public)
         pairs = {f"{k}.{i}": (k, i) for i in models for k in models if f"{k}.{i}" in self.wires}
         jobs = [_Job(name, k, models[i]) for name, (k, i) in pairs.items()]
-        found = self._transfer(round, jobs, observed, public)
-        reached = {n: fidelity(observed[k].logits, found[n].logits) for n, (k, _) in pairs.items() if n in found}
+        transfers = self._transfer(round, jobs, observed, public)
+        reached = {
+            n: fidelity(observed[k].logits, transfers[n].logits) for n, (k, _) in pairs.items() if n in transfers
+        }
         new: dict[str, State] = {}
         for i in models:
-            meeting = {k: found[f"{k}.{i}"].state for k in models if f"{k}.{i}" in found}
+            meeting = {k: transfers[f"{k}.{i}"].state for k in models if f"{k}.{i}" in transfers}
             if f"{i}.{i}" not in pairs or not meeting:
                 meeting[i] = models[i]
             meeting = {k: meeting[k] for k in models if k in meeting}  # sums run in the types' order
             fidelities = {k: reached.get(f"{k}.{i}", 1.0) for k in meeting}
             new[i] = aggregate(list(meeting.values()), self._weights(fidelities, samples))
-            if any(f"{k}.{i}" in found for k in meeting):
+            if any(f"{k}.{i}" in transfers for k in meeting):
                 new[i] = self._with_statistics(self.types[i].spec, new[i], public)
-        return _exchange(new, reached, found, jobs)
+        return _exchange(new, reached, transfers, jobs)
 
 
 def _exchange(
-    models: dict[str, State], fidelities: dict[str, float], made: Mapping[str, _Made], jobs: Sequence[_Job]
+    models: dict[str, State], fidelities: dict[str, float], transfers: Mapping[str, _Transfer], jobs: Sequence[_Job]
 ) -> Exchange:
-    diverged = [job.name for job in jobs if job.name not in made]
-    return Exchange(models, fidelities, {name: each.report for name, each in made.items()}, diverged)
+    diverged = [job.name for job in jobs if job.name not in transfers]
+    return Exchange(models, fidelities, {name: each.report for name, each in transfers.items()}, diverged)

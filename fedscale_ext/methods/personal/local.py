@@ -16,17 +16,17 @@ from typing import ClassVar
 import numpy as np
 
 from fedscale_ext.method import (
+    ClientState,
     ClientTensors,
     EvaluationPlan,
     Excludes,
     Feature,
-    OwnTensors,
     Population,
     State,
     Task,
     Update,
     WorkItem,
-    own_version,
+    personal_version,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, floating_tensors
@@ -63,7 +63,7 @@ class LocalAggregator(FedAvgAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's model from round to round."""
-        client_models = OwnTensors(self.log_dir, self.task.num_clients, {KEY: floating_tensors(self.pool[KEY].state)})
+        client_models = ClientState(self.log_dir, self.task.num_clients, {KEY: floating_tensors(self.pool[KEY].state)})
         return [*super().client_tensors(), client_models]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
@@ -75,4 +75,4 @@ class LocalAggregator(FedAvgAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Test every client on its own model. There is no global one."""
-        return EvaluationPlan([own_version(KEY)] * self.task.num_clients)
+        return EvaluationPlan([personal_version(KEY)] * self.task.num_clients)

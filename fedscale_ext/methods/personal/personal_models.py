@@ -1,16 +1,16 @@
 """Clients that keep their models from round to round: each trains on from its own, alone or in a cohort.
 
-``conf.own`` is the client's model. It is empty before the client's first round, and None where the client keeps no
-model and trains the one that it receives.
+``conf.client_state`` is the client's model. It is empty before the client's first round. It is None if the client keeps
+no model and trains the one that it receives.
 """
 
-from argparse import Namespace
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
@@ -34,52 +34,56 @@ class PersonalModelClient(MultiModelClient):
 
     loss_key: Hashable = None  # a recorded step would begin from the start that all clients share
 
-    def __init__(self, conf: Namespace, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
         super().__init__(conf)
         self._bench = bench
 
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+    def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Load the client's model into ``model``."""
-        enter(model, conf.own or {})
+        enter(model, conf.client_state or {})
 
-    def begin(self, model: nn.Module, conf: Namespace) -> None:
+    def begin(self, model: nn.Module, conf: ClientConfig) -> None:
         """Load the client's model into ``model``, and prepare it."""
         super().begin(model, conf)
         self.prepare(model, conf)
 
     # ---- what subclasses may say ----
 
-    def prepare(self, model: nn.Module, conf: Namespace) -> None:
+    def prepare(self, model: nn.Module, conf: ClientConfig) -> None:
         """Train ``model`` before the client's own samples do; nothing by default."""
 
-    def prepare_cohort(self, cohort: Cohort, confs: Sequence[Namespace]) -> dict[int, Exception]:
+    def prepare_cohort(self, cohort: Cohort, confs: Sequence[ClientConfig]) -> dict[int, Exception]:
         """Prepare a cohort side by side, and return failures by row."""
         return {}
 
-    def reports(self, conf: Namespace) -> bool:
+    def reports(self, conf: ClientConfig) -> bool:
         """Whether :meth:`reported` adds to a client's result."""
-        return conf.own is not None
+        return conf.client_state is not None
 
-    def reported(self, result: dict[str, Any], model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def reported(self, result: dict[str, Any], model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Return the result with what the client sends beside its update: its trained ``model``."""
-        return result if conf.own is None else {**result, "own": copied(floating_tensors(model.state_dict()))}
+        return (
+            result
+            if conf.client_state is None
+            else {**result, "client_state": copied(floating_tensors(model.state_dict()))}
+        )
 
     # ---- training ----
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train from the client's model; see :meth:`MultiModelClient.train`."""
         self.begin(model, conf)
         result = super().train(client_data, model, conf)
         return self.reported(result, model, conf) if self.reports(conf) else result
 
     def train_cohort(
-        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
     ) -> list[dict[str, Any] | Exception]:
         """Train a cohort, each client from its model; see :meth:`MultiModelClient.train_cohort`."""
         for row, conf in enumerate(confs):
-            if conf.own is not None:
+            if conf.client_state is not None:
                 model = self._bench.module(conf.model_key)
-                self.own_model(model, conf)
+                self.load_personal_model(model, conf)
                 cohort.set_start(row, model.state_dict())
         failed = self.prepare_cohort(cohort, confs)
         results = super().train_cohort(data, cohort, confs)
@@ -103,6 +107,6 @@ def copied(state: State) -> State:
 class PersonalModelExecutor(MultiModelExecutor):
     """Executor whose clients train models of their own."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that trains its own model."""
         return PersonalModelClient(conf, self.bench)

@@ -17,15 +17,15 @@ the structure. What both sides really exchange here is dense.
 """
 
 import math
-from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientSamples,
     Excludes,
@@ -73,29 +73,38 @@ class FedMaskParams(PrunedTypesParams):
 
 
 class MaskClient(MultiModelClient):
-    """``conf.own`` has the client's mask in bits, which channels it may use, and BatchNorm's statistics (nothing yet:
-    all of them). ``conf.fedmask`` has the ``target`` number of channels of each group, where it takes part in a round.
-    ``threshold``: tau, ``lr``: of the scores. One client after another: scores are each one's own.
+    """Client that learns a mask of frozen weights.
+
+    ``conf.client_state`` has the client's mask in bits, the channels that it may use, and BatchNorm's statistics
+    (empty before its first round: all channels). ``conf.objective["fedmask"]`` has the ``target`` number of channels of
+    each group, if the client takes part in a round. Clients train one after another, each with scores of its own.
+
+    Args:
+        conf: the client's configuration.
+        bench: the models that came with units.
+        threshold: tau.
+        lr: learning rate of the scores.
+
     """
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: Namespace, bench: Workbench, threshold: float = THRESHOLD, lr: float = LR) -> None:
+    def __init__(self, conf: ClientConfig, bench: Workbench, threshold: float = THRESHOLD, lr: float = LR) -> None:
         super().__init__(conf)
         self._bench, self._middle, self._lr = bench, math.log(threshold / (1 - threshold)), lr
 
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+    def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's: W * m_c with its own statistics."""
-        if not conf.own:
+        if not conf.client_state:
             return
         parameters = trainable(model)
         self._draw(parameters, conf)
         weights = masks.prunable(parameters)
-        masks.apply(masks.unpack(conf.own, weights), weights)
+        masks.apply(masks.unpack(conf.client_state, weights), weights)
         masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
         self._take_statistics(model, conf)
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Learn scores of the weights by the straight-through gradient dL/ds = dL/dw W sigma'(s).
 
         Scores begin one above or below the threshold, as the server's bits say.
@@ -106,15 +115,15 @@ class MaskClient(MultiModelClient):
         self._draw(parameters, conf)
         drawn = {name: weight.detach().clone() for name, weight in weights.items()}
         model.train()
-        first = conf.own is not None and not conf.own and hasattr(conf, "fedmask")
+        first = conf.client_state is not None and not conf.client_state and "fedmask" in conf.objective
         active = self._tailored(client_data, model, conf, drawn) if first else self._active(conf)
         self._take_statistics(model, conf)
         inside = channels.masks(layout, active, parameters)
         masks.apply(inside, parameters)
         scores = {name: torch.where(one, middle + 1.0, middle - 1.0).to(drawn[name]) for name, one in bits.items()}
-        settings = Namespace(**{**vars(conf), "learning_rate": self._lr, "client_weight_decay": 0.0})
+        scores_config = replace(conf, learning_rate=self._lr, client_weight_decay=0.0)
         values, trained = list(scores.values()), list(weights.values())
-        steps = optimizer_of(settings).begin(values, None, [inside[name] for name in scores])
+        steps = optimizer_of(scores_config).begin(values, None, [inside[name] for name in scores])
         losses = []
         for x, y in self.seen(client_data, conf):
             self._write_masked(weights, drawn, scores, inside, middle)
@@ -125,10 +134,10 @@ class MaskClient(MultiModelClient):
             losses.append(loss.detach())
         self._write_masked(weights, drawn, scores, inside, middle)
         figures = result(conf, len(client_data), losses)
-        if conf.own is not None:
+        if conf.client_state is not None:
             learnt = masks.pack({name: (score > middle) & inside[name] for name, score in scores.items()})
             statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
-            figures["own"] = {**pack_channels(active), **learnt, **statistics}
+            figures["client_state"] = {**pack_channels(active), **learnt, **statistics}
         return {**figures, "update_weight": model.state_dict()}
 
     @torch.no_grad()
@@ -136,7 +145,7 @@ class MaskClient(MultiModelClient):
         for name, weight in weights.items():
             weight.copy_(torch.where((scores[name] > middle) & inside[name], drawn[name], 0.0))
 
-    def _tailored(self, data: ClientSamples, model: nn.Module, conf: Namespace, drawn: State) -> channels.Active:
+    def _tailored(self, data: ClientSamples, model: nn.Module, conf: ClientConfig, drawn: State) -> channels.Active:
         """Choose the one-shot structure: the channels whose weights matter most to the first batch's loss, by |w
         dL/dw|."""
         weights = masks.prunable(trainable(model))
@@ -147,25 +156,26 @@ class MaskClient(MultiModelClient):
         for name, buffer in model.named_buffers():
             buffer.copy_(statistics[name])
         mattering = {name: gradient * drawn[name] for name, gradient in zip(weights, gradients, strict=True)}
-        return channels.strongest(channels.strength(self._layout(conf), mattering), conf.fedmask["target"])
+        return channels.strongest(channels.strength(self._layout(conf), mattering), conf.objective["fedmask"]["target"])
 
-    def _active(self, conf: Namespace) -> channels.Active:
-        return unpack_channels(conf.own or {}, channels.whole(self._bench.spec(conf.model_key)))
+    def _active(self, conf: ClientConfig) -> channels.Active:
+        return unpack_channels(conf.client_state or {}, channels.whole(self._bench.spec(conf.model_key)))
 
-    def _layout(self, conf: Namespace) -> models.Layout:
+    def _layout(self, conf: ClientConfig) -> models.Layout:
         return models.layout(self._bench.spec(conf.model_key))
 
     @torch.no_grad()
-    def _draw(self, parameters: dict[str, Tensor], conf: Namespace) -> None:
+    def _draw(self, parameters: dict[str, Tensor], conf: ClientConfig) -> None:
         """Write W into the parameters, as the aggregator drew it, so that it need not travel."""
         theta = initial_weights(self._bench.spec(conf.model_key), conf.seed)
         for name, parameter in parameters.items():
             parameter.copy_(theta[name])
 
     @torch.no_grad()
-    def _take_statistics(self, model: nn.Module, conf: Namespace) -> None:
-        for name, buffer in model.named_buffers() if conf.own else ():
-            buffer.copy_(conf.own[name])
+    def _take_statistics(self, model: nn.Module, conf: ClientConfig) -> None:
+        if conf.client_state:
+            for name, buffer in model.named_buffers():
+                buffer.copy_(conf.client_state[name])
 
 
 def _slope(score: Tensor) -> Tensor:
@@ -175,7 +185,7 @@ def _slope(score: Tensor) -> Tensor:
 class MaskExecutor(MultiModelExecutor):
     """Executor whose clients know the spec that they train."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that learns masks, in rounds and for fine-tuning."""
         params = self.config.method_params()
         return MaskClient(conf, self.bench, **{name: params[name] for name in ("threshold", "lr") if name in params})

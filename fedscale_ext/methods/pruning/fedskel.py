@@ -16,16 +16,16 @@ Of the MACs of a step the forward pass counts in full, the backward pass of conv
 both sides really exchange here is dense. Each client's network is kept in the job's folder, as a device would.
 """
 
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientSamples,
     Count,
@@ -146,49 +146,49 @@ def only_skeleton(layers: Mapping[str, nn.Conv2d], skeleton: State) -> Iterator[
 class SkeletonClient(MultiModelClient):
     """Client that trains the skeleton of its own network.
 
-    ``conf.own`` has the client's whole state and its skeleton (empty before its first round: all filters).
-    ``conf.fedskel`` says whether this round ``set``s the skeleton, and to which ``share``, where the client takes part.
+    ``conf.client_state`` has the client's whole state and its skeleton (empty before its first round: all filters).
+    ``conf.objective["fedskel"]`` says whether this round ``set``s the skeleton, and to which ``share``.
     Clients train one after another: each has a skeleton of its own.
     """
 
     in_cohorts: ClassVar[bool] = False
 
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+    def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's network, with the server's filters where its skeleton is."""
-        if not conf.own:
+        if not conf.client_state:
             return
         served = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-        model.load_state_dict({name: conf.own[name] for name in served})
+        model.load_state_dict({name: conf.client_state[name] for name in served})
         parameters = trainable(model)
         with torch.no_grad():
-            for name, inside in rows(skeleton_of(conf.own, filters(model), parameters), parameters).items():
+            for name, inside in rows(skeleton_of(conf.client_state, filters(model), parameters), parameters).items():
                 parameters[name].copy_(torch.where(inside, served[name], parameters[name]))
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train the whole model and set the skeleton (SetSkel), or train the skeleton alone (UpdateSkel)."""
-        layers, settings = filters(model), getattr(conf, "fedskel", None)
+        layers, settings = filters(model), conf.objective.get("fedskel")
         if settings is not None and settings["set"]:
             with answers(layers) as sums_by_layer:
                 figures = super().train(client_data, model, conf)
             skeleton = {name: top(sums, settings["share"]) for name, sums in sums_by_layer.items()}
         else:
-            self.own_model(model, conf)
+            self.load_personal_model(model, conf)
             parameters = trainable(model)
-            skeleton = skeleton_of(conf.own or {}, layers, parameters)
+            skeleton = skeleton_of(conf.client_state or {}, layers, parameters)
             inside = rows(skeleton, parameters)
-            conf.mask = {name: one.expand(parameters[name].shape) for name, one in inside.items()}
+            mask = {name: one.expand(parameters[name].shape) for name, one in inside.items()}
             with only_skeleton(layers, skeleton):
-                figures = super().train(client_data, model, conf)
-        if conf.own is not None:
+                figures = super().train(client_data, model, replace(conf, mask=mask))
+        if conf.client_state is not None:
             bits = {f"{SKELETON}{name}": one for name, one in masks.pack(skeleton).items()}
-            figures["own"] = {**{name: tensor.clone() for name, tensor in model.state_dict().items()}, **bits}
+            figures["client_state"] = {**{name: tensor.clone() for name, tensor in model.state_dict().items()}, **bits}
         return figures
 
 
 class SkeletonExecutor(MultiModelExecutor):
     """Executor whose clients have skeletons."""
 
-    def get_client_trainer(self, conf: Namespace) -> SkeletonClient:
+    def get_client_trainer(self, conf: ClientConfig) -> SkeletonClient:
         """Create a client that trains as FedSkel's."""
         return SkeletonClient(conf)
 

@@ -19,7 +19,6 @@ directions, by the mask at the round's start. MACs are those of the smaller netw
 exchange here is dense.
 """
 
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -27,7 +26,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor, nn
 
-from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientSamples,
     Excludes,
@@ -69,22 +68,23 @@ class HermesParams(PrunedTypesParams):
 
 
 class HermesClient(MaskedClient):
-    """Keeps some channels of each group: ``conf.own`` tells which. ``conf.hermes`` has ``threshold``, ``step`` and the
-    ``target`` number of channels of each group, where it takes part in a round."""
+    """Client that keeps some channels of each group, which ``conf.client_state`` lists.
 
-    def _active(self, conf: Namespace) -> channels.Active:
-        return unpack_channels(conf.own, channels.whole(self.bench.spec(conf.model_key)))
+    ``conf.objective["hermes"]`` has ``threshold``, ``step`` and the ``target`` number of channels of each group, if the
+    client takes part in a round.
+    """
 
-    def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
+    def _active(self, conf: ClientConfig) -> channels.Active:
+        return unpack_channels(conf.client_state or {}, channels.whole(self.bench.spec(conf.model_key)))
+
+    def mask(self, parameters: Mapping[str, Tensor], conf: ClientConfig) -> State:
         """Masks of all parameters by the active channels."""
         return channels.masks(models.layout(self.bench.spec(conf.model_key)), self._active(conf), parameters)
 
-    def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
+    def enter(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
         """Mask the model, and prune the next channels where the model is good enough."""
-        if conf.own is None:
-            return
         parameters = trainable(model)
-        active, mask, settings = self._active(conf), self.mask(parameters, conf), getattr(conf, "hermes", None)
+        active, mask, settings = self._active(conf), self.mask(parameters, conf), conf.objective.get("hermes")
         masks.apply(mask, parameters)
         if settings is not None:
             have, target = channels.widths(active), settings["target"]
@@ -94,7 +94,7 @@ class HermesClient(MaskedClient):
                 active = channels.strongest(channels.strength(layout, parameters), counts, among=active)
                 mask = channels.masks(layout, active, parameters)
                 masks.apply(mask, parameters)
-        conf.mask, conf.keeps = mask, pack_channels(active)
+        return mask, pack_channels(active)
 
 
 def next_widths(have: Mapping[str, int], target: Mapping[str, int], step: float) -> dict[str, int]:
@@ -105,7 +105,7 @@ def next_widths(have: Mapping[str, int], target: Mapping[str, int], step: float)
 class HermesExecutor(MultiModelExecutor):
     """Executor whose clients measure the accuracy of the model that they train."""
 
-    def get_client_trainer(self, conf: Namespace) -> HermesClient:
+    def get_client_trainer(self, conf: ClientConfig) -> HermesClient:
         """Create a client that trains as Hermes's."""
         return HermesClient(conf, self.bench)
 
@@ -138,7 +138,9 @@ class HermesAggregator(PrunedTypesAggregator):
         """The work item of a client: its subnetwork, of which the overlapped entries travel."""
         p = self.params
         settings = {"threshold": p.threshold, "step": p.step, "target": self.target(client)}
-        objective = {"hermes": settings, "group_lasso": p.lasso, HELD_OUT: p.validation}
+        overrides = {"group_lasso": p.lasso, "held_out": p.validation}
         every, alone = (int(sizes[client - 1]) for sizes in self._held)
         carried = every - alone + self.bit_bytes
-        return WorkItem(client, KEY, objective, compute_fraction=self.part_effort(client), bytes=carried)
+        return WorkItem(
+            client, KEY, {"hermes": settings}, overrides, compute_fraction=self.part_effort(client), bytes=carried
+        )

@@ -16,7 +16,6 @@ weights, what is never pruned, and its mask in bits. It counts in both direction
 What both sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
 """
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,10 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.core.local_steps import HELD_OUT
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Entries
 from fedscale_ext.method import (
     ClientSamples,
+    ClientState,
     ClientTensors,
     CountMean,
     Decay,
@@ -36,7 +36,6 @@ from fedscale_ext.method import (
     Excludes,
     Feature,
     MultiModelExecutor,
-    OwnTensors,
     Population,
     State,
     Task,
@@ -46,7 +45,7 @@ from fedscale_ext.method import (
     WorkItem,
     models,
     narrowed,
-    own_version,
+    personal_version,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.by_type import ByTypeAggregator
@@ -55,7 +54,7 @@ from fedscale_ext.methods.pruning.masked_client import MaskedClient, initial_wei
 from fedscale_ext.methods.pruning.pruned_types import share_list
 from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
 from fedscale_ext.submodels import rate_of, widths_at
-from fedscale_ext.tasks.client_tensors import OwnTensorsFrom
+from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
@@ -94,26 +93,24 @@ class LotteryFLParams:
 class LotteryClient(MaskedClient):
     """Prunes single weights of its model, and rewinds the others (Algorithm 1, ClientUpdate).
 
-    ``conf.own`` is the client's mask m_c in bits (empty before its first round: all ones). ``conf.ticket`` has the
-    thresholds, where the client takes part in a round. A client that fine-tunes its served model
-    (``personalise_epochs``) has a mask and no ticket. It trains its surviving weights on all of its training samples,
-    and does not prune.
+    ``conf.client_state`` is the client's mask m_c in bits (empty before its first round: all ones).
+    ``conf.objective["ticket"]`` has the thresholds, if the client takes part in a round. A client that fine-tunes its
+    served model (``personalise_epochs``) has a mask and no ticket. It trains its surviving weights on all of its
+    training samples, and does not prune.
     """
 
-    def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
+    def mask(self, parameters: Mapping[str, Tensor], conf: ClientConfig) -> State:
         """m_c, of weights alone."""
-        return masks.unpack(conf.own, masks.prunable(parameters))
+        return masks.unpack(conf.client_state or {}, masks.prunable(parameters))
 
-    def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
+    def enter(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
         """Mask the model, and prune and rewind where the model is good enough.
 
         BatchNorm's running statistics stay the global ones: they are no weights to rewind.
         """
-        if conf.own is None:
-            return
         parameters = trainable(model)
         weights = masks.prunable(parameters)
-        mask, ticket = self.mask(parameters, conf), getattr(conf, "ticket", None)
+        mask, ticket = self.mask(parameters, conf), conf.objective.get("ticket")
         masks.apply(mask, weights)
         if ticket is not None:
             left = masks.survivors(mask) / sum(weight.numel() for weight in weights.values())
@@ -124,13 +121,13 @@ class LotteryClient(MaskedClient):
                     for name, parameter in parameters.items():
                         parameter.copy_(theta[name])
                 masks.apply(mask, weights)
-        conf.mask, conf.keeps = mask, masks.pack(mask)
+        return mask, masks.pack(mask)
 
 
 class LotteryExecutor(MultiModelExecutor):
     """Executor whose clients measure the accuracy of the model that they train."""
 
-    def get_client_trainer(self, conf: Namespace) -> LotteryClient:
+    def get_client_trainer(self, conf: ClientConfig) -> LotteryClient:
         """Create a client that trains as LotteryFL's."""
         return LotteryClient(conf, self.bench)
 
@@ -200,7 +197,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
         arguments = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
         client_masks = (
-            OwnTensorsFrom(*arguments, self._first_mask) if self.params.param_ratio else OwnTensors(*arguments)
+            InitialClientState(*arguments, self._first_mask) if self.params.param_ratio else ClientState(*arguments)
         )
         return [*super().client_tensors(), client_masks]
 
@@ -215,8 +212,15 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """The work item of a client: its part of the model, as it is now."""
         p, type_index = self.params, self.type_of[client - 1]
         ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
-        objective = {"ticket": ticket, HELD_OUT: p.validation}
-        return WorkItem(client, KEY, objective, compute_fraction=self.efforts[type_index], bytes=self._bytes(client))
+        overrides = {"held_out": p.validation}
+        return WorkItem(
+            client,
+            KEY,
+            {"ticket": ticket},
+            overrides,
+            compute_fraction=self.efforts[type_index],
+            bytes=self._bytes(client),
+        )
 
     def _bytes(self, client: int) -> int:
         """Bytes of the surviving values, of what is never pruned, and of the mask."""
@@ -232,7 +236,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """Add w_c * m_c where m_c covers (Algorithm 1, server)."""
         if self._mean is None:
             self._mean = CountMean(self.pool[KEY].state)
-        packed = self.handed[OwnTensors.kind].files.newest(KEY, update.client)
+        packed = self.client_tensors_by_kind[ClientState.kind].files.newest(KEY, update.client)
         assert packed is not None  # it came with the state
         mask = masks.unpack(packed, self._weights())
         covered: dict[str, Entries] = {**dict.fromkeys(state), **mask}
@@ -248,7 +252,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own part of the global model; test the whole beside."""
-        return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {KEY: KEY})
+        return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {KEY: KEY})
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return how many weights of each client survive; masks have files of their own."""

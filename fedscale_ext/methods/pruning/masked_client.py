@@ -1,13 +1,14 @@
 """Clients that each train their own part of the model, which a mask of its parameters describes (LotteryFL, Hermes)."""
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.method import (
     ClientSamples,
@@ -26,53 +27,60 @@ from fedscale_ext.training.resident import Cohort
 class MaskedClient(MultiModelClient):
     """Client that trains the entries that its mask keeps.
 
-    Gradients of the others are zero, so momentum cannot move them either. ``conf.own`` is what the client keeps (empty
-    before its first round: everything). Subclasses define :meth:`mask` and :meth:`enter`.
+    Gradients of the others are zero, so momentum cannot move them either. ``conf.client_state`` describes the mask
+    (empty before the first round: everything trains). Subclasses define :meth:`mask` and :meth:`enter`.
     """
 
-    def __init__(self, conf: Namespace, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
         super().__init__(conf)
         self.bench = bench
 
-    def mask(self, parameters: Mapping[str, Tensor], conf: Namespace) -> State:
+    def mask(self, parameters: Mapping[str, Tensor], conf: ClientConfig) -> State:
         """Masks of the parameters that may be pruned, bool by name."""
         raise NotImplementedError
 
-    def enter(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> None:
-        """Make the global ``model`` the client's start, in place.
+    def enter(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
+        """Make the global ``model`` the client's initial model, in place.
 
-        It sets ``conf.mask``, the entries that train, and ``conf.keeps``, the tensors that the client keeps afterwards.
-        It does nothing where ``conf.own`` is None (only to measure how such clients train).
+        Returns:
+            The mask of the entries that train, and the client's next state.
+
         """
         raise NotImplementedError
 
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+    def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's personal model w * m_c."""
         parameters = trainable(model)
         masks.apply(self.mask(parameters, conf), parameters)
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
-        """Train from the masked start; the result has the tensors that the client keeps."""
-        self.enter(client_data, model, conf)
-        return _with_own(super().train(client_data, model, conf), conf)
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
+        """Train from the masked initial model; the result has the client's next state."""
+        if conf.client_state is None:  # only to measure how such clients train
+            return super().train(client_data, model, conf)
+        mask, client_state = self.enter(client_data, model, conf)
+        return {**super().train(client_data, model, replace(conf, mask=mask)), "client_state": client_state}
 
     def train_cohort(
-        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[Namespace]
+        self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
     ) -> list[dict[str, Any] | Exception]:
-        """Train clients side by side, each from its own masked start."""
+        """Train clients side by side, each from its own masked initial model."""
+        if confs[0].client_state is None:
+            return super().train_cohort(data, cohort, confs)
+        masked, client_states = [], []
         for row, (samples, conf) in enumerate(zip(data, confs, strict=True)):
-            if conf.own is not None:
-                model = self.bench.module(conf.model_key)
-                self.enter(samples, model, conf)
-                cohort.set_start(row, model.state_dict())
-        results = super().train_cohort(data, cohort, confs)
+            model = self.bench.module(conf.model_key)
+            mask, client_state = self.enter(samples, model, conf)
+            cohort.set_start(row, model.state_dict())
+            masked.append(replace(conf, mask=mask))
+            client_states.append(client_state)
+        results = super().train_cohort(data, cohort, masked)
         return [
-            one if isinstance(one, Exception) else _with_own(one, conf)
-            for one, conf in zip(results, confs, strict=True)
+            one if isinstance(one, Exception) else {**one, "client_state": client_state}
+            for one, client_state in zip(results, client_states, strict=True)
         ]
 
     @torch.no_grad()
-    def accuracy(self, data: ClientSamples, model: nn.Module, conf: Namespace) -> float:
+    def accuracy(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> float:
         """Accuracy of the model on the client's validation part; -1 without one.
 
         BatchNorm's statistics are those of the training part: the server's are means over other networks.
@@ -93,10 +101,6 @@ class MaskedClient(MultiModelClient):
 def trainable(model: nn.Module) -> dict[str, Tensor]:
     """The parameters that train, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def _with_own(result: dict[str, Any], conf: Namespace) -> dict[str, Any]:
-    return result if conf.mask is None else {**result, "own": conf.keeps}
 
 
 @lru_cache(maxsize=2)

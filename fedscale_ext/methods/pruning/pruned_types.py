@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from fedscale_ext.method import (
+    ClientState,
     ClientTensors,
     Cost,
     CountMean,
     EvaluationPlan,
     ModelSpec,
-    OwnTensors,
     Population,
     State,
     Task,
@@ -28,12 +28,12 @@ from fedscale_ext.method import (
     WorkItem,
     models,
     narrowed,
-    own_version,
+    personal_version,
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator, check_dealt, type_key
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.submodels import rate_of, widths_at
-from fedscale_ext.tasks.client_tensors import OwnTensorsFrom
+from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
@@ -171,7 +171,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         """Keep each client's active channels from round to round."""
         arguments = self.log_dir, self.task.num_clients, {KEY: self.template()}
         client_channels = (
-            OwnTensorsFrom(*arguments, self.first_channels) if self.starts_at_target else OwnTensors(*arguments)
+            InitialClientState(*arguments, self.first_channels) if self.starts_at_target else ClientState(*arguments)
         )
         return [*super().client_tensors(), client_channels]
 
@@ -181,7 +181,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def newest(self, client: int) -> State:
         """Tensors that a client kept last."""
-        tensors = self.handed[OwnTensors.kind].files.newest(KEY, client)
+        tensors = self.client_tensors_by_kind[ClientState.kind].files.newest(KEY, client)
         assert tensors is not None  # it came with the state
         return tensors
 
@@ -215,7 +215,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own version of the model; test the whole model beside."""
-        return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {KEY: KEY})
+        return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {KEY: KEY})
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return the clients' active channels. Their other tensors have files of their own."""

@@ -18,23 +18,23 @@ round the whole model counts on the way down. MACs are those of the submodel. Wh
 is dense.
 """
 
-from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientSamples,
+    ClientState,
     Excludes,
     Feature,
     MultiModelClient,
     MultiModelExecutor,
     NotNegative,
-    OwnTensors,
     Share,
     State,
     Update,
@@ -73,33 +73,33 @@ class TailorFLParams(PrunedTypesParams):
 class TailorClient(MultiModelClient):
     """Client whose channels pass gates, which it learns with the weights and keeps.
 
-    ``conf.own`` has the gates and the active channels (empty before the first round: gates of 1, all channels).
-    ``conf.tailor`` has the ``target`` number of channels of each group and the ``sparsity`` of gates, where the client
-    takes part in a round. Clients train one after another: each has gates of its own.
+    ``conf.client_state`` has the gates and the active channels (empty before the first round: gates of 1, all
+    channels). ``conf.objective["tailor"]`` has the ``target`` number of channels of each group and the ``sparsity`` of
+    gates, if the client takes part in a round. Clients train one after another, because each has gates of its own.
     """
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: Namespace, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
         super().__init__(conf)
         self._bench = bench
 
-    def _client_state(self, conf: Namespace) -> tuple[channels.Active, dict[str, Tensor]]:
+    def _client_state(self, conf: ClientConfig) -> tuple[channels.Active, dict[str, Tensor]]:
         whole = channels.whole(self._bench.spec(conf.model_key))
-        client_state: State = conf.own or {}
+        client_state: State = conf.client_state or {}
         gates = {group: client_state.get(f"{GATE}{group}", torch.ones(len(one))) for group, one in whole.items()}
         return unpack_channels(client_state, whole), gates
 
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+    def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's: its active channels, behind their gates."""
         (active, gates), parameters = self._client_state(conf), trainable(model)
         layout = models.layout(self._bench.spec(conf.model_key))
         masks.apply(channels.masks(layout, active, parameters), parameters)
         _write(parameters, channels.gated(layout, _like(gates, parameters), parameters))
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train weights and gates together; a client that is still whole then prunes to its target."""
-        layout, settings = models.layout(self._bench.spec(conf.model_key)), getattr(conf, "tailor", None)
+        layout, settings = models.layout(self._bench.spec(conf.model_key)), conf.objective.get("tailor")
         (active, gates), parameters = self._client_state(conf), trainable(model)
         gates = {group: one.clone().requires_grad_() for group, one in _like(gates, parameters).items()}
         mask = channels.masks(layout, active, parameters)
@@ -107,7 +107,7 @@ class TailorClient(MultiModelClient):
         model.train()
         names, sparsity = list(parameters), 0.0 if settings is None else settings["sparsity"]
         steps = optimizer_of(conf).begin(list(parameters.values()), None, [mask[name] for name in names])
-        bare = Namespace(**{**vars(conf), "client_weight_decay": 0.0})  # gates of other channels stay, too
+        bare = replace(conf, client_weight_decay=0.0)  # gates of other channels stay, too
         passed = optimizer_of(bare).begin(
             list(gates.values()), None, [active[group].to(_device(model)) for group in gates]
         )
@@ -122,14 +122,14 @@ class TailorClient(MultiModelClient):
             passed.step(list(gates.values()), gradients[len(names) :])
             losses.append(loss.detach())
         figures = result(conf, len(client_data), losses)
-        if settings is not None and not conf.own:
+        if settings is not None and not conf.client_state:
             active = channels.strongest({group: one.detach().abs() for group, one in gates.items()}, settings["target"])
             masks.apply(channels.masks(layout, active, parameters), parameters)
         if settings is None:  # fine-tuned for itself: what is tested is its own network
             _write(parameters, channels.gated(layout, gates, parameters))
-        if conf.own is not None:
+        if conf.client_state is not None:
             learnt = {f"{GATE}{group}": one.detach() for group, one in gates.items()}
-            figures["own"] = {**pack_channels(active), **learnt}
+            figures["client_state"] = {**pack_channels(active), **learnt}
         return {**figures, "update_weight": model.state_dict()}
 
 
@@ -162,7 +162,7 @@ def _like(gates: dict[str, Tensor], parameters: dict[str, Tensor]) -> dict[str, 
 class TailorExecutor(MultiModelExecutor):
     """Executor whose clients know the spec that they train."""
 
-    def get_client_trainer(self, conf: Namespace) -> TailorClient:
+    def get_client_trainer(self, conf: ClientConfig) -> TailorClient:
         """Create a client that trains as TailorFL's."""
         return TailorClient(conf, self.bench)
 
@@ -224,7 +224,7 @@ class TailorFLAggregator(PrunedTypesAggregator):
         super().aggregate(round, updates, means)
         if self.params.tuning == 0 or len(updates) < 2:
             return
-        files, before = self.handed[OwnTensors.kind].files, [update.client for update in updates]
+        files, before = self.client_tensors_by_kind[ClientState.kind].files, [update.client for update in updates]
         owns = {client: self.newest(client) for client in before}
         lengths = [every.shape[1] for every in self.active.values()]
         profiles = torch.stack([

@@ -18,7 +18,6 @@ What both sides really compute and exchange here is dense. What is tested, serve
 network of SWAT's forward pass: each layer's largest 1 - sparsity of the weights, the others zero.
 """
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientSamples,
     Decay,
@@ -160,16 +160,16 @@ def reduce_upload(before: Mapping[str, Tensor], weights: Mapping[str, Tensor], u
 class ZeroFLClient(MultiModelClient):
     """Client that trains by SWAT's passes.
 
-    ``conf.zerofl`` has ``sparsity``, ``upload`` and ``share``. Clients train one after another: each has largest
-    entries of its own.
+    ``conf.objective["zerofl"]`` has ``sparsity``, ``upload`` and ``share``. Clients train one
+    after another: each has largest entries of its own.
     """
 
     in_cohorts: ClassVar[bool] = False
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train by SWAT's passes; the result has the uploaded weights. See :meth:`MultiModelClient.train`."""
         model.train()
-        settings = conf.zerofl
+        settings = conf.objective["zerofl"]
         sparse = sparse_weights(model)
         before = {name: weight.detach().clone() for name, weight in sparse.items()}
         parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -192,9 +192,9 @@ class ZeroFLClient(MultiModelClient):
 class ZeroFLExecutor(MultiModelExecutor):
     """Executor whose clients train sparsely in rounds, and fine-tune like FedAvg's."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that trains by SWAT's passes, or one that fine-tunes."""
-        return ZeroFLClient(conf) if hasattr(conf, "zerofl") else MultiModelClient(conf)
+        return ZeroFLClient(conf) if "zerofl" in conf.objective else MultiModelClient(conf)
 
 
 class ZeroFLAggregator(FedAvgAggregator):

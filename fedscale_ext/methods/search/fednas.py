@@ -17,7 +17,6 @@ Where it departs from the public code, or the paper leaves it open:
   over the rounds of the search, and again over those of the network that it derives.
 """
 
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import cos, pi
@@ -27,7 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.core.local_steps import HELD_OUT, batches, hold_out
+from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.local_steps import batches, hold_out
 from fedscale_ext.method import (
     ClientSamples,
     Count,
@@ -94,7 +94,9 @@ class FedNASParams:
 
 
 class FedNASClient(MultiModelClient):
-    """A client of the search: ``conf.search`` has the weights of the losses (``train``, ``val``) and Adam's settings.
+    """A client of the search.
+
+    ``conf.objective["search"]`` has the weights of the losses (``train``, ``val``) and Adam's settings.
 
     One client after another: a step takes two batches and two optimisers. A client without a validation part (a single
     sample) moves its alphas by the training loss alone, as far as that counts.
@@ -102,11 +104,11 @@ class FedNASClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Step the alphas, then the weights, on each batch (Equation 5). The reported loss is that of the weights'
         steps."""
         model.train()
-        search = conf.search
+        search = conf.objective["search"]
         named = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
         alphas: list[Tensor] = [tensor for name, tensor in named if name.startswith(ALPHAS)]
         weights: list[Tensor] = [tensor for name, tensor in named if not name.startswith(ALPHAS)]
@@ -131,16 +133,16 @@ class FedNASClient(MultiModelClient):
             step_losses.append(losses.detach())
         return {**result(conf, len(client_data), step_losses), "update_weight": model.state_dict()}
 
-    def _loss(self, model: nn.Module, x: Tensor, y: Tensor, samples: ClientSamples, conf: Namespace) -> Tensor:
+    def _loss(self, model: nn.Module, x: Tensor, y: Tensor, samples: ClientSamples, conf: ClientConfig) -> Tensor:
         return self.losses(self.output(model, x, samples, conf), y)
 
 
 class FedNASExecutor(MultiModelExecutor):
     """Executor whose clients search, and later train the derived network as FedAvg's."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that searches, or one that trains the derived network."""
-        return FedNASClient(conf) if hasattr(conf, "search") else MultiModelClient(conf)
+        return FedNASClient(conf) if "search" in conf.objective else MultiModelClient(conf)
 
 
 class FedNASAggregator(FedAvgAggregator):
@@ -179,9 +181,12 @@ class FedNASAggregator(FedAvgAggregator):
         p = self.params
         adam = {"lr": p.alpha_lr, "beta1": p.alpha_beta1, "beta2": p.alpha_beta2, "weight_decay": p.alpha_weight_decay}
         search = {"train": p.lambda_train, "val": p.lambda_val, "adam": adam}
-        objective = {"search": search, HELD_OUT: p.val_ratio}
+        objective, overrides = {"search": search}, {"held_out": p.val_ratio}
         effort = 1.0 + (p.lambda_train > 0) + (p.lambda_val > 0)  # passes of each step
-        return [WorkItem(client, SEARCHED, objective, compute_fraction=effort) for client in participants.tolist()]
+        return [
+            WorkItem(client, SEARCHED, objective, overrides, compute_fraction=effort)
+            for client in participants.tolist()
+        ]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the clients' means of w and alpha, by samples (Algorithm 1, server)."""

@@ -15,7 +15,6 @@ Where it departs from the public code, or the paper leaves it open:
 * Momentum starts anew with each round.
 """
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedscale_ext.core.local_steps import HELD_OUT, hold_out
+from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.method import (
     ClientSamples,
+    ClientState,
     ClientTensors,
     Count,
     EvaluationPlan,
@@ -38,7 +39,6 @@ from fedscale_ext.method import (
     MultiModelClient,
     MultiModelExecutor,
     NotNegative,
-    OwnTensors,
     Population,
     State,
     Task,
@@ -46,7 +46,7 @@ from fedscale_ext.method import (
     Within,
     WorkItem,
     models,
-    own_version,
+    personal_version,
     stream,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
@@ -153,39 +153,39 @@ class Local:
 class SpiderClient(MultiModelClient):
     """Steps both networks on each batch; one client after another, as each has a network of its own.
 
-    ``conf.own`` is the local state and ``alive``, the operators that it keeps (empty before the first round: the
-    global state, all operators). ``conf.spider`` has ``lambda`` and, in rounds in which local networks shrink, how
-    (``shrink``). A client that fine-tunes its served model has no ``conf.spider``: it trains its local network alone.
+    ``conf.client_state`` is the local state and ``alive``, the operators that it keeps (empty before the first round:
+    the global state, all operators). ``conf.objective["spider"]`` has ``lambda`` and, in rounds in which local networks
+    shrink, how (``shrink``). A client that fine-tunes its served model lacks it and trains its local network alone.
     """
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: Namespace, spec: ModelSpec | None = None) -> None:
+    def __init__(self, conf: ClientConfig, spec: ModelSpec | None = None) -> None:
         super().__init__(conf)
         self._spec = spec  # of the global network; None where only asked for the class
 
-    def _local(self, model: nn.Module, conf: Namespace) -> Local:
+    def _local(self, model: nn.Module, conf: ClientConfig) -> Local:
         assert self._spec is not None
-        client_state = conf.own or {}
+        client_state = conf.client_state or {}
         state = {name: client_state.get(name, tensor).detach().clone() for name, tensor in model.state_dict().items()}
         alive = client_state[ALIVE].cpu().numpy().copy() if ALIVE in client_state else everything(self._spec["ops"])
         return Local(model, self._spec["ops"], state, alive)
 
     @torch.no_grad()
-    def own_model(self, model: nn.Module, conf: Namespace) -> None:
+    def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's local network."""
         local = self._local(model, conf)
         for name, tensor in model.state_dict().items():
             tensor.copy_(local.state[name])
         local.hold(local.alive)
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train both networks; figures are the global network's, ``own`` is the local one. See
         :meth:`MultiModelClient.train`."""
-        settings = getattr(conf, "spider", None)
+        settings = conf.objective.get("spider")
         if settings is None or self._spec is None:
-            if self._spec is not None and conf.own is not None:
-                self.own_model(model, conf)
+            if self._spec is not None and conf.client_state is not None:
+                self.load_personal_model(model, conf)
             return super().train(client_data, model, conf)
         model.train()
         served = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
@@ -216,10 +216,10 @@ class SpiderClient(MultiModelClient):
         local.release()
         new = {name: tensor.detach() for name, tensor in local.state.items()}
         new[ALIVE] = torch.from_numpy(local.alive)
-        return {**result(conf, len(client_data), step_losses), "update_weight": model.state_dict(), "own": new}
+        return {**result(conf, len(client_data), step_losses), "update_weight": model.state_dict(), "client_state": new}
 
     @staticmethod
-    def _pulled(pull: float, parameters: list[Tensor], towards: list[Tensor], conf: Namespace) -> Steps:
+    def _pulled(pull: float, parameters: list[Tensor], towards: list[Tensor], conf: ClientConfig) -> Steps:
         """SGD of the local network: its prox term is (lambda/2) |w_local - w_global|^2 (Equation 3)."""
         sgd = Sgd(conf.learning_rate, conf.client_momentum, conf.client_weight_decay, pull, conf.clip_norm)
         velocity = [torch.zeros_like(tensor) for tensor in parameters] if sgd.momentum else []
@@ -229,13 +229,13 @@ class SpiderClient(MultiModelClient):
 class SpiderExecutor(MultiModelExecutor):
     """Executor that tells its clients the supernet's spec."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that trains both networks, or one that fine-tunes its local network."""
-        known = hasattr(conf, "model_key") and conf.own is not None
+        known = conf.client_state is not None
         return SpiderClient(conf, self.bench.spec(conf.model_key) if known else None)
 
 
-class LocalNetworks(OwnTensors):
+class LocalNetworks(ClientState):
     """The clients' local states and the operators that they keep, ``alive`` bool [clients, layers, operators]."""
 
     def __init__(self, folder: Path, template: State, held: np.ndarray, clients: int) -> None:
@@ -298,7 +298,8 @@ class SpiderAggregator(FedAvgAggregator):
             WorkItem(
                 client,
                 KEY,
-                {"spider": settings, HELD_OUT: p.val_ratio},
+                {"spider": settings},
+                {"held_out": p.val_ratio},
                 compute_fraction=1 + self.local_macs(client) / whole,
             )
             for client in participants.tolist()
@@ -317,7 +318,7 @@ class SpiderAggregator(FedAvgAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its local network; test the global one beside."""
-        return EvaluationPlan([own_version(KEY)] * self.task.num_clients, {"global": KEY})
+        return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {"global": KEY})
 
     def results(self) -> dict[str, Any]:
         """Report the memory of a client's step before its local network shrinks.

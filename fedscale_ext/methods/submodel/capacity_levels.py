@@ -28,7 +28,7 @@ from fedscale_ext.method import (
     window,
 )
 from fedscale_ext.methods.by_type import ByTypeAggregator
-from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.server.announcements import ModelChoice
 
 
 def check_rates(key: str, rates: Sequence[float]) -> None:
@@ -169,8 +169,16 @@ class LevelsAggregator(ShrinkingAggregator):
     ranks: Sequence[int] = ()  # clients on each level, smallest level first
 
     def objective(self, level: int) -> dict[str, Any]:
-        """Objective of a level's clients, beside the job's keys."""
+        """Return what only the method's clients read, for those of a level."""
         return {}
+
+    def overrides(self, level: int) -> dict[str, Any]:
+        """Return the fields of a client's configuration that a level sets instead of the job's keys."""
+        return {}
+
+    def item_at(self, client: int, level: int) -> WorkItem:
+        """Return the work item of a client that trains a level."""
+        return WorkItem(client, self.keys[level], self.objective(level), self.overrides(level))
 
     # ---- the hooks of the base ----
 
@@ -234,11 +242,7 @@ class LevelsAggregator(ShrinkingAggregator):
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its level."""
         levels = self.levels(round)[participants - 1].tolist()
-        objectives = {level: self.objective(level) for level in set(levels)}
-        return [
-            WorkItem(client, self.keys[level], objectives[level])
-            for client, level in zip(participants.tolist(), levels, strict=True)
-        ]
+        return [self.item_at(client, level) for client, level in zip(participants.tolist(), levels, strict=True)]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the mean of each entry over the clients whose level holds it; others keep their value."""
@@ -283,8 +287,7 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: a round on its own level."""
-        level = int(self.level_of[client - 1])
-        return WorkItem(client, self.keys[level], self.objective(level))
+        return self.item_at(client, int(self.level_of[client - 1]))
 
     def results(self) -> dict[str, Any]:
         """Report figures by level, where clients stay on theirs."""

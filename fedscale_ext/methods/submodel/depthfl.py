@@ -11,7 +11,6 @@ Departures:
 """
 
 import math
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientTensors,
     JobConfig,
@@ -73,9 +73,9 @@ class DepthFLClient(MultiExitClient):
     The loss of n exits is sum_i CE_i + w(t) / (n - 1) sum_{i != j} KL(p_j || p_i), each teacher p_j fixed.
     """
 
-    def __init__(self, conf: Namespace) -> None:
+    def __init__(self, conf: ClientConfig) -> None:
         super().__init__(conf)
-        self._consistency: float = getattr(conf, "consistency", 0.0)
+        self._consistency: float = conf.objective.get("consistency", 0.0)
         # w(t) is another one in each round: recordings would pile up
         self.loss_key = None if self._consistency else ()
 
@@ -95,7 +95,7 @@ class DepthFLClient(MultiExitClient):
 class DepthFLExecutor(MultiModelExecutor):
     """Executor whose clients train as DepthFL's."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client whose exits teach each other."""
         return DepthFLClient(conf)
 
@@ -152,8 +152,12 @@ class DepthFLAggregator(ExitLevelsAggregator):
         """w(t) where there are exits that learn from each other, and FedDyn's alpha."""
         p, spec = self.params, self.parts[level].spec
         learns = p.kd and spec["heads"] == "all" and spec["exits"] > 1
-        dynamic = {"feddyn": p.alpha, "prox_mu": p.alpha + self.config.job.prox_mu} if p.alpha else {}
-        return {**({"consistency": self._consistency} if learns else {}), **dynamic}
+        return {**({"consistency": self._consistency} if learns else {}), **({"feddyn": p.alpha} if p.alpha else {})}
+
+    def overrides(self, level: int) -> dict[str, Any]:
+        """FedDyn's quadratic term, beside the job's own proximal term."""
+        p = self.params
+        return {"prox_mu": p.alpha + self.config.job.prox_mu} if p.alpha else {}
 
     def weight(self, item: WorkItem) -> float:
         """1 for every client, as in the public code, or its number of samples."""
@@ -162,7 +166,7 @@ class DepthFLAggregator(ExitLevelsAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the mean of each layer, less h / alpha where a client trained it (FedDyn)."""
         new = dict(means[self.whole])
-        gradients = self.handed.get(DynamicGradients.kind)
+        gradients = self.client_tensors_by_kind.get(DynamicGradients.kind)
         if isinstance(gradients, DynamicGradients):
             trained = {name for update in updates for name in self.pool[update.item.model].state}
             for name, h in gradients.mean(self.whole).items():

@@ -4,7 +4,6 @@ A client's model holds the exits that its device affords. Its loss is the sum of
 SenSys 2024, section 4.2), unless a method combines them otherwise.
 """
 
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -13,6 +12,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import JobConfig, ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
 from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_drawn, check_ranks, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
@@ -76,7 +76,7 @@ class MultiExitClient(MultiModelClient):
 class MultiExitExecutor(MultiModelExecutor):
     """Executor whose clients train networks with several exits."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that trains all exits together."""
         return MultiExitClient(conf)
 

@@ -8,9 +8,8 @@ Departure from the public code: running BatchNorm statistics are those of the st
 keeps some for each p.
 """
 
-from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ClientSamples,
     EvaluationPlan,
@@ -75,7 +75,7 @@ class FjordParams:
         check_drawn("fjord", self.levels, self.shares)
 
 
-def drawn_widths(seed: int, round: int, client: int, choices: int, steps: int) -> list[int]:
+def drawn_widths(seed: int, round: int | str, client: int, choices: int, steps: int) -> list[int]:
     """The width that each step trains, p ~ U{p <= p_max} (Ordered Dropout).
 
     Args:
@@ -101,13 +101,13 @@ class FjordClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: Namespace, spec: ModelSpec | None = None) -> None:
+    def __init__(self, conf: ClientConfig, spec: ModelSpec | None = None) -> None:
         super().__init__(conf)
         self._spec = spec  # of p_max; None where only to measure how such clients train
 
-    def train(self, client_data: ClientSamples, model: nn.Module, conf: Namespace) -> dict[str, Any]:
+    def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train by ordered dropout; see :meth:`MultiModelClient.train`. The reported loss is the minimised one."""
-        widths = [tuple(sorted(each.items())) for each in getattr(conf, "widths", ())]
+        widths = [tuple(sorted(each.items())) for each in conf.objective.get("widths", ())]
         if len(widths) < 2 or self._spec is None:
             return super().train(client_data, model, conf)
         model.train()
@@ -118,7 +118,7 @@ class FjordClient(MultiModelClient):
         for (x, y), choice in zip(self.seen(client_data, conf), drawn, strict=True):
             network = Narrow(model, self._spec, widths[choice]) if choice else model
             output = self.output(network, x, client_data, conf)
-            if choice and conf.distil:
+            if choice and conf.objective["distil"]:
                 teacher = self.output(model, x, client_data, conf)
                 probabilities = teacher.detach().softmax(-1).flatten(0, -2)
                 taught = functional.cross_entropy(output.flatten(0, -2), probabilities, reduction="none")
@@ -159,11 +159,11 @@ class Narrow:
 class FjordExecutor(MultiModelExecutor):
     """Executor that tells its clients which spec they train."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that only measures how FjORD's clients train."""
         return FjordClient(conf)
 
-    def training_handler(self, client_id: int, conf: Namespace, model: str) -> dict[str, Any]:
+    def training_handler(self, client_id: int, conf: ClientConfig, model: str) -> dict[str, Any]:
         """Train one client on the resident module of its p_max."""
         return self.worker.train_client(model, FjordClient(conf, self.bench.spec(model)), conf)
 
@@ -201,9 +201,7 @@ class FjordAggregator(RatesAggregator):
         """The work item of a client, with the mean MACs of the widths that its steps draw."""
         level = int(self.level_of[client - 1])
         macs = self._macs_of_steps(level)
-        return WorkItem(
-            client, self.keys[level], self.objective(level), compute_fraction=float(np.mean(macs)) / macs[0]
-        )
+        return replace(self.item_at(client, level), compute_fraction=float(np.mean(macs)) / macs[0])
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its p_max; with ``each_width``, test the model of every p, too."""
@@ -215,14 +213,12 @@ class FjordAggregator(RatesAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train widths up to its p_max; its MACs are those of the steps that it will draw."""
-        return [
-            WorkItem(item.client, item.model, item.objective, self._effort(round, item))
-            for item in super().assign(round, participants)
-        ]
+        items = super().assign(round, participants)
+        return [replace(item, compute_fraction=self._compute_fraction(round, item)) for item in items]
 
-    def _effort(self, round: int, item: WorkItem) -> float:
+    def _compute_fraction(self, round: int, item: WorkItem) -> float:
         macs = self._macs_of_steps(self.keys.index(item.model))
-        sizes = self.task.step_sizes(item.client, item.objective)
+        sizes = self.task.step_sizes(item.client, item.overrides)
         drawn = drawn_widths(self.seed, round, item.client, len(macs), len(sizes))
         return float(np.average([macs[choice] for choice in drawn], weights=sizes)) / macs[0]
 

@@ -50,7 +50,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.submodel import invariant_dropout
 from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator
 from fedscale_ext.population.clock import completion_times
-from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.util.ranges import check_ranges
 

@@ -108,7 +108,7 @@ class HeteroFLAggregator(RatesAggregator):
         """The level of each client where ``levels`` is groups: participants come from all of them."""
         return self.level_of if self.params.levels == "groups" else None
 
-    def objective(self, level: int) -> dict[str, Any]:
+    def overrides(self, level: int) -> dict[str, Any]:
         """Masked cross-entropy (the paper's Masking Trick) and clipped gradients (as its code)."""
         mask = {"own_classes": True} if self.params.mask else {}
         clip = {} if self.params.clip_norm is None else {"clip_norm": self.params.clip_norm}

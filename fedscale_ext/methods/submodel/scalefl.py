@@ -9,7 +9,6 @@ Departures from the public code:
 * The divergence is summed over classes, as it is defined. There it is their mean, as if gamma were divided by them.
 """
 
-from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     ModelSpec,
     MultiModelClient,
@@ -76,11 +76,11 @@ class ScaleFLClient(MultiExitClient):
     The loss of n exits is sum_j j (CE_j + gamma T^2 KL(p_n || p_j)) / (n (n + 1) / 2), with p at temperature T.
     """
 
-    def __init__(self, conf: Namespace) -> None:
+    def __init__(self, conf: ClientConfig) -> None:
         super().__init__(conf)
-        self._gamma: float = getattr(conf, "kd_gamma", 0.0)
-        self._temperature: float = getattr(conf, "kd_temperature", 1.0)
-        self._detach: bool = getattr(conf, "kd_detach", False)
+        self._gamma: float = conf.objective.get("kd_gamma", 0.0)
+        self._temperature: float = conf.objective.get("kd_temperature", 1.0)
+        self._detach: bool = conf.objective.get("kd_detach", False)
         self.loss_key = self._gamma, self._temperature, self._detach
 
     def combined(self, output: Tensor, each: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class ScaleFLClient(MultiExitClient):
 class ScaleFLExecutor(MultiModelExecutor):
     """Executor whose clients train as ScaleFL's."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client whose exits learn from the deepest one."""
         return ScaleFLClient(conf)
 

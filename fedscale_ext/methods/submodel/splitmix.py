@@ -41,7 +41,7 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator
-from fedscale_ext.server.model_choices import ModelChoice
+from fedscale_ext.server.announcements import ModelChoice
 
 _MOST_BASES = 128  # each is a model of its own
 

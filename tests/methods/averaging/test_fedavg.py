@@ -22,7 +22,7 @@ def weighted_mean(made, states):
 def test_fedavg_weighs_clients_by_their_samples() -> None:
     made = server(FedAvgAggregator, "fedavg")
     items = made.assign(1, np.array([1, 3, 6]))
-    assert [(item.client, item.model, dict(item.objective)) for item in items] == [
+    assert [(item.client, item.model, dict(item.overrides)) for item in items] == [
         (client, "global", {}) for client in (1, 3, 6)
     ]
     updates = updates_for(made, 1, items)
@@ -59,7 +59,7 @@ def test_the_first_model_depends_on_the_seed_alone() -> None:
 
 def test_fedprox_asks_for_the_proximal_term_and_else_is_fedavg() -> None:
     made, plain = server(FedProxAggregator, "fedprox", mu=0.3), server(FedAvgAggregator, "fedavg")
-    assert [dict(item.objective) for item in made.assign(1, np.array([2, 4]))] == [{"prox_mu": 0.3}] * 2
+    assert [dict(item.overrides) for item in made.assign(1, np.array([2, 4]))] == [{"prox_mu": 0.3}] * 2
     play(made, 1)
     play(plain, 1)
     assert equal(made.pool["global"].state, plain.pool["global"].state)

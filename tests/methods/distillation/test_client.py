@@ -1,6 +1,5 @@
 """Clients with public samples: side by side as one after another, what they keep, what they say, when they learn."""
 
-from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 from client_settings import client_settings
 
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.methods.distillation.client import LogitsClient
 from fedscale_ext.methods.personal.personal_models import enter, floating_tensors
 from fedscale_ext.models.stacked.network import stacked
@@ -44,12 +44,18 @@ def handed(told: bool = True) -> State:
     return shared
 
 
-def conf(client: int, **changes: Any) -> Namespace:
-    values = {"own": {}, "shared": handed(), "returned": {}, "public": [PRETRAIN, DIGEST], "test_bsz": 2}
+def conf(client: int, **changes: Any) -> ClientConfig:
+    values = {
+        "client_state": {},
+        "shared_tensors": handed(),
+        "returns_tensors": True,
+        "public": [PRETRAIN, DIGEST],
+        "test_bsz": 2,
+    }
     return client_settings(client, **{**values, "model_key": "type", **changes})
 
 
-def client(settings: Namespace) -> LogitsClient:
+def client(settings: ClientConfig) -> LogitsClient:
     return LogitsClient(settings, SimpleNamespace(module=lambda key: network()))  # type: ignore[arg-type]
 
 
@@ -57,7 +63,7 @@ def client(settings: Namespace) -> LogitsClient:
 ADAM = {"client_optimizer": "adam", "learning_rate": 1e-3, "adam_eps": 1e-2}
 
 
-@pytest.mark.parametrize("changes", [{}, ADAM, {"local_epochs": 2}, {"own": None}])
+@pytest.mark.parametrize("changes", [{}, ADAM, {"local_epochs": 2}, {"client_state": None}])
 def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
     counts, owns = (
         [20, 9, 7],
@@ -65,9 +71,9 @@ def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
     )
     data = [samples(count, place) for place, count in enumerate(counts)]
 
-    def settings(place: int) -> Namespace:
+    def settings(place: int) -> ClientConfig:
         steps = 2 * -(-counts[place] // 5) if "local_epochs" in changes else 10 - place
-        return conf(place, **{"own": owns[place], "local_steps": steps, **changes})
+        return conf(place, **{"client_state": owns[place], "local_steps": steps, **changes})
 
     module, stack = network(), stacked(network(), SHAPE)
     assert stack is not None
@@ -84,30 +90,30 @@ def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
         torch.testing.assert_close(other["returned"]["logits"], alone["returned"]["logits"], atol=1e-6, rtol=1e-6)
         for name, tensor in floating_tensors(alone["update_weight"]).items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
-            assert "own" not in alone or torch.equal(alone["own"][name], tensor)
-            assert "own" not in other or torch.equal(other["own"][name], states[name][place])
-        assert ("own" in alone) == ("own" in other) == (own.own is not None)
+            assert "client_state" not in alone or torch.equal(alone["client_state"][name], tensor)
+            assert "client_state" not in other or torch.equal(other["client_state"][name], states[name][place])
+        assert ("client_state" in alone) == ("client_state" in other) == (own.client_state is not None)
 
 
 def test_logits_are_those_of_the_trained_model_on_the_rows_that_were_asked() -> None:
     settings = conf(3, local_steps=4)
     found = client(settings).train(samples(20), network(), settings)
     module = network()
-    enter(module, found["own"])
-    expected = module.eval()(settings.shared["x"][[8, 0, 3]])
+    enter(module, found["client_state"])
+    expected = module.eval()(settings.shared_tensors["x"][[8, 0, 3]])
     assert found["returned"]["logits"].dtype == torch.float32
     torch.testing.assert_close(found["returned"]["logits"], expected.detach().float())
-    assert all(tensor.is_floating_point() for tensor in found["own"].values())
+    assert all(tensor.is_floating_point() for tensor in found["client_state"].values())
 
 
 def test_phases_come_in_order_and_only_what_was_told_is_learnt() -> None:
-    told, untold = conf(3, shared=handed()), conf(3, shared=handed(told=False))
-    assert [phase.settings(told).batch_size for phase in client(told)._phases(told)] == [5, 4]
-    assert [phase.settings(untold).batch_size for phase in client(untold)._phases(untold)] == [5]
+    told, untold = conf(3, shared_tensors=handed()), conf(3, shared_tensors=handed(told=False))
+    assert [phase.config(told).batch_size for phase in client(told)._phases(told)] == [5, 4]
+    assert [phase.config(untold).batch_size for phase in client(untold)._phases(untold)] == [5]
     pretrain, digest = client(told)._phases(told)
     assert len(pretrain.samples) == PUBLIC and len(digest.samples) == 7
-    assert digest.settings(told).local_steps == 4  # seven samples in fours, twice
-    torch.testing.assert_close(digest.samples.x[2], told.shared["x"][3])
+    assert digest.config(told).local_steps == 4  # seven samples in fours, twice
+    torch.testing.assert_close(digest.samples.x[2], told.shared_tensors["x"][3])
 
 
 def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
@@ -116,17 +122,17 @@ def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
     module = network()
 
     def apart() -> float:
-        logits = module.eval()(settings.shared["x"][settings.shared["rows"]]).detach()
-        return float((logits - settings.shared["target"]).abs().mean())
+        logits = module.eval()(settings.shared_tensors["x"][settings.shared_tensors["rows"]]).detach()
+        return float((logits - settings.shared_tensors["target"]).abs().mean())
 
     before = apart()
-    phase.train(phase.samples, module, phase.settings(settings))
+    phase.train(phase.samples, module, phase.config(settings))
     assert apart() < 0.7 * before
 
 
 def test_without_public_samples_it_trains_as_any_client_from_what_it_keeps() -> None:
     own = floating_tensors(network(3).state_dict())
-    settings = conf(3, own=own, shared=None, round="personalise")
+    settings = conf(3, client_state=own, shared_tensors=None, round="personalise")
     found = client(settings).train(samples(20), network(), settings)
     plain = client_settings(3, round="personalise")
     expected = MultiModelClient(plain).train(samples(20), network(3), plain)

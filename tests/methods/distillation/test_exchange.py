@@ -10,9 +10,9 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
 from fedscale_ext.methods.distillation.public_models import SERVER
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.privacy import check_options
-from fedscale_ext.tasks.client_tensors import OwnTensors
+from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.transport.wire import bytes_to_tensors
 from methods.harness import CLASSES, SHAPE, equal, pool_states
 
@@ -59,12 +59,12 @@ def test_work_on_public_samples_counts(tmp_path: Path) -> None:
     found = made("fedmd", tmp_path, **QUICK["fedmd"])
     items = {item.client: item for item in play(found, 1)}
     seen = found.task.step_sizes(2, {"local_epochs": 4}).sum()
-    assert seen == 4 * 20 and items[2].objective["local_epochs"] == 4
+    assert seen == 4 * 20 and items[2].overrides["local_epochs"] == 4
     assert items[2].compute_fraction == pytest.approx(1 + (3 * PUBLIC + 5 / 3) / seen)
     later = {item.client: item for item in play(found, 2)}
     seen = found.task.step_sizes(2, {}).sum()
     assert (
-        later[2].compute_fraction == pytest.approx(1 + (5 + 5 / 3) / seen) and "local_epochs" not in later[2].objective
+        later[2].compute_fraction == pytest.approx(1 + (5 + 5 / 3) / seen) and "local_epochs" not in later[2].overrides
     )
     assert [each["loss"] for each in items[2].objective["public"]] == ["labels", "mae"]
     assert [each["loss"] for each in later[2].objective["public"]] == ["mae"]
@@ -80,7 +80,7 @@ def test_clients_are_served_their_own_models_and_the_pools_stay(method: str, tmp
     assert plan.named == ({} if method == "fedmd" else {SERVER: SERVER})
     for key in before:
         assert equal(before[key], found.pool[key].state) == (key != SERVER)
-    template = found.handed[OwnTensors.kind].template(TYPES[1])
+    template = found.handed[ClientState.kind].template(TYPES[1])
     assert template.keys() == before[TYPES[1]].keys()
 
 

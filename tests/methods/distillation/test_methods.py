@@ -40,7 +40,7 @@ def test_fedmd_without_labels_does_not_begin_with_public_samples(tmp_path: Path)
     found = made("fedmd", tmp_path, labels=False)
     assert any("whose classes are others" in event["message"] for event in found.events)
     (item,) = play(found, 1, [1])
-    assert [phase["loss"] for phase in item.objective["public"]] == ["mae"] and item.objective["local_epochs"] == 25
+    assert [phase["loss"] for phase in item.objective["public"]] == ["mae"] and item.overrides["local_epochs"] == 25
 
 
 def test_dsfl_tells_sharper_labels_and_its_server_learns_them(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def fedoras(space: Path, tmp_path: Path) -> Any:
         given = {"model": str(space), "tiers": None if "brackets" in keys else 3, "allocation": "shares", **keys}
         made = server(FedorASAggregator, "fedoras", shape=(1, 16, 16), capacity=capacity, **given)
         made.log_dir = tmp_path
-        made.handed = {kept.kind: kept for kept in made.client_tensors()}
+        made.client_tensors_by_kind = {kept.kind: kept for kept in made.client_tensors()}
         return made
 
     return make
@@ -64,7 +64,7 @@ def examples_of(made: Any, round: int, item: WorkItem) -> torch.Tensor:
     training = made.training
     tier = training.tiers[training.tier_of[item.client - 1]]
     costs, asked = budget_tables(training.spec, tier.unsupported), item.objective["paths"]
-    sizes = made.task.step_sizes(item.client, item.objective)
+    sizes = made.task.step_sizes(item.client, item.overrides)
     held = held_by(costs, made.pool[item.model].spec)
     key = made.seed, round, item.client
     counts = np.zeros(costs.held.shape, dtype=np.int64)
@@ -78,7 +78,7 @@ def examples_of(made: Any, round: int, item: WorkItem) -> torch.Tensor:
 def play(made: Any, round: int, clients: list[int] | None = None) -> dict[int, State]:
     """One round of the hooks, as the runtime calls them; the clients' states."""
     items = made.assign(round, np.array(clients or range(1, 7)))
-    states, (experience,) = {}, made.handed.values()
+    states, (experience,) = {}, made.client_tensors_by_kind.values()
     experience.begin(items)
     for update in updates_for(made, round, items):
         states[update.client] = trained(made.pool[update.item.model].state, round, update.client)
@@ -158,7 +158,7 @@ def test_the_clock_counts_the_macs_of_the_paths_that_a_client_draws(fedoras: Any
         counts = examples_of(made, 3, item).numpy()
         total = (macs.macs[macs.held] * counts[macs.held]).sum() / counts[0].sum() + macs.fixed_macs
         assert item.compute_fraction * made.pool[item.model].cost.forward_macs == pytest.approx(total)
-        assert item.objective["paths"]["load"] == load and item.objective["held_out"] == 0.1
+        assert item.objective["paths"]["load"] == load and item.overrides["held_out"] == 0.1
 
 
 def test_a_round_is_the_mean_over_those_who_trained_each_operator(fedoras: Any) -> None:
@@ -234,7 +234,7 @@ def test_operators_that_a_tier_cannot_run_are_not_sent_to_it(fedoras: Any) -> No
 def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
     made = fedoras(subspace=0.3)
     (item,) = made.assign(1, np.array([1]))
-    (experience,) = made.handed.values()
+    (experience,) = made.client_tensors_by_kind.values()
     good = examples_of(made, 1, item)
     held = torch.from_numpy(held_by(made.training.macs, made.pool[item.model].spec))
 

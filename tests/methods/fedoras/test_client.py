@@ -1,6 +1,6 @@
 """FedorAS's clients: a path for each batch, and nothing else moves."""
 
-from argparse import Namespace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import drawn_rows
 from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASClient, PathSgd, budget_tables
@@ -31,7 +32,7 @@ COSTS = budget_tables(SUPERNET, ())
 BUDGET = 3e6
 
 
-def conf(**changes: Any) -> Namespace:
+def conf(**changes: Any) -> ClientConfig:
     paths = {"budget": BUDGET, "unsupported": [], "load": 0.0, "idle_gradient": changes.pop("idle_gradient", "zero")}
     return client_settings(**{"batch_size": 8, "local_steps": 6, "paths": paths, "client_weight_decay": 0.0, **changes})
 
@@ -48,7 +49,7 @@ def network(spec: models.ModelSpec = SPEC) -> Any:
     return module.double()
 
 
-def paths_of(settings: Namespace) -> np.ndarray:
+def paths_of(settings: ClientConfig) -> np.ndarray:
     key = settings.seed, settings.round, settings.client_id
     return drawn_paths(COSTS, held_by(COSTS, SPEC), BUDGET, 0.0, settings.local_steps, *key)
 
@@ -169,7 +170,7 @@ def test_a_module_of_the_whole_supernet_holds_the_subspace_alone() -> None:
 def test_a_path_is_trained_as_any_client_would() -> None:
     path = restricted(SUPERNET, [(row[2],) for row in SUPERNET["ops"]])
     settings = conf()
-    del settings.paths
+    settings = replace(settings, objective={})
     one = FedorASClient(settings, path, path).train(samples(), network(path), settings)
     other = MultiModelClient(settings).train(samples(), network(path), settings)
     assert all(torch.equal(one["update_weight"][name], value) for name, value in other["update_weight"].items())

@@ -75,7 +75,7 @@ def test_fine_tuning_is_fedavg_from_the_supernets_weights(fedoras: Any) -> None:
     items = made.assign(6, np.array([4, 6]))
     assert {item.model for item in items} == {"tier2"}
     held_out = len(hold_out(60, 0.1, made.seed, 6)[1])
-    assert made.task.step_sizes(6, items[1].objective).sum() == 2 * (60 - held_out)
+    assert made.task.step_sizes(6, items[1].overrides).sum() == 2 * (60 - held_out)
     updates = updates_for(made, 6, items)
     states = [trained(state, 6, update.client) for update in updates]
     for update, own in zip(updates, states, strict=True):
@@ -91,7 +91,7 @@ def test_a_twin_is_the_same_network_from_random_weights(fedoras: Any) -> None:
     own = {"held_out": 0.1, "augment": "none"}
     for each in (made, again):
         (item,) = each.assign(9, np.array([2]))
-        assert item.model == "tier1_twin" and item.objective == {**own, "local_epochs": 1, "batch_size": 32}
+        assert item.model == "tier1_twin" and item.overrides == {**own, "local_epochs": 1, "batch_size": 32}
     one, other = made.pool["tier1_twin"], made.pool["tier1"]
     assert one.spec == other.spec and not equal(one.state, other.state) and equal(one.state, again.pool[one.key].state)
     assert list(made.evaluation_plan().named) == ["tier1", "tier2", "tier1_twin"]
@@ -106,9 +106,9 @@ def test_a_twin_trains_as_a_model_that_is_fine_tuned_but_from_the_supernets_rate
     assert made.candidates(3)[1] == 2 and made.candidates(9)[1] == min(6, made.args.num_participants)
     other = fedoras(twin_rounds=5, twin_lr=0.5, twin_lr_end=0.2, twin_epochs=3, twin_batch=5, finetune_batch=4)
     np.testing.assert_allclose([other.learning_rate(9), other.learning_rate(13)], [0.5, 0.1])
-    objective = other.assign(9, np.array([2]))[0].objective
-    assert (objective["local_epochs"], objective["batch_size"]) == (3, 5)
-    assert fedoras(finetune_batch=4).assign(9, np.array([2]))[0].objective["batch_size"] == 4
+    overrides = other.assign(9, np.array([2]))[0].overrides
+    assert (overrides["local_epochs"], overrides["batch_size"]) == (3, 5)
+    assert fedoras(finetune_batch=4).assign(9, np.array([2]))[0].overrides["batch_size"] == 4
 
 
 def test_a_schedule_of_steps_is_that_of_text(fedoras: Any) -> None:
@@ -139,7 +139,7 @@ def test_stage_3_sees_pictures_without_rand_augment(job: str, own: Any, seen: st
     tuning = FineTuning(pool, params, 1, JobKeys(0.1, job, False))
     for name in ("finetune", "twin"):
         (item,) = tuning.assign(Stage(name, 1, 1), np.array([1]))
-        assert item.objective["augment"] == seen
+        assert item.overrides["augment"] == seen
     if job in ("none", "speech"):
         with pytest.raises(UserError, match=f"finetune_augment is flip and augment is {job}: set augment"):
             FineTuning(pool, FedorASParams(finetune_augment="flip"), 1, JobKeys(0.1, job, False))

@@ -161,8 +161,8 @@ def test_server_optimizers_leave_buffers_and_activeness_to_the_clients_mean() ->
 
 def test_prox_mu_is_the_clients_objective_and_nothing_else() -> None:
     clients = np.array([1, 4])
-    assert [dict(item.objective) for item in made().assign(1, clients)] == [{}, {}]
-    assert [dict(item.objective) for item in made(prox_mu=0.3).assign(1, clients)] == [{"prox_mu": 0.3}] * 2
+    assert [dict(item.overrides) for item in made().assign(1, clients)] == [{}, {}]
+    assert [dict(item.overrides) for item in made(prox_mu=0.3).assign(1, clients)] == [{"prox_mu": 0.3}] * 2
     (plain, rounds), (prox, same) = grown(4), grown(4, prox_mu=0.3)
     assert rounds == same
     assert all(equal(state, pool_states(prox)[key]) for key, state in pool_states(plain).items())

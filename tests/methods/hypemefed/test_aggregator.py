@@ -309,8 +309,8 @@ def test_objective_and_weights() -> None:
     made = hypemefed(prox_mu=0.1, weighted=False)
     items = made.assign(1, np.arange(1, 7))
     assert {made.weight(item) for item in items} == {1.0}
-    assert all(dict(item.objective) == {"prox_mu": 0.1} for item in items)
-    assert not dict(hypemefed().assign(1, np.array([1]))[0].objective)
+    assert all(dict(item.overrides) == {"prox_mu": 0.1} for item in items)
+    assert not hypemefed().assign(1, np.array([1]))[0].overrides
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,11 @@ def test_persistent_proxies_begin_where_they_ended():
 def test_a_persistent_proxy_of_a_type_that_is_absent_or_diverges_stays():
     server = ProxyModels(types(*MAPS), SHORT, 4, proxies="persistent", same_arch_transfer="copy")
     step(server, MAPS)
-    before = {key: dict(state) for key, state in server.own_proxies.items()}
+    before = {key: dict(state) for key, state in server.type_proxies.items()}
     held = {name: start(name) for name in ("resnet", "cnn")}
     held["cnn"] = {name: each * 1e200 for name, each in held["cnn"].items()}
     assert server.step(2, held, dict.fromkeys(held, 10), public()).diverged
-    assert equal(before, server.own_proxies)
+    assert equal(before, server.type_proxies)
 
 
 @pytest.mark.parametrize("kind", [ProxyModels, PairwiseModels])

@@ -64,20 +64,20 @@ def test_clients_that_may_never_train_are_told() -> None:
 
 def test_a_client_goes_on_from_its_own_model() -> None:
     own = floating_tensors(network(9).state_dict())
-    conf, data = client_settings(own=own, model_key=KEY), samples(12)
+    conf, data = client_settings(client_state=own, model_key=KEY), samples(12)
     found = client(conf).train(data, network(), conf)
     alone, plain = network(9), client_settings()
     expected = floating_tensors(MultiModelClient(plain).train(data, alone, plain)["update_weight"])
-    assert equal(found["own"], expected) and found["own"].keys() == own.keys()
-    first = client_settings(own={}, model_key=KEY)  # it keeps nothing yet: the initial weights
+    assert equal(found["client_state"], expected) and found["client_state"].keys() == own.keys()
+    first = client_settings(client_state={}, model_key=KEY)  # it keeps nothing yet: the initial weights
     again = floating_tensors(MultiModelClient(plain).train(data, network(), plain)["update_weight"])
-    assert equal(client(first).train(data, network(), first)["own"], again)
+    assert equal(client(first).train(data, network(), first)["client_state"], again)
 
 
 def test_side_by_side_is_one_after_another() -> None:
     data = [samples(12), samples(9)]
     owns = [floating_tensors(network(9).state_dict()), {}]
-    confs = [client_settings(number, own=own, model_key=KEY) for number, own in enumerate(owns, 1)]
+    confs = [client_settings(number, client_state=own, model_key=KEY) for number, own in enumerate(owns, 1)]
     alone = [client(conf).train(each, network(), conf) for each, conf in zip(data, confs, strict=True)]
     module, stack = network(), stacked(network(), SHAPE)
     assert stack is not None
@@ -85,15 +85,17 @@ def test_side_by_side_is_one_after_another() -> None:
     cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
     together = client(confs[0]).train_cohort(data, cohort, confs)
     for one, other in zip(alone, together, strict=True):
-        for name, tensor in one["own"].items():
-            torch.testing.assert_close(other["own"][name], tensor, atol=1e-9, rtol=1e-9)
+        for name, tensor in one["client_state"].items():
+            torch.testing.assert_close(other["client_state"][name], tensor, atol=1e-9, rtol=1e-9)
         assert one["moving_loss"] == pytest.approx(other["moving_loss"], abs=1e-9)
-    assert not torch.equal(together[0]["own"]["head.linear.weight"], together[1]["own"]["head.linear.weight"])
+    assert not torch.equal(
+        together[0]["client_state"]["head.linear.weight"], together[1]["client_state"]["head.linear.weight"]
+    )
 
 
 def test_what_it_keeps_is_what_it_is_served() -> None:
     own, module = floating_tensors(network(9).state_dict()), network()
-    client(client_settings()).own_model(module, client_settings(own=own))
+    client(client_settings()).load_personal_model(module, client_settings(client_state=own))
     expected = network()
     enter(expected, own)
     assert equal(floating_tensors(module.state_dict()), own) and equal(
@@ -111,7 +113,7 @@ def test_a_job_keeps_a_model_for_each_client_and_a_resumed_one_equals_it(job_fil
     assert summary["cost"]["network_total_mb"] == 0 and summary["cost"]["training_macs"] > 0
     assert summary["accuracy"]["named"] == {} and set(summary["accuracy"]["served"]) == {"initial@own"}
     assert summary["cost"]["client_models"] == summary["clients"]["took_part"]
-    folder = job_file.parent / "logs/whole/logs/own/initial"
+    folder = job_file.parent / "logs/whole/logs/client_state/initial"
     final = [read_tensors(folder / f"{number}-000003.safetensors")[0] for number in range(1, 8)]
     assert all(not equal(final[0], other) for other in final[1:])
     job(job_file, "parts", rounds=2)

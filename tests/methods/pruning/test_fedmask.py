@@ -1,5 +1,6 @@
 """FedMask: weights never change, masks are learnt, a bit for each travels."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,21 +43,23 @@ def trained(settings: Any, off: float = 0.3) -> dict[str, Any]:
 
 
 def conf(**changes: Any) -> Any:
-    return client_settings(3, **{"own": {}, "model_key": "global", "fedmask": {"target": TARGET}, **changes})
+    return client_settings(3, **{"client_state": {}, "model_key": "global", "fedmask": {"target": TARGET}, **changes})
 
 
 def test_a_client_learns_which_of_the_drawn_weights_count_within_a_structure() -> None:
     found = trained(conf())
-    kept = unpack_channels(found["own"], channels.whole(SPEC))
+    kept = unpack_channels(found["client_state"], channels.whole(SPEC))
     assert channels.widths(kept) == TARGET
     inside = channels.masks(models.layout(SPEC), kept, WEIGHTS)
-    bits = masks.unpack(found["own"], WEIGHTS)
+    bits = masks.unpack(found["client_state"], WEIGHTS)
     for name, drawn in WEIGHTS.items():
         assert torch.equal(found["update_weight"][name], torch.where(bits[name], drawn, 0.0))
         assert not bits[name][~inside[name]].any()
     assert any(bool((~bits[name] & inside[name]).any()) for name in WEIGHTS)
-    still = trained(conf(local_steps=1, own=found["own"]))  # the structure stays
-    assert all(torch.equal(one, kept[g]) for g, one in unpack_channels(still["own"], channels.whole(SPEC)).items())
+    still = trained(conf(local_steps=1, client_state=found["client_state"]))  # the structure stays
+    assert all(
+        torch.equal(one, kept[g]) for g, one in unpack_channels(still["client_state"], channels.whole(SPEC)).items()
+    )
 
 
 def test_scores_move_by_the_straight_through_gradient() -> None:
@@ -64,7 +67,7 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
     kept = channels.whole(SPEC)
     statistics = {name: DRAWN[name] for name in DRAWN if name not in NAMES}
     ones = masks.pack({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in WEIGHTS.items()})
-    settings = conf(own={**pack_channels(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
+    settings = conf(client_state={**pack_channels(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
     found = trained(settings, off=0.0)
     generator = torch.Generator().manual_seed(2)
     for weight in WEIGHTS.values():
@@ -77,7 +80,7 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
     torch.nn.functional.cross_entropy(module(x[rows]), y[rows]).backward()
     slope = float(torch.sigmoid(torch.tensor(1.0)) * torch.sigmoid(torch.tensor(-1.0)))
     flipped = 0
-    for name, bit in masks.unpack(found["own"], WEIGHTS).items():
+    for name, bit in masks.unpack(found["client_state"], WEIGHTS).items():
         score = 1 - LR * module.get_parameter(name).grad * WEIGHTS[name] * slope  # type: ignore[operator]
         sure = score.abs() > 1e-3
         assert torch.equal(bit[sure], (score > 0)[sure])
@@ -88,9 +91,9 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
 def test_a_clients_own_model_is_what_it_learnt_last() -> None:
     settings = conf()
     found = trained(settings)
-    settings.own = found["own"]
+    settings = replace(settings, client_state=found["client_state"])
     module = models.build(SPEC)
-    client(settings).own_model(module, settings)
+    client(settings).load_personal_model(module, settings)
     for name, tensor in module.state_dict().items():
         assert torch.equal(tensor, found["update_weight"][name]), name
 
@@ -98,7 +101,7 @@ def test_a_clients_own_model_is_what_it_learnt_last() -> None:
 def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: Path) -> None:
     made = server(FedMaskAggregator, "fedmask", clients=3, param_ratio=[1.0], groups=[3], weighted=False)
     files = ClientFiles(tmp_path, 3)
-    made.handed = {"own": SimpleNamespace(files=files)}
+    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
     drawn, generator = made._drawn, torch.Generator().manual_seed(1)
     kept = {g: torch.rand(3, len(one), generator=generator) < 0.7 for g, one in channels.whole(SPEC).items()}
     updates, bits, inside = updates_for(made, 1, made.assign(1, np.array([1, 2, 3]))), [], []

@@ -41,7 +41,7 @@ def samples() -> ClientSamples:
 
 def conf(sets: bool, own: State | None = None, **changes: Any) -> Any:
     asked = {"set": sets, "share": 0.4}
-    return client_settings(3, **{"own": own or {}, "fedskel": asked, **changes})
+    return client_settings(3, **{"client_state": own or {}, "fedskel": asked, **changes})
 
 
 def of(own: State) -> State:
@@ -57,18 +57,18 @@ def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothi
     for name, layer in filters(other).items():
         layer.register_forward_hook(lambda _l, _i, out, name=name: sums.update({name: out.abs().mean((2, 3)).sum(0)}))
     other(data.x[rows])
-    for name, one in of(found["own"]).items():
+    for name, one in of(found["client_state"]).items():
         assert int(one.sum()) == skeleton_size(len(one), 0.4)
         assert sums[name][one].min() >= sums[name][~one].max()
     plain = network()
-    SkeletonClient(settings).train(samples(), plain, conf(True, local_steps=1, own=None))
+    SkeletonClient(settings).train(samples(), plain, conf(True, local_steps=1, client_state=None))
     assert all(torch.equal(t, plain.state_dict()[name]) for name, t in found["update_weight"].items())
-    assert all(torch.equal(found["own"][name], t) for name, t in module.state_dict().items())
+    assert all(torch.equal(found["client_state"][name], t) for name, t in module.state_dict().items())
 
 
 def test_other_filters_stay_and_pass_no_gradient() -> None:
     first = conf(True)
-    own = SkeletonClient(first).train(samples(), network(), first)["own"]
+    own = SkeletonClient(first).train(samples(), network(), first)["client_state"]
     settings, handed = conf(False, own, local_steps=1, client_momentum=0.0), network(9)
     begin = {name: tensor.clone() for name, tensor in handed.state_dict().items()}
     skeleton = of(own)
@@ -104,7 +104,7 @@ def test_other_filters_stay_and_pass_no_gradient() -> None:
 def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) -> None:
     made = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[0.5], groups=[3], weighted=False, every=3)
     files = ClientFiles(tmp_path, 3)
-    made.handed = {"own": SimpleNamespace(files=files)}
+    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
     made.has[:], generator = True, torch.Generator().manual_seed(4)
     old = {name: tensor.clone() for name, tensor in made.pool["global"].state.items()}
     updates, chosen, states = updates_for(made, 2, made.assign(2, np.array([1, 2, 3]))), [], []

@@ -49,7 +49,7 @@ def known(data: ClientSamples, client: int = 3) -> ClientSamples:
 def conf(client: int = 3, kept: channels.Active | None = None, **changes: Any) -> Any:
     asked = {"threshold": 0.9, "step": 0.25, "target": TARGET}
     own = {} if kept is None else pack_channels(kept)
-    values = {"own": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25}
+    values = {"client_state": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25}
     return client_settings(client, **{**values, "hermes": asked, "group_lasso": 0.01, **changes})
 
 
@@ -59,11 +59,11 @@ def client(settings: Any) -> HermesClient:
 
 def after(data: ClientSamples, settings: Any) -> channels.Active:
     module = network()
-    client(settings).enter(data, module, settings)
-    kept = unpack_channels(settings.keeps, channels.whole(SPEC))
+    trains, client_state = client(settings).enter(data, module, settings)
+    kept = unpack_channels(client_state, channels.whole(SPEC))
     mask = channels.masks(models.layout(SPEC), kept, dict(module.named_parameters()))
     for name, parameter in module.named_parameters():
-        assert torch.equal(settings.mask[name], mask[name]) and not parameter[~mask[name]].any()
+        assert torch.equal(trains[name], mask[name]) and not parameter[~mask[name]].any()
     return kept
 
 
@@ -128,10 +128,12 @@ def test_side_by_side_is_one_after_another() -> None:
         own = conf(place, local_steps=6 - place)
         alone = client(own).train(data[place], network(), own)
         assert isinstance(other, dict)
-        assert all(torch.equal(one, alone["own"][name]) for name, one in other["own"].items())
+        assert all(torch.equal(one, alone["client_state"][name]) for name, one in other["client_state"].items())
         for name, tensor in alone["update_weight"].items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
-    assert not all(bool(one.all()) for one in unpack_channels(together[1]["own"], channels.whole(SPEC)).values())  # type: ignore[index]
+    assert not all(
+        bool(one.all()) for one in unpack_channels(together[1]["client_state"], channels.whole(SPEC)).values()
+    )  # type: ignore[index]
 
 
 def test_only_what_overlaps_travels() -> None:

@@ -1,6 +1,5 @@
 """LotteryFL: tickets, masked training, the masked mean, personal models."""
 
-from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from torch.nn import functional
 import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.job_config import make_config
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.data.store import open_data_set
@@ -26,8 +26,8 @@ from fedscale_ext.methods.pruning.lotteryfl import LotteryClient, LotteryFLAggre
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.stacked.network import stacked
-from fedscale_ext.server.combinations import check_local_training
 from fedscale_ext.server.grpc_server import Coordinator
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
@@ -60,13 +60,13 @@ def drawn_mask(seed: int, share: float = 0.7) -> State:
     return {name: torch.rand(weight.shape, generator=generator) < share for name, weight in weights.items()}
 
 
-def conf(client: int = 3, mask: State | None = None, **changes: Any) -> Namespace:
+def conf(client: int = 3, mask: State | None = None, **changes: Any) -> ClientConfig:
     own: State = {} if mask is None else masks.pack(mask)
-    values = {"own": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25, "ticket": TICKET}
+    values = {"client_state": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25, "ticket": TICKET}
     return client_settings(client, **{**values, **changes})
 
 
-def client(settings: Namespace, module_of: Any = None) -> LotteryClient:
+def client(settings: ClientConfig, module_of: Any = None) -> LotteryClient:
     return LotteryClient(settings, SimpleNamespace(spec=lambda key: SPEC, module=module_of))  # type: ignore[arg-type]
 
 
@@ -85,13 +85,13 @@ def test_a_good_model_is_pruned_and_rewound() -> None:
     mask = drawn_mask(1)
     module = network()
     handed, settings = start(module), conf(mask=mask)
-    client(settings).enter(known(samples(12), mask), module, settings)
+    trains, _ = client(settings).enter(known(samples(12), mask), module, settings)
     expected = masks.pruned(mask, handed, 0.1)
     theta, found = models.initial_state(SPEC, 1), start(module)
     assert masks.survivors(expected) < masks.survivors(mask)
     for name in NAMES:
         if name in mask:
-            assert torch.equal(settings.mask[name], expected[name])
+            assert torch.equal(trains[name], expected[name])
             assert torch.equal(found[name], torch.where(expected[name], theta[name].double(), 0.0))
         else:
             assert torch.equal(found[name], theta[name].double())
@@ -108,11 +108,11 @@ def test_a_poor_model_or_a_small_ticket_is_not(known_share: float, ticket: dict[
     wrong = validation[int(known_share * 4) :]
     right.y[wrong] = (right.y[wrong] + 1) % 5
     handed = start(module)
-    client(settings).enter(right, module, settings)
+    trains, _ = client(settings).enter(right, module, settings)
     for name, tensor in start(module).items():
         whole = handed[name]
         assert torch.equal(tensor, torch.where(mask[name], whole, 0.0) if name in mask else whole)
-        assert name not in mask or torch.equal(settings.mask[name], mask[name])
+        assert name not in mask or torch.equal(trains[name], mask[name])
 
 
 def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
@@ -132,8 +132,8 @@ def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
 
 def test_a_client_of_one_sample_has_nothing_to_validate_with() -> None:
     settings, module = conf(ticket={**TICKET, "threshold": 0.0}), network()
-    client(settings).enter(known(samples(1), {}), module, settings)
-    assert all(bool(one.all()) for one in settings.mask.values())
+    trains, _ = client(settings).enter(known(samples(1), {}), module, settings)
+    assert all(bool(one.all()) for one in trains.values())
 
 
 # gradients that are zero but for rounding (before BatchNorm) must not be blown up to steps: hence eps
@@ -166,7 +166,7 @@ def test_pruned_weights_stay_zero_under_momentum_and_decay(keys: dict[str, Any])
         torch.testing.assert_close(found["update_weight"][name], parameter.detach(), atol=1e-10, rtol=1e-8)
     for name, one in mask.items():
         assert bool((found["update_weight"][name][~one] == 0).all())
-        assert torch.equal(masks.unpack(found["own"], parameters)[name], one)
+        assert torch.equal(masks.unpack(found["client_state"], parameters)[name], one)
 
 
 @pytest.mark.parametrize("keys", [{}, {"clip_norm": 0.2}, {"local_epochs": 2}])
@@ -175,8 +175,8 @@ def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
     data = [samples(count, place) for place, count in enumerate(counts)]
     data[1] = known(data[1], drawn[1], 1)  # this one prunes and rewinds
 
-    def settings(place: int) -> Namespace:
-        steps = 2 * -(-trained_on(counts[place], {"held_out": 0.25}) // 5) if "local_epochs" in keys else 10 - place
+    def settings(place: int) -> ClientConfig:
+        steps = 2 * -(-trained_on(counts[place], 0.25) // 5) if "local_epochs" in keys else 10 - place
         return conf(place, drawn[place], **{"local_steps": steps, **keys})
 
     module = network()
@@ -188,24 +188,26 @@ def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
     confs = [settings(place) for place in range(3)]
     together = client(confs[0], lambda key: network()).train_cohort(data, cohort, confs)
     states = cohort.trained([one.local_steps for one in confs])
+    kept = []
     for place, other in enumerate(together):
         own = settings(place)
         alone = client(own).train(data[place], network(), own)
         assert isinstance(other, dict) and other["trained_size"] == alone["trained_size"] and other["success"]
-        assert all(torch.equal(one, alone["own"][name]) for name, one in other["own"].items())
+        assert all(torch.equal(one, alone["client_state"][name]) for name, one in other["client_state"].items())
         assert abs(other["moving_loss"] - alone["moving_loss"]) < 1e-9
+        kept.append(masks.unpack(alone["client_state"], masks.prunable(dict(network().named_parameters()))))
         for name, tensor in alone["update_weight"].items():
             assert float((tensor - states[name][place]).abs().max()) < 1e-9
-            if name in own.mask:
-                assert bool((states[name][place][~own.mask[name]] == 0).all())
-    assert masks.survivors(confs[1].mask) < masks.survivors(drawn[1])
+            if name in kept[place]:
+                assert bool((states[name][place][~kept[place][name]] == 0).all())
+    assert masks.survivors(kept[1]) < masks.survivors(drawn[1])
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_servers_mean_is_over_the_masks_that_cover(tmp_path: Path, weighted: bool) -> None:
     made = server(LotteryFLAggregator, "lotteryfl", weighted=weighted)
     files = ClientFiles(tmp_path, 6)
-    made.handed = {"own": SimpleNamespace(files=files)}
+    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
     old = {name: tensor.clone() for name, tensor in made.pool["global"].state.items()}
     chosen = {number: drawn_mask(number, 0.4) for number in (1, 2, 4)}
     kept = {number: {name: one.clone() for name, one in mask.items()} for number, mask in chosen.items()}
@@ -278,21 +280,21 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
     spec, state = load_model(here / "models" / "global.safetensors")
     data = open_data_set(str(tiny_femnist), "femnist", data_map_file=None, test_split=0.2, seed=1, input_shape=None)
     module = models.build(spec).eval()
-    everybody: dict[str, list[float]] = {"all": [], "own": [], "tuned": []}
+    everybody: dict[str, list[float]] = {"all": [], "client_state": [], "tuned": []}
     for number in range(1, 8):
         x, y = data.tensors(data.test_rows(number))
         if not len(y):
             continue
-        files = sorted((here / "own" / "global").glob(f"{number}-*.safetensors"))
+        files = sorted((here / "client_state" / "global").glob(f"{number}-*.safetensors"))
         packed = read_tensors(files[-1])[0] if files else {}
         own_samples = ClientSamples(*data.tensors(data.train_rows(number)))
         settings = client_settings(
-            number, round="personalise", own=packed, local_epochs=1, local_steps=-(-len(own_samples) // 5)
+            number, round="personalise", client_state=packed, local_epochs=1, local_steps=-(-len(own_samples) // 5)
         )
         for kind, reached in everybody.items():
             module.load_state_dict(state)
-            if kind == "own":
-                client(settings).own_model(module, settings)
+            if kind == "client_state":
+                client(settings).load_personal_model(module, settings)
                 weights = masks.prunable(dict(module.named_parameters()))
                 mask = masks.unpack(packed, weights)
                 assert masks.survivors(mask) == int(left[number - 1])
@@ -301,7 +303,7 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
                 client(settings).train(own_samples, module, settings)
                 assert all(not weights[name][~one].any() for name, one in mask.items())
             reached.append(float((module.eval()(x).argmax(1) == y).double().mean()))
-    for figures, kind in (("accuracy", "own"), ("personalised", "tuned")):
+    for figures, kind in (("accuracy", "client_state"), ("personalised", "tuned")):
         found = [value for value in summary[figures]["per_client"] if value is not None]
         assert found == pytest.approx(everybody[kind])
     beside = summary["accuracy"]["named"]["global"]["per_client"]
@@ -311,7 +313,7 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
     again = run(job_file, "job", resume=True, **keys)
     assert_equal(unbroken, result(here))
     assert again["personalised"]["per_client"] == summary["personalised"]["per_client"]
-    assert len(list((here / "own" / "global").glob("*"))) <= 2 * 7  # what the two checkpoints need
+    assert len(list((here / "client_state" / "global").glob("*"))) <= 2 * 7  # what the two checkpoints need
 
 
 def test_clients_may_begin_at_their_types_size(job_file: Path) -> None:
@@ -327,7 +329,7 @@ def test_clients_may_begin_at_their_types_size(job_file: Path) -> None:
     assert summary["before_training"]["per_client"] == summary["accuracy"]["per_client"]
     spec, state = load_model(folder(job_file, "types") / "models" / "global.safetensors")
     weights = masks.prunable({name: state[name] for name in models.parameter_names(spec)})
-    for path in (folder(job_file, "types") / "own" / "global").glob("*"):
+    for path in (folder(job_file, "types") / "client_state" / "global").glob("*"):
         kept = masks.survivors(masks.unpack(read_tensors(path)[0], weights))
         every = sum(weight.numel() for weight in weights.values())
         assert any(abs(kept / every - share) < 0.35 * share for share in shares.values())

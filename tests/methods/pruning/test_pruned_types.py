@@ -18,7 +18,7 @@ from fedscale_ext.methods.pruning.hermes import HermesClient
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
-from fedscale_ext.server.combinations import check_local_training
+from fedscale_ext.server.requirements import check_local_training
 from methods.harness import server
 
 METHODS = ("hermes", "tailorfl", "fedmask", "fedskel")
@@ -80,11 +80,11 @@ def test_clients_are_tested_on_their_own_networks(job_file: Path, tiny_femnist: 
         x, y = data.tensors(data.test_rows(number))
         if not len(y):
             continue
-        files = sorted((here / "own" / "global").glob(f"{number}-*.safetensors"))
+        files = sorted((here / "client_state" / "global").glob(f"{number}-*.safetensors"))
         module = models.build(spec)
         module.load_state_dict(state)
-        settings = client_settings(number, own=read_tensors(files[-1])[0] if files else {}, model_key="global")
-        HermesClient(settings, bench).own_model(module, settings)
+        settings = client_settings(number, client_state=read_tensors(files[-1])[0] if files else {}, model_key="global")
+        HermesClient(settings, bench).load_personal_model(module, settings)
         pruned += any(bool((one == 0).all(0).any()) for one in trainable(module).values() if one.dim() == 4)
         expected.append(float((module.eval()(x).argmax(1) == y).double().mean()))
     assert pruned

@@ -1,5 +1,6 @@
 """TailorFL: gates, submodels, and how the server tunes them."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +36,7 @@ def client(settings: Any) -> TailorClient:
 
 def conf(**changes: Any) -> Any:
     asked = {"target": TARGET, "sparsity": 1e-3}
-    return client_settings(3, **{"own": {}, "model_key": "global", "tailor": asked, **changes})
+    return client_settings(3, **{"client_state": {}, "model_key": "global", "tailor": asked, **changes})
 
 
 def samples(count: int = 12) -> ClientSamples:
@@ -47,10 +48,10 @@ def samples(count: int = 12) -> ClientSamples:
 def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() -> None:
     settings = conf()
     found = client(settings).train(samples(), network(), settings)
-    kept = unpack_channels(found["own"], channels.whole(SPEC))
+    kept = unpack_channels(found["client_state"], channels.whole(SPEC))
     assert channels.widths(kept) == TARGET
     for group, one in kept.items():
-        gate = found["own"][f"{GATE}{group}"].abs()
+        gate = found["client_state"][f"{GATE}{group}"].abs()
         assert gate[one].min() >= gate[~one].max() and len(gate.unique()) > 1
     names = models.parameter_names(SPEC)
     masks = channels.masks(models.layout(SPEC), kept, {name: found["update_weight"][name] for name in names})
@@ -60,18 +61,18 @@ def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() 
 def test_later_rounds_train_the_submodel_and_its_gates_alone() -> None:
     kept = {group: torch.arange(len(one)) < TARGET[group] for group, one in channels.whole(SPEC).items()}
     gates = {f"{GATE}{group}": torch.full((len(one),), 0.5) for group, one in kept.items()}
-    settings = conf(own={**pack_channels(kept), **gates})
+    settings = conf(client_state={**pack_channels(kept), **gates})
     found = client(settings).train(samples(), network(), settings)
-    again = unpack_channels(found["own"], channels.whole(SPEC))
+    again = unpack_channels(found["client_state"], channels.whole(SPEC))
     for group, one in kept.items():
         assert torch.equal(again[group], one)  # the structure is the server's from now on
-        gate = found["own"][f"{GATE}{group}"]
+        gate = found["client_state"][f"{GATE}{group}"]
         assert (gate[~one] == 0.5).all() and (gate[one] != 0.5).any()
-    served, settings.own = network(), found["own"]
-    client(settings).own_model(served, settings)
+    served, settings = network(), replace(settings, client_state=found["client_state"])
+    client(settings).load_personal_model(served, settings)
     weights = dict(network().named_parameters())
     layout = models.layout(SPEC)
-    scaled = channels.gated(layout, {g: found["own"][f"{GATE}{g}"] for g in kept}, weights)
+    scaled = channels.gated(layout, {g: found["client_state"][f"{GATE}{g}"] for g in kept}, weights)
     masks = channels.masks(layout, kept, weights)
     for name, parameter in served.named_parameters():
         torch.testing.assert_close(parameter, torch.where(masks[name], scaled[name], 0.0))
@@ -101,7 +102,7 @@ def test_tuning_goes_to_those_who_are_alike() -> None:
 def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
     made = server(TailorFLAggregator, "tailorfl", model="lenet_6k", tuning=1.0, param_ratio=[0.5], groups=[6])
     files = ClientFiles(tmp_path, 6)
-    made.handed = {"own": SimpleNamespace(files=files)}
+    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
     cost = made.pool["global"].cost.bytes
     first = made.assign(1, np.array([1, 2, 3]))
     assert first[0].bytes == cost > first[0].upload

@@ -1,6 +1,5 @@
 """ZeroFL: SWAT's passes, what is handed in, what it counts for, whole jobs."""
 
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.config.method_params import make_params
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.pruning.zerofl import (
     ZeroFLAggregator,
@@ -28,7 +28,7 @@ from fedscale_ext.methods.pruning.zerofl import (
     sparse_weights,
     swat,
 )
-from fedscale_ext.server.combinations import check_local_training
+from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 from methods.harness import SHAPE, server
@@ -48,7 +48,7 @@ def samples(count: int) -> ClientSamples:
     return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
-def settings(sparsity: float = 0.9, upload: str = "top_k_weights", share: float = 0.2, **changes: Any) -> Namespace:
+def settings(sparsity: float = 0.9, upload: str = "top_k_weights", share: float = 0.2, **changes: Any) -> ClientConfig:
     return client_settings(zerofl={"sparsity": sparsity, "upload": upload, "share": share}, **changes)
 
 

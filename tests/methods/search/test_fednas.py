@@ -1,6 +1,5 @@
 """FedNAS: steps of alphas and weights, alphas that are averaged, the network that comes of it, whole jobs."""
 
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.nn import functional
 
 import fedscale_ext
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNASAggregator, FedNASClient
@@ -48,7 +48,7 @@ def network(tmp_path: Path) -> torch.nn.Module:
     return module
 
 
-def settings(**changes: Any) -> Namespace:
+def settings(**changes: Any) -> ClientConfig:
     search = {"train": changes.pop("train", 1.0), "val": changes.pop("val", 1.0), "adam": ADAM}
     return client_settings(search=search, held_out=0.5, **{"local_steps": 1, "batch_size": 16, **changes})
 
@@ -122,7 +122,7 @@ def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
     for init in ("random", "inherited"):
         made = fednas(search_rounds=2, init=init)
         item = made.assign(1, np.array([2]))[0]
-        assert (item.model, item.compute_fraction, item.objective["held_out"]) == (SEARCHED, 3.0, 0.5)
+        assert (item.model, item.compute_fraction, item.overrides["held_out"]) == (SEARCHED, 3.0, 0.5)
         play(made, 1)
         state = dict(made.pool[SEARCHED].state)
         assert DERIVED not in made.pool and made.evaluation_plan().serve == [SEARCHED] * 6

@@ -1,6 +1,5 @@
 """SPIDER: steps of both networks, shrinking, what clients keep and are served, whole jobs."""
 
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.nn import functional
 
 import fedscale_ext
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient, alive_ops, everything
@@ -32,7 +32,7 @@ def spider(tmp_path: Path) -> Any:
     def make(**keys: Any) -> Any:
         made = server(SpiderAggregator, "spider", shape=SHAPE, **{"model": str(written(tmp_path)), **keys})
         made.log_dir = tmp_path
-        made.handed = {kept.kind: kept for kept in made.client_tensors()}
+        made.client_tensors_by_kind = {kept.kind: kept for kept in made.client_tensors()}
         return made
 
     return make
@@ -51,10 +51,10 @@ def network(tmp_path: Path, seed: int = 3) -> tuple[models.ModelSpec, torch.nn.M
     return spec, module
 
 
-def settings(own: dict[str, Any] | None = None, shrink: str | None = None, **changes: Any) -> Namespace:
+def settings(own: dict[str, Any] | None = None, shrink: str | None = None, **changes: Any) -> ClientConfig:
     asked = {"lambda": changes.pop("pull", 0.3), "shrink": shrink}
     return client_settings(
-        spider=asked, own=own or {}, held_out=0.25, **{"local_steps": 2, "batch_size": 16, **changes}
+        spider=asked, client_state=own or {}, held_out=0.25, **{"local_steps": 2, "batch_size": 16, **changes}
     )
 
 
@@ -92,8 +92,8 @@ def test_both_networks_step_and_the_local_one_is_pulled(tmp_path: Path, clip_nor
     kept = local.state_dict()
     assert 0 < len(kept) < len(begin)
     for name, tensor in begin.items():  # what the client dropped stays as it was
-        torch.testing.assert_close(found["own"][name], kept.get(name, tensor), atol=1e-10, rtol=1e-8)
-    assert torch.equal(found["own"][ALIVE], torch.from_numpy(alive))
+        torch.testing.assert_close(found["client_state"][name], kept.get(name, tensor), atol=1e-10, rtol=1e-8)
+    assert torch.equal(found["client_state"][ALIVE], torch.from_numpy(alive))
 
 
 @pytest.mark.parametrize("how", ["layer", "operator"])
@@ -130,11 +130,11 @@ def test_a_client_begins_with_the_global_network_and_shrinks_when_told(tmp_path:
     spec, module = network(tmp_path)
     conf = settings(shrink="layer", local_steps=1)
     found = SpiderClient(conf, spec).train(samples(8), module, conf)
-    assert sorted(found["own"][ALIVE].sum(1).tolist()) == [1, 4]
+    assert sorted(found["client_state"][ALIVE].sum(1).tolist()) == [1, 4]
     assert set(module.state_dict()) == set(models.layout(spec))  # the resident is the global one again
     alone = settings(shrink="layer", local_steps=1)
     single = SpiderClient(alone, spec).train(samples(1), network(tmp_path)[1], alone)
-    assert bool(single["own"][ALIVE].all())  # nothing to validate with
+    assert bool(single["client_state"][ALIVE].all())  # nothing to validate with
 
 
 def test_texts_have_local_networks_too() -> None:
@@ -156,11 +156,11 @@ def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
     alive = everything(spec["ops"])
     alive[:, 1:] = False
     conf = settings({**state_of(other), ALIVE: torch.from_numpy(alive)})
-    SpiderClient(conf, spec).own_model(module, conf)
+    SpiderClient(conf, spec).load_personal_model(module, conf)
     other.hold(alive_ops(spec["ops"], alive))  # type: ignore[operator]
     torch.testing.assert_close(module.eval()(samples(3).x), other.eval()(samples(3).x))
     fresh = network(tmp_path)[1]
-    SpiderClient(settings(), spec).own_model(fresh, settings())
+    SpiderClient(settings(), spec).load_personal_model(fresh, settings())
     torch.testing.assert_close(fresh.eval()(samples(3).x), network(tmp_path)[1].eval()(samples(3).x))
 
 
@@ -169,7 +169,7 @@ def test_when_networks_shrink_and_what_they_count_for(spider: Any) -> None:
     told = [made.assign(round, np.array([1]))[0].objective["spider"]["shrink"] for round in range(1, 9)]
     assert told == [None, "layer", None, None, "layer", None, None, "layer"]
     (item,) = made.assign(1, np.array([2]))
-    assert item.compute_fraction == pytest.approx(2.0) and item.objective["held_out"] == 0.2
+    assert item.compute_fraction == pytest.approx(2.0) and item.overrides["held_out"] == 0.2
     made.local.alive[1, :, 1:] = False
     whole = made.pool[KEY].cost.forward_macs
     conv1 = made.tables.fixed_macs + made.tables.macs[:, 0].sum()
@@ -194,7 +194,7 @@ def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
     again = spider()
     again.local.load_state(tensors, data)
     assert (again.local.alive == made.local.alive).all()
-    assert torch.equal(again.local.handed(item)[ALIVE], own[ALIVE])
+    assert torch.equal(again.local.outgoing(item)[ALIVE], own[ALIVE])
 
 
 @pytest.mark.parametrize(

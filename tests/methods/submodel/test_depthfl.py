@@ -124,10 +124,10 @@ def test_exits_learn_from_each_other_ever_more() -> None:
         w = math.exp(-5 * (1 - min(round - 1, 4) / 4) ** 2)
         items = made.assign(round, np.arange(1, 7))
         assert [item.objective.get("consistency") for item in items] == [None, None, w, w, w, w]
-        assert all(item.objective["feddyn"] == item.objective["prox_mu"] == 0.1 for item in items)
+        assert all(item.objective["feddyn"] == item.overrides["prox_mu"] == 0.1 for item in items)
     assert all(not item.objective for item in depthfl(kd=False, alpha=0.0).assign(1, np.arange(1, 7)))
     made.config = configured(prox_mu=0.5)  # FedProx beside it
-    assert made.assign(1, np.array([1]))[0].objective["prox_mu"] == 0.6
+    assert made.assign(1, np.array([1]))[0].overrides["prox_mu"] == 0.6
 
 
 def test_inclusive_trains_and_serves_the_deepest_exit_of_each_prefix() -> None:
@@ -144,14 +144,14 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
     made = depthfl(alpha=0.5)
     made.log_dir = tmp_path
     (kept,) = made.client_tensors()
-    made.handed = {kept.kind: kept}
+    made.client_tensors_by_kind = {kept.kind: kept}
     assert isinstance(kept, DynamicGradients)
     old = {name: tensor.clone() for name, tensor in made.pool["exit3"].state.items()}
     items = made.assign(1, np.array([1, 3]))  # nobody trains block 3
     kept.begin(items)
     updates = updates_for(made, 1, items)
     states = trained_states(made, 1, updates)
-    assert all(not tensor.any() for item in items for tensor in kept.handed(item).values())
+    assert all(not tensor.any() for item in items for tensor in kept.outgoing(item).values())
     names = models.parameter_names(SPEC)
     for item in items:
         state = states[item.client]
@@ -169,7 +169,7 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
         torch.testing.assert_close(new[name], mean[name] - h / 0.5, msg=name)
     kept.settle()
     kept.begin(items)
-    torch.testing.assert_close(kept.handed(items[0])["exit1.linear.bias"],
+    torch.testing.assert_close(kept.outgoing(items[0])["exit1.linear.bias"],
                                0.5 * (states[1]["exit1.linear.bias"] - old["exit1.linear.bias"]))  # fmt: skip
     assert depthfl(alpha=0.0).client_tensors() == []
 
@@ -178,7 +178,7 @@ def test_what_nobody_trains_in_a_round_keeps_its_value_though_h_is_known(tmp_pat
     made = depthfl(alpha=0.5)
     made.log_dir = tmp_path
     (kept,) = made.client_tensors()
-    made.handed = {kept.kind: kept}
+    made.client_tensors_by_kind = {kept.kind: kept}
     assert isinstance(kept, DynamicGradients)
     for round, client in ((1, 6), (2, 1)):  # of the whole network, of its first exit
         old = {name: tensor.clone() for name, tensor in made.pool["exit3"].state.items()}

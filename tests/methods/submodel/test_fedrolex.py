@@ -63,7 +63,7 @@ def test_an_entrys_mean_counts_no_earlier_rounds() -> None:
 
 def test_nobody_masks_unless_asked() -> None:
     (item,) = server(FedRolexAggregator, "fedrolex").assign(1, np.array([1]))
-    assert dict(item.objective) == {"clip_norm": 1.0}
+    assert dict(item.overrides) == {"clip_norm": 1.0}
 
 
 def test_a_model_larger_than_any_clients_is_trained_all_over(job_file: Path) -> None:

@@ -1,6 +1,5 @@
 """FjORD: ordered dropout, self-distillation, and its mean."""
 
-from argparse import Namespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from fedscale_ext import models
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.submodel.fjord import FjordAggregator, FjordClient, Narrow, drawn_widths
 from fedscale_ext.submodels import count_mean, coverage, extract, insert, narrowed, widths_at, window
@@ -24,7 +24,7 @@ SPECS = {name: models.named_spec(name, SHAPE, 5) for name in ("cnn_small", "nasb
 P = (1.0, 0.8, 0.6, 0.4, 0.2)
 
 
-def conf(spec: models.ModelSpec, **changes: Any) -> Namespace:
+def conf(spec: models.ModelSpec, **changes: Any) -> ClientConfig:
     values = {
         "local_steps": 1, "batch_size": 6, "learning_rate": 0.1, "client_momentum": 0.0, "client_weight_decay": 0.0,
         "distil": False, "widths": [widths_at(spec, rate) for rate in P],

@@ -30,14 +30,14 @@ RATES = dict(zip("abcde", (1.0, 0.5, 0.25, 0.125, 0.0625), strict=True))
 def test_clients_learn_their_own_classes_with_clipped_gradients_and_count_alike() -> None:
     made = server(HeteroFLAggregator, "heterofl")
     (item,) = made.assign(1, np.array([3]))
-    assert dict(item.objective) == {"own_classes": True, "clip_norm": 1.0}
+    assert dict(item.overrides) == {"own_classes": True, "clip_norm": 1.0}
     assert made.weight(item) == 1.0
     assert made.static_statistics
     other = server(HeteroFLAggregator, "heterofl", mask=False, clip_norm="none", weighted=True)
     (item,) = other.assign(1, np.array([3]))
-    assert dict(item.objective) == {} and other.weight(item) == 30.0
+    assert dict(item.overrides) == {} and other.weight(item) == 30.0
     (item,) = server(HeteroFLAggregator, "heterofl", clip_norm=0.5).assign(1, np.array([3]))
-    assert item.objective["clip_norm"] == 0.5
+    assert item.overrides["clip_norm"] == 0.5
 
 
 def test_the_jobs_own_clipping_norm_goes_before_the_papers() -> None:

@@ -1,19 +1,17 @@
 """The clients' side of MyMethod: cross-entropy with smooth labels, as a start."""
 
-from argparse import Namespace
-
 import torch
 from torch import Tensor
 
-from fedscale_ext.method import MultiModelClient, MultiModelExecutor
+from fedscale_ext.method import ClientConfig, MultiModelClient, MultiModelExecutor
 
 
 class MyMethodClient(MultiModelClient):
     """Its loss serves clients that train one by one, and those that train side by side as a cohort."""
 
-    def __init__(self, conf: Namespace) -> None:
+    def __init__(self, conf: ClientConfig) -> None:
         super().__init__(conf)
-        self.smoothing: float = getattr(conf, "smoothing", 0.0)  # from the work item's objective
+        self.smoothing: float = conf.objective.get("smoothing", 0.0)  # from the work item's objective
         self.loss_key = self.smoothing  # whatever else the loss depends on: a GPU records cohorts' steps once for each
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
@@ -31,6 +29,6 @@ class MyMethodClient(MultiModelClient):
 class MyMethodExecutor(MultiModelExecutor):
     """The process that trains such clients."""
 
-    def get_client_trainer(self, conf: Namespace) -> MultiModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Who runs a client's steps."""
         return MyMethodClient(conf)

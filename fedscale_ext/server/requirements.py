@@ -1,13 +1,46 @@
-"""Keys of the clients' training that do not go together, each told in one sentence before a job begins."""
+"""Options of a job that do not go together, with each other or with the method, checked before a job begins.
 
+A method lists what it cannot have as data (``excludes``). Everything else is one sentence per case: an error where the
+options contradict each other, a notice where one of them does nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.server.exclusions import Feature, exclusion
 
 if TYPE_CHECKING:
     from fedscale_ext.server.hooks import MethodHooks
+
+
+class Feature(Enum):
+    """Options of a job that some methods cannot have."""
+
+    ADAM = "client_optimizer: adam"
+    CHANGES = "options that read a client's update as its start plus the change of its training"
+    DROPPED_TENSORS = "options that leave tensors of a client's update out"
+    EARLY_STOP = "an end of the job where its accuracy has converged"
+    PRIVACY = "noise on the models' means, which cannot shield what clients send beside them"
+
+
+@dataclass(frozen=True)
+class Excludes:
+    """A method excludes a feature; ``reason`` ends a sentence that begins with the method's name."""
+
+    feature: Feature
+    reason: str
+
+
+def exclusion(method: type, feature: Feature) -> str | None:
+    """Why a method's class, or a base of it, excludes a feature; None where none does."""
+    for base in method.__mro__:
+        for each in vars(base).get("excludes", ()):
+            if each.feature is feature:
+                return str(each.reason)
+    return None
 
 
 def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None:
@@ -21,12 +54,12 @@ def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None
             "client_optimizer: sgd only; turn one of them off"
         )
     pyramid = config.fedscale.sample_mode == "pyramidfl"
-    for key, asked in (
+    for key, is_set in (
         ("control_variates", job.control_variates),
         ("max_update_norm", job.max_update_norm),
         ("sample_mode: pyramidfl", pyramid),
     ):
-        if asked and (reason := exclusion(method, Feature.CHANGES)):
+        if is_set and (reason := exclusion(method, Feature.CHANGES)):
             raise UserError(
                 f"{key} takes what a client hands in for what it was handed and a change of its training; method "
                 f"{job.method} {reason}; remove {key}"
@@ -58,15 +91,15 @@ def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None
 
 def check_prox(config: JobConfig, method: "type[MethodHooks]", params: Any) -> None:
     """UserError for ``prox_mu`` where the term's weight is a hyperparameter of ``method``, which goes before it."""
-    own = method.own_prox
-    if not config.job.prox_mu or not own:
+    param = method.prox_param
+    if not config.job.prox_mu or not param:
         return
     # a method whose default is a weight has the term by its definition: there zero is a weight too, and not "unset"
-    if getattr(params, own) or getattr(type(params), own):
+    if getattr(params, param) or getattr(type(params), param):
         name = config.job.method
         raise UserError(
-            f"prox_mu does nothing where clients of method {name} take the weight of FedProx's term from {name}.{own}: "
-            "set that, or remove prox_mu"
+            f"prox_mu does nothing where clients of method {name} take the weight of FedProx's term from "
+            f"{name}.{param}: set that, or remove prox_mu"
         )
 
 
@@ -93,3 +126,15 @@ def _check_dropout(config: JobConfig, method: "type[MethodHooks]") -> None:
             f"sample_mode: pyramidfl drops parts of clients' updates, and method {config.job.method} {reason}; set "
             "pyramidfl_dropout_low: 0 and pyramidfl_dropout_high: 0"
         )
+
+
+def setting_notices(config: JobConfig, measures_statistics: bool) -> Iterator[str]:
+    """Sentences for the start of a job; ``measures_statistics``: BatchNorm's are measured anew before tests."""
+    args, job = config.fedscale, config.job
+    if args.learning_rate < args.min_learning_rate:
+        yield (
+            f"clients train with learning rate {args.min_learning_rate:g}: learning_rate {args.learning_rate:g} is "
+            "below min_learning_rate; lower that too"
+        )
+    if "bn_statistics_clients" in config.given and job.bn_statistics == "auto" and not measures_statistics:
+        yield f"bn_statistics_clients does nothing: {job.method} is tested with the running statistics of training"

@@ -1,0 +1,116 @@
+"""What a job tells while it runs: the driver's events, and notices about its course."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.model_spec import Cost
+from fedscale_ext.core.types import RoundRecord, is_personal
+from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.population.population import Population
+from fedscale_ext.transport.unit_retries import fault_summary
+
+
+def ready_event(
+    config: JobConfig, data: Mapping[str, Any], population: Population, executors: int, rounds: int, log_dir: Path
+) -> dict[str, Any]:
+    """Return the event that describes a prepared job.
+
+    Args:
+        config: The job's configuration.
+        data: Name of the data set, and whether it is ``generated``.
+        population: The clients' devices.
+        executors: Number of executors.
+        rounds: The last round that the job can come to.
+        log_dir: The job's folder.
+
+    """
+    return {
+        "event": "ready",
+        "clients": population.size,
+        "executors": executors,
+        "data": f"{'generated' if data['generated'] else 'real'}: {data['name']}",
+        "population": population.source,
+        "model": config.fedscale.model,
+        "rounds": rounds,
+        "log_dir": str(log_dir),
+    }
+
+
+def round_event(record: RoundRecord, rounds: int, phase: str) -> dict[str, Any]:
+    """Return the event of a finished round; ``phase`` is what the method does in it."""
+    return {
+        "event": "round",
+        "round": record.round,
+        "rounds": rounds,
+        "phase": phase,
+        "participants": len(record.participants),
+        "models": record.models,
+        "assignments": record.assignments,
+        "loss": record.train_loss if record.participants else None,
+        "accuracy": accuracy(record.evaluation).mean if record.evaluation else None,
+        "epsilon": record.privacy["epsilon"] if record.privacy else None,
+        "virtual_clock_s": record.virtual_clock_s,
+        "wall_s": record.wall_s,
+    }
+
+
+def untrained_notice(record: RoundRecord, history: Sequence[RoundRecord]) -> str | None:
+    """Return a notice about clients with personal models that are tested without having trained; None for none."""
+    evaluation = record.evaluation
+    if evaluation is None or not any(map(is_personal, evaluation.serve)):
+        return None
+    trained = {client for each in (*history, record) for client in each.participants}
+    tested = np.flatnonzero(evaluation.count > 0) + 1
+    untrained = len(set(tested.tolist()) - trained)
+    if not untrained:
+        return None
+    return (
+        f"{untrained:,} of {len(tested):,} tested clients never trained: their accuracy is that of the initial weights"
+    )
+
+
+def faults_notice(
+    history: Sequence[RoundRecord], since: Mapping[str, int], refused_messages: Mapping[str, int]
+) -> str | None:
+    """Return a notice about refused messages, unawaited answers and lost executors; None for none.
+
+    ``since`` are the faults since the last record.
+    """
+    total = sum((Counter(record.faults) for record in history), Counter(since))
+    if refused := sum(refused_messages.values()):
+        total["messages refused"] += refused
+    if not total:
+        return None
+    return f"met and mended on the way: {fault_summary(total)}; the aggregator's log says more"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model or level that clients may have; ``detail`` says more of it, such as its rate of channels."""
+
+    name: str
+    cost: Cost
+    detail: str = ""
+
+    def described(self) -> str:
+        """Name, parameters and MACs per sample."""
+        size = f"{self.cost.parameters:,} parameters, {self.cost.forward_macs:,} MACs per sample"
+        return f"{self.name} ({f'{self.detail}, ' if self.detail else ''}{size})"
+
+
+def assignment_sentence(choices: Sequence[ModelChoice], indices: np.ndarray) -> str:
+    """``20 of 60 clients level b (...), 40 level a (...)``, without choices that no client has.
+
+    ``indices`` int64 [clients]: the place of each client's model among ``choices``.
+    """
+    counts = np.bincount(indices, minlength=len(choices)).tolist()
+    chosen = [(count, choice) for count, choice in zip(counts, choices, strict=True) if count]
+    (first, choice), *others = chosen
+    parts = [f"{first} of {len(indices)} clients {choice.described()}"]
+    return ", ".join(parts + [f"{count} {other.described()}" for count, other in others])
