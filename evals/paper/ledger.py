@@ -200,7 +200,9 @@ def judged(name: str, claim: Claim, results: Path, scale: str) -> Judged:
         commands += content["commands"]
         if not claim.across:
             page = f"results/{path.name.removesuffix('.json')}.md"
-            found += evidence(claim, content["rows"], floor_rows, page, content["commands"])
+            notes = [note.removesuffix(".") for note in content.get("notes", ())]
+            of_file = evidence(claim, content["rows"], floor_rows, page, content["commands"])
+            found += [replace(one, notes=[*one.notes, *notes]) for one in of_file]
             if not claim.orders:
                 found += _by_eye(content["rows"], page, content["commands"])
     if claim.across:

@@ -37,6 +37,9 @@ def write(
         shown = sorted(shown, key=lambda run: (_place(run.arm.label, run.data, order), run.seed))
     rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
     content = {"name": experiment.name, "scale": scale, "commands": list(commands), "rows": rows}
+    notes = _notes(stem) if kept else []
+    if notes:
+        content["notes"] = notes
     if experiment.orders:
         content["differences"] = differences(experiment.orders, rows)
     if experiment.shares is not None and finished:
@@ -44,7 +47,8 @@ def write(
     picture = _named(stem, ".png").name if experiment.plot is not None and shown else ""
     replace_file(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
     beside = floors(stem.parent, scale)
-    replace_file(_named(stem, ".md"), markdown(experiment, rows, commands, picture, content.get("shares"), beside))
+    text = markdown(experiment, rows, commands, picture, content.get("shares"), beside, notes)
+    replace_file(_named(stem, ".md"), text)
     if experiment.plot is not None and shown:
         experiment.plot(replace(experiment, not_run=_not_run(runs, kept)), shown, _named(stem, ".png"))
 
@@ -72,6 +76,12 @@ def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"],
             if (row["label"], row["data"], seed) not in now:
                 found.append(Run(arm, row["data"], seed, None, figures))
     return found, content["commands"], [(row["label"], row["data"]) for row in content["rows"]]
+
+
+def _notes(stem: Path) -> list[str]:
+    """Sentences about jobs of ``stem``.json that its script cannot know; people write them into the file."""
+    notes: list[str] = json.loads(_named(stem, ".json").read_text(encoding="utf-8")).get("notes", [])
+    return notes
 
 
 def _not_run(runs: Sequence["Run"], kept: Sequence["Run"]) -> list[str]:
@@ -129,14 +139,16 @@ def _without_places(sentence: str) -> str:
 
 def markdown(
     experiment: "Experiment", rows: Sequence[dict[str, Any]], commands: Sequence[str], picture: str,
-    shares: Mapping[str, float] | None = None, floor_rows: Sequence[Row] = (),
+    shares: Mapping[str, float] | None = None, floor_rows: Sequence[Row] = (), notes: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The table; a cell is "paper / here", here as mean ± deviation over seeds. ``picture``: a file, or "";
-    ``shares`` of clients by arm, over all seeds and data sets. ``floor_rows`` stand below a table of accuracies."""
+    ``shares`` of clients by arm, over all seeds and data sets. ``floor_rows`` stand below a table of accuracies.
+    ``notes`` are about the jobs of this file alone."""
     head = ["", "data", "seeds", *experiment.columns, *(["share of clients %"] if shares else [])]
     lines = [f"# {experiment.title}", "", ", then ".join(f"`{command}`" for command in commands), ""]
     if experiment.note:
         lines += [experiment.note, ""]
+    lines += [line for note in notes for line in (f"**{note}**", "")]
     lines += ["Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are "
               "those of its own data, models and sizes.", ""]  # fmt: skip
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]

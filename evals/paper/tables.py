@@ -30,7 +30,13 @@ def tables(folders: Sequence[str] = PAPERS) -> dict[Path, str]:
             picture = f"{stem}.png" if path.with_name(f"{stem}.png").is_file() else ""
             beside = floors(path.parent, content["scale"])
             found[path.with_name(f"{stem}.md")] = markdown(
-                experiment, content["rows"], content["commands"], picture, content.get("shares"), beside
+                experiment,
+                content["rows"],
+                content["commands"],
+                picture,
+                content.get("shares"),
+                beside,
+                content.get("notes", ()),
             )
     return found
 

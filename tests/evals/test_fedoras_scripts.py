@@ -142,6 +142,12 @@ def test_opa_stands_beside_fedavg_of_full_models_and_over_holders(jobs_of: Calla
     assert Order(ACCURACY, ablation.BUFFERS, ablation.FEDAVG) in ablation.EXPERIMENT.orders
 
 
+def test_recorded_rows_of_the_ablation_are_called_as_its_arms() -> None:
+    path = Path(ablation.__file__).parent / "results" / "ablation_small_cifar10-h0.1.json"
+    recorded = {row["label"] for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+    assert recorded <= {arm.label for arm in ablation.EXPERIMENT.arms}
+
+
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_width_of_fjord_has_clients(scale: str, jobs_of: Callable[..., Any]) -> None:
     found = [(data, keys, params) for data, keys, params in jobs_of(PAPER, experiment("table5"), scale)

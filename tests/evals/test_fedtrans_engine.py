@@ -16,6 +16,7 @@ from evals.paper.engine import Arm, Experiment, Run, planned
 from evals.paper.output import aggregated
 from fedscale_ext.metrics.models import load_model
 
+NOTE = "Seed 1 has other data."
 EXPERIMENT = Experiment(
     "try",
     "Two methods",
@@ -114,9 +115,11 @@ def test_seeds_of_an_earlier_machine_stay(done: dict[str, Any], places: dict[str
     elsewhere = {**places, "results": tmp_path}
     with pytest.raises(SystemExit, match=r"--add: there is no .*try_smoke\.json to add to"):
         call(EXPERIMENT, elsewhere, "--seeds", "3", "--add")
-    (tmp_path / "try_smoke.json").write_text((places["results"] / "try_smoke.json").read_text())
+    earlier = json.loads((places["results"] / "try_smoke.json").read_text())
+    (tmp_path / "try_smoke.json").write_text(json.dumps({**earlier, "notes": [NOTE]}))
     assert call(EXPERIMENT, elsewhere, "--seeds", "3", "1", "--arms", "FedTrans", "--add") == 0
     content = json.loads((tmp_path / "try_smoke.json").read_text())
+    assert content["notes"] == [NOTE]
     first, second = content["commands"]
     assert first == done["commands"][0] and second.endswith("--seeds 3 1 --arms FedTrans --set=batch_size=5 --add")
     rows = content["rows"]
@@ -127,6 +130,7 @@ def test_seeds_of_an_earlier_machine_stay(done: dict[str, Any], places: dict[str
     assert rows[3]["failed"] == ["not run"]
     text = (tmp_path / "try_smoke.md").read_text()
     assert "| FedTrans | chars74k | 1, 2, 3 | 76.42 / " in text and f"`{first}`, then `{second}`" in text
+    assert f"\n**{NOTE}**\n" in text
 
 
 def test_rows_made_of_jobs_and_of_rows_are_there_once(places: dict[str, Path], tmp_path: Path) -> None:

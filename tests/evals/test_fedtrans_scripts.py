@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.fedtrans import fig1b, own_settings, settings, table3
+from evals.fedtrans import fig1b, own_settings, readings, settings, table3
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
 from evals.paper import plots
@@ -44,6 +44,14 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -
             f"{key}={json.dumps(value)}" for key, value in keys.items() if key.partition(".")[0] in (key, method)
         ]
         make_params(method_class(method).Params, load_config(str(PAPER.folder / "job.yml"), settings))
+
+
+def test_readings_have_a_row_for_whole_blocks_on_a_resnet_and_for_a_clients_history() -> None:
+    arms = {tuple(arm.keys.items())[1:]: arm for arm in readings.EXPERIMENT.arms}
+    assert (("fedtrans.utility", "client_history"),) in arms
+    whole = arms[(("fedtrans.widen", "block"),)]
+    spec = json.loads(Path(PAPER.keys_of(whole.data, "small")["model"]).read_text(encoding="utf-8"))
+    assert spec["family"] == "resnet"  # other families know no whole blocks
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])

@@ -1,11 +1,14 @@
 """The rule of the claims ledger: intervals of paired differences, costs, floors, and data sets together."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evals.fedtrans.ledger import CLAIMS
+from evals.paper import ledger
 from evals.paper.floor_table import LINEAR, above_both
 from evals.paper.ledger import FAILS, HOLDS, OPEN, Claim, Judged, combined, evidence
 from evals.paper.orders import Interval, Order, compared, interval
@@ -146,6 +149,13 @@ def test_data_sets_have_to_agree(row: MakeRow) -> None:
 def test_a_claim_without_results_is_open() -> None:
     assert (judged(above(), []).outcome, judged(above(), []).reason) == (OPEN, "not run")
     assert judged(Claim("a shape", "x"), []).reason == "people judge it from the table"
+
+
+def test_notes_of_a_results_file_stand_in_the_evidence(row: MakeRow, tmp_path: Path) -> None:
+    content = {"rows": [row("A", [74, 75], ACCURACY), row("B", [70, 70], ACCURACY)], "commands": ["python -m x"]}
+    for name, more in (("x_small_first", {"notes": ["Seeds differ."]}), ("x_small_second", {})):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**content, **more}), encoding="utf-8")
+    assert [found.notes for found in ledger.judged("X", above(), tmp_path, "small").evidence] == [["Seeds differ"], []]
 
 
 def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:

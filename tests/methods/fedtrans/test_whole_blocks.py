@@ -70,6 +70,24 @@ def test_wide_children_cost_more_than_by_inner_channels_alone() -> None:
     assert cap(SPEC, ["c0"], scope="block", **keys) is None
 
 
+@pytest.mark.parametrize(("scope", "ratio"), [("cell", 1.94), ("block", 3.66)])
+def test_macs_grow_about_twofold_by_inner_channels_and_fourfold_by_whole_blocks(scope: str, ratio: float) -> None:
+    blocks = [["c0", 4, 4, 1, False], ["c1", 8, 8, 2, True], ["c2", 16, 16, 2, True], ["c3", 28, 28, 2, True]]
+    fields = {"blocks": blocks, "input_shape": [1, 49, 40], "kernel": 3, "num_classes": 35, "stem": 4, "stride": 2}
+    # the base of evals/fedtrans on Speech Commands
+    spec = models.ModelSpec.from_json({"family": "resnet", "fields": {**fields, "pool": False}})
+    wide = transform(
+        spec,
+        random_state(spec, 1),
+        ["c0", "c1", "c2", "c3"],
+        {},
+        scope=scope,
+        generator=np.random.default_rng(1),
+        next_cell_id=99,
+    )[0]
+    assert models.cost(wide).forward_macs / models.cost(spec).forward_macs == pytest.approx(ratio, abs=0.01)
+
+
 def test_replicas_of_outputs_diverge() -> None:
     state = {name: t.double() if t.is_floating_point() else t for name, t in models.initial_state(SPEC, 3).items()}
     spec, child, (_, step) = widened(SPEC, state, "c0")
