@@ -6,7 +6,7 @@ from dataclasses import replace
 from evals.fedoras.arms import ACCURACY, FEDORAS, with_twins
 from evals.fedoras.arms import fedoras as arm_of
 from evals.fedoras.points import bars_of
-from evals.fedoras.settings import main
+from evals.fedoras.settings import SUPERNET_DECAY, main
 from evals.fedoras.tiers import TIER, mean_and_each, results, row
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
@@ -27,7 +27,7 @@ def _shorter(data: str, label: str, **own: object) -> Arm:
 def _falling(data: str) -> Arm:
     """The supernet's learning rate falls to a fifth over its rounds; published is a constant one."""
     arm = _shorter(data, FALLING)
-    return replace(arm, keys={**arm.keys, "decay_factor": "$supernet_decay"}, scales=("smoke", "small"))
+    return replace(arm, keys={**arm.keys, "decay_factor": SUPERNET_DECAY}, scales=("smoke", "small"))
 
 
 def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evals.fedoras.settings import UNTIL_DONE
+from evals.fedoras.settings import TWIN_ROUNDS, UNTIL_DONE
 from evals.paper.engine import Arm
 
 FEDORAS = "FedorAS"
@@ -22,4 +22,4 @@ def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **own
 
 def with_twins(data: str) -> Arm:
     """FedorAS, and the networks that it finds from random weights: Tables 6 and 7 and Figures 4 and 5 show its job."""
-    return fedoras(data, "FedorAS and rand-init", twin_rounds="$twin_rounds")
+    return fedoras(data, "FedorAS and rand-init", twin_rounds=TWIN_ROUNDS)

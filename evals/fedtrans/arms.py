@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evals.paper.engine import Arm
+from evals.paper.job_keys import ModelOf
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.report import published
 
 FEDTRANS = "FedTrans"
 BY_TIME = "FLuID, stragglers by time"
 MASKED = "HeteroFL, masked tests"
-LARGEST = f"@largest:{FEDTRANS}"  # the paper's protocol: baselines get FedTrans's largest model
-MIDDLE = f"@middle:{FEDTRANS}"
+LARGEST = ModelOf(FEDTRANS)  # the paper's protocol: baselines get FedTrans's largest model
+MIDDLE = ModelOf(FEDTRANS, "middle")
 
 Figures = Mapping[str, Mapping[str, float]]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evals.hypemefed.arms import everyone_on
 from evals.hypemefed.cka import cka, first_features, test_samples
-from evals.hypemefed.settings import main
+from evals.hypemefed.settings import BACKBONE, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
@@ -17,7 +17,7 @@ PAIRS = {
     "M-L (X-X)": ("M X", "L X", 0.6764), "M-L (O-O)": ("M O", "L O", 0.9407),
     "M-L (X-O)": ("M X", "L O", 0.7165), "M-L (O-X)": ("M O", "L X", 0.8343),
 }  # fmt: skip
-_PRELIMINARY = {"$backbone": "cnn3"}
+_PRELIMINARY = {BACKBONE: "cnn3"}
 
 
 def similarities(runs: Sequence[Run]) -> list[Run]:

@@ -20,7 +20,7 @@ from evals.hypemefed.client_models import (
     trained_clients,
 )
 from evals.hypemefed.networks import State
-from evals.hypemefed.settings import main
+from evals.hypemefed.settings import BACKBONE, main
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
 from evals.paper.panels import COLORS, legend, panels, save
@@ -30,7 +30,7 @@ TRAINED = "trained"
 WHOLE = {**everyone_on(3), "hypemefed.multi_exit": True}
 ARMS = [
     Arm("full model", {**WHOLE, **network}, data)
-    for data, network in (("fashionmnist-iid", {"$backbone": "cnn3"}), ("unimib", {}), ("svhn", {}))
+    for data, network in (("fashionmnist-iid", {BACKBONE: "cnn3"}), ("unimib", {}), ("svhn", {}))
 ]
 
 

@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from evals.paper.engine import Arm, Run, filled, sources_folder
+from evals.paper.engine import Arm, Run, sources_folder
 from evals.paper.floor_table import FLOORS_FILE, LINEAR, TESTED_ON, central_label
+from evals.paper.job_keys import resolved
 from evals.paper.output import aggregated, replace_file
 from evals.paper.papers import PAPERS, SCALES, Paper
 from evals.paper.ridge import Moments, blocks_of, fitted, right_of
@@ -37,19 +38,17 @@ from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import ClientRows, DataSet
 
 MODELS = ("linear", "central")
-# where the key ``model`` names no network that FedAvg trains: HypeMeFed's has exits, FedorAS's is a space of networks
-_NETWORK = {"hypemefed": "single_exit_$backbone", "fedoras": "cnn_tiny_largest"}
 _WARM_STEPS, _TIMED_STEPS = 5, 15  # the first ones are slower
 
 
 def job_config(paper: Paper, data: str, scale: str, seed: int, folder: Path, sources: Path) -> JobConfig:
     """The configuration of FedAvg's job on a data set of an evaluation; imports the data unless they are there."""
     keys = {"model": paper.base_model, **paper.keys_of(data, scale)}
-    if paper.name in _NETWORK:
-        keys["model"] = _NETWORK[paper.name]
-    keys = {key: value for key, value in filled(keys).items() if "." not in key}
-    keys |= {"method": "fedavg", "seed": seed, "data_dir": str(paper.prepared(data, folder, sources))}
-    return load_config(paper.folder / "job.yml", [f"{key}={json.dumps(value)}" for key, value in keys.items()])
+    if paper.fedavg_model is not None:
+        keys["model"] = paper.fedavg_model
+    shared = {key: value for key, value in resolved(keys).items() if "." not in key}
+    shared |= {"method": "fedavg", "seed": seed, "data_dir": str(paper.prepared(data, folder, sources))}
+    return load_config(paper.folder / "job.yml", [f"{key}={json.dumps(value)}" for key, value in shared.items()])
 
 
 def client_shares(right: np.ndarray, test: ClientRows) -> np.ndarray:

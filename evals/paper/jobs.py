@@ -82,13 +82,13 @@ def summary(log_dir: Path) -> dict[str, Any]:
     return json.loads((log_dir / "summary.json").read_text(encoding="utf-8"))
 
 
-def model_file(log_dir: Path, which: str) -> str:
-    """Spec file of the ``largest`` or ``middle`` model of a job by MACs, or of its k-th: ``0``, ``1``, …"""
+def model_file(log_dir: Path, which: str | int) -> str:
+    """Spec file of the ``largest`` or ``middle`` model of a job by MACs, or of its k-th: 0, 1, …"""
     ranked = sorted(summary(log_dir)["models"], key=lambda model: model["cost"]["forward_macs"])
-    if which.isdecimal() and int(which) >= len(ranked):
-        raise Failed(f"{log_dir.parent.name} has {len(ranked)} models, not {int(which) + 1}")
-    place = {"largest": len(ranked) - 1, "middle": len(ranked) // 2}.get(which)
-    key = ranked[int(which) if place is None else place]["key"]
+    index = {"largest": len(ranked) - 1, "middle": len(ranked) // 2}[which] if isinstance(which, str) else which
+    if index >= len(ranked):
+        raise Failed(f"{log_dir.parent.name} has {len(ranked)} models, not {index + 1}")
+    key = ranked[index]["key"]
     return str(log_dir / "models" / f"{key}.json")
 
 

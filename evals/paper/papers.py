@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evals.paper.job_keys import Keys, TextWith
+
 SCALES = ("smoke", "small", "paper")
 PAPERS = ("fedtrans", "hypemefed", "fedoras", "moss")  # folders below evals, whose settings.py has the `PAPER`
 # options of a partition as dataset.json has them, and what it leaves out where they are not given
@@ -28,9 +30,9 @@ class DataSet:
     source: str | None = None
     options: tuple[str, ...] = ()
     clients: int = 0
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    small: Mapping[str, Any] = field(default_factory=dict)
-    paper: Mapping[str, Any] = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
+    small: Keys = field(default_factory=dict)
+    paper: Keys = field(default_factory=dict)
     dirichlet: tuple[str, ...] = ()
 
 
@@ -40,15 +42,17 @@ class Paper:
 
     ``data`` by name, keys of all jobs at each scale (``sizes``), ``stands_for`` which data a script takes at a
     scale where it is not told: the data sets of the paper, and what stands for them. ``base_model`` is what devices
-    afford whose jobs name no model.
+    afford whose jobs name no model. ``fedavg_model``: the network that FedAvg trains, where the key ``model`` names
+    none: HypeMeFed's has exits, FedorAS's is a space of networks.
     """
 
     name: str
     folder: Path
     data: Mapping[str, DataSet]
-    sizes: Mapping[str, Mapping[str, Any]]
+    sizes: Mapping[str, Keys]
     stands_for: Mapping[str, Mapping[str, str]]
     base_model: str
+    fedavg_model: TextWith | str | None = None
 
     def data_at(self, name: str, scale: str) -> str:
         """What stands for a data set at a scale; ``svhn-h0.1`` is the stand-in of ``svhn``, dealt so."""
@@ -78,11 +82,11 @@ class Paper:
                 return base, ["--partition", "classes", "--classes-per-client", str(int(how[1:])), *clients]
         sys.exit(f"{name}: the partition {how!r} is none of h<number>, c<number> and iid")
 
-    def keys_of(self, name: str, scale: str) -> dict[str, Any]:
-        """job_conf keys of a data set at a scale."""
+    def keys_of(self, name: str, scale: str) -> dict[Any, Any]:
+        """job_conf keys and parameters of a data set at a scale."""
         base = self.data[self.split_name(name)[0]]
-        own = {"small": base.small, "paper": base.paper}.get(scale, {})
-        return {"data_set": base.kind, **base.keys, **self.sizes[scale], **own}
+        at_scale = {"small": base.small, "paper": base.paper}.get(scale, {})
+        return {"data_set": base.kind, **base.keys, **self.sizes[scale], **at_scale}
 
     def missing(self, name: str, folder: Path, sources: Path) -> Path | None:
         """What a data set cannot be had without: the file that it is imported from, or its own folder where that has to

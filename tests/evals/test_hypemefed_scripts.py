@@ -31,7 +31,7 @@ from evals.hypemefed.cka import cka
 from evals.hypemefed.settings import PAPER
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, filled
+from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order, Row, differences
 from fedscale_ext.metrics.records import read_records
 
@@ -77,10 +77,6 @@ def test_a_data_set_stands_in_with_the_partition_that_is_asked_for() -> None:
     assert PAPER.data_at("unimib-h1", "paper") == "unimib-h1"
     assert PAPER.split_name("fashion-h0.1")[1][-2:] == ["--min-samples", "50"]
     assert "--min-samples" not in PAPER.split_name("fashion-iid")[1]
-
-
-def test_what_begins_with_a_dollar_is_put_in_and_none_takes_away() -> None:
-    assert filled({"$n": "vgg", "model": "multi_$n", "a": None, "rounds": 3}) == {"model": "multi_vgg", "rounds": 3}
 
 
 def test_differences_are_paired_by_seed(row: Callable[..., Any]) -> None:
