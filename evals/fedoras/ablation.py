@@ -19,9 +19,9 @@ _FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
 TRAFFIC = "supernet MB sent"
 
 
-def _shorter(data: str, label: str, **own: object) -> Arm:
+def _shorter(data: str, label: str, **keys: object) -> Arm:
     """FedorAS without twins, otherwise in ``own``."""
-    return arm_of(data, label, **own)
+    return arm_of(data, label, **keys)
 
 
 def _falling(data: str) -> Arm:
@@ -36,15 +36,15 @@ def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         label = FEDORAS if run.arm.label == with_twins(_FIRST).label else run.arm.label
         figures = mean_and_each(run) | {TRAFFIC: _supernet_mb(run)}
-        made = row(run, label, figures, {label: run.arm.paper})
-        rows.setdefault((label, made.data, made.seed), made)
+        mean_row = row(run, label, figures, {label: run.arm.paper})
+        rows.setdefault((label, mean_row.data, mean_row.seed), mean_row)
     return list(rows.values())
 
 
 def _supernet_mb(run: Run) -> float:
     """MB of subspaces, both ways; fine-tuning and twins, which not every arm has, are left out."""
-    own = next(one for one in results(run)["stages"] if one["stage"] == "supernet training")
-    return float(own["download_bytes"] + own["upload_bytes"]) / 1e6
+    stage = next(one for one in results(run)["stages"] if one["stage"] == "supernet training")
+    return float(stage["download_bytes"] + stage["upload_bytes"]) / 1e6
 
 
 EXPERIMENT = Experiment(

@@ -13,9 +13,9 @@ MEAN, SPREAD, WORST, PEAK = "mean of clients %", "std of clients %", "worst clie
 Figures = Mapping[str, float]
 
 
-def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **own: Any) -> Arm:
+def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **method_keys: Any) -> Arm:
     """FedorAS, its keys by the data set and ``own``; without twins. The supernet's rate is constant, as published."""
-    keys = {f"fedoras.{name}": value for name, value in own.items()}
+    keys = {f"fedoras.{name}": value for name, value in method_keys.items()}
     base = {"method": "fedoras", "rounds": UNTIL_DONE, "decay_factor": 1.0}
     return Arm(label, {**base, **keys}, data, paper or {})
 

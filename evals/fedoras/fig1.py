@@ -32,8 +32,8 @@ def by_architecture(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         kind = run.arm.label.rpartition(", ")[2] if run.arm.label.startswith("random") else FEDORAS
         for tier in results(run)["tiers"]:
-            found = figures_of(tier) if kind == FEDORAS else figures_of(tier, RANDOM)
-            rows.append(row(run, label(kind, tier["tier"]), {name: found[name] for name in (ACCURACY, MMACS)}))
+            figures = figures_of(tier) if kind == FEDORAS else figures_of(tier, RANDOM)
+            rows.append(row(run, label(kind, tier["tier"]), {name: figures[name] for name in (ACCURACY, MMACS)}))
     return rows
 
 

@@ -31,13 +31,13 @@ def _arms(times: float) -> list[Arm]:
     """One at each scale."""
     if times == 1:
         return [with_twins(_DATA)]
-    made = []
+    arms = []
     for scale in SCALES:
         sizes = PAPER.keys_of(PAPER.data_at(_DATA, scale), scale)
         rounds = max(1, round(times * sizes[SUPERNET_ROUNDS]))
-        own = fedoras(_DATA, f"{times:.1f} times the rounds", supernet_rounds=rounds, twin_rounds=TWIN_ROUNDS)
-        made.append(replace(own, x=times, scales=(scale,)))
-    return made
+        arm = fedoras(_DATA, f"{times:.1f} times the rounds", supernet_rounds=rounds, twin_rounds=TWIN_ROUNDS)
+        arms.append(replace(arm, x=times, scales=(scale,)))
+    return arms
 
 
 def by_length(runs: Sequence[Run]) -> list[Run]:

@@ -122,14 +122,14 @@ def _stand_ins() -> Mapping[str, Mapping[str, str]]:
     dealt = {"cifar10": ("cifar10", "cifar10_full"), "judged": ("cifar10_100", "cifar10_full"),
              "silos8": ("silos8", "silos8_full"), "silos20": ("silos20", "silos20_full"),
              "cifar100": ("cifar100", "cifar100_full")}  # fmt: skip
-    found = {
+    partitioned = {
         f"{name}-h{alpha}": {"smoke": f"{small}-h{alpha}", "small": f"{small}-h{alpha}", "paper": f"{whole}-h{alpha}"}
         for name, (small, whole) in dealt.items()
         for alpha in ("1000", "1", "0.5", "0.2", "0.1")
     }
     whole = {"speech12": "speech12_full", "speech35": "speech_full", "shakespeare": "shakespeare"}
     small = {"speech12": "speech12", "speech35": "speech", "shakespeare": "tinyshakespeare"}
-    return found | {name: {"smoke": small[name], "small": small[name], "paper": whole[name]} for name in whole}
+    return partitioned | {name: {"smoke": small[name], "small": small[name], "paper": whole[name]} for name in whole}
 
 
 PAPER = Paper(

@@ -19,16 +19,19 @@ Figures = Mapping[str, Mapping[str, float]]
 
 def fedtrans(data: str = "femnist", paper: Mapping[str, float] | None = None, **keys: Any) -> Arm:
     """FedTrans with its defaults, and ``keys`` of its own."""
-    own = {f"fedtrans.{name}": value for name, value in keys.items()}
-    return Arm(FEDTRANS, {"method": "fedtrans", **own}, data, paper or {})
+    method_keys = {f"fedtrans.{name}": value for name, value in keys.items()}
+    return Arm(FEDTRANS, {"method": "fedtrans", **method_keys}, data, paper or {})
 
 
 def swept(name: str, values: Sequence[float], label: str) -> list[Arm]:
     """FedTrans with each value of one hyperparameter that settings.py leaves alone; at its default the job is the other
     tables' FedTrans, which is not trained again."""
     default = getattr(FedTransParams, name)
-    own = [{} if x == default else {f"fedtrans.{name}": x} for x in values]
-    return [Arm(f"{label} = {x:g}", {"method": "fedtrans", **keys}, x=x) for x, keys in zip(values, own, strict=True)]
+    method_keys = [{} if x == default else {f"fedtrans.{name}": x} for x in values]
+    return [
+        Arm(f"{label} = {x:g}", {"method": "fedtrans", **keys}, x=x)
+        for x, keys in zip(values, method_keys, strict=True)
+    ]
 
 
 def anchors(data: str = "femnist") -> list[Arm]:
@@ -39,8 +42,8 @@ def anchors(data: str = "femnist") -> list[Arm]:
     ]
 
 
-def beside() -> list[Arm]:
-    """What stands beside a sweep: FedTrans as the other tables have it, whose largest model FedAvg trains."""
+def reference_arms() -> list[Arm]:
+    """References of a sweep: FedTrans as the other tables have it, and FedAvg, which also trains its largest model."""
     return [fedtrans(), *anchors()]
 
 

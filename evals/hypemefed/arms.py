@@ -33,8 +33,8 @@ RIVALS = ("HeteroFL", "ScaleFL", "FedRolex", "LotteryFL")
 
 def hypemefed(label: str = HYPEMEFED, data: str = "unimib", paper: Figures | None = None, **keys: Any) -> Arm:
     """HypeMeFed with its defaults, and ``keys`` of its own."""
-    own = {f"hypemefed.{name}": value for name, value in keys.items()}
-    return Arm(label, {"method": "hypemefed", **own}, data, paper or {})
+    method_keys = {f"hypemefed.{name}": value for name, value in keys.items()}
+    return Arm(label, {"method": "hypemefed", **method_keys}, data, paper or {})
 
 
 def off(data: str = "unimib") -> Arm:

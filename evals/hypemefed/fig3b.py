@@ -25,16 +25,16 @@ def similarities(runs: Sequence[Run]) -> list[Run]:
     rows = []
     jobs = {(run.data, run.seed, run.arm.label): run for run in runs}
     for data, seed in dict.fromkeys((run.data, run.seed) for run in runs):
-        own = {label: run for (d, s, label), run in jobs.items() if (d, s) == (data, seed)}
+        by_label = {label: run for (d, s, label), run in jobs.items() if (d, s) == (data, seed)}
         features = {}
-        for label, run in own.items():
+        for label, run in by_label.items():
             assert run.log_dir is not None
             model = run.log_dir / "models" / f"exit{_DEPTHS[label[0]]}.safetensors"
             features[label] = first_features(model, test_samples(run.log_dir))
         for pair, (one, other, published) in PAIRS.items():
-            if one in own and other in own:
+            if one in by_label and other in by_label:
                 figures = {CKA: cka(features[one], features[other])}
-                rows.append(Run(Arm(pair, {}, data, {CKA: published}), data, seed, own[one].log_dir, figures))
+                rows.append(Run(Arm(pair, {}, data, {CKA: published}), data, seed, by_label[one].log_dir, figures))
     return rows
 
 

@@ -40,7 +40,7 @@ def by_guess(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         assert run.log_dir is not None
         job = trained_clients(run.log_dir)
-        rows += [row(run, label, job, made) for label, made in guesses(run.log_dir).items()]
+        rows += [row(run, label, job, states) for label, states in guesses(run.log_dir).items()]
     return rows
 
 

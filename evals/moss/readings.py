@@ -74,8 +74,8 @@ def _arms(data: str) -> list[Arm]:
     pruned = []
     for label in _MATCHED:
         method = BASELINES[label]["method"]
-        given = {f"{method}.param_ratio": None, f"{method}.match_params": [LARGE, MEDIUM, SMALL]}
-        pruned += [Arm(label, BASELINES[label], data), Arm(matched(label), {"method": method, **given}, data)]
+        sizes = {f"{method}.param_ratio": None, f"{method}.match_params": [LARGE, MEDIUM, SMALL]}
+        pruned += [Arm(label, BASELINES[label], data), Arm(matched(label), {"method": method, **sizes}, data)]
     longer = [Arm(as_published(label), {**baseline(label).keys, **keys}, data, scales=("small",))
               for label, keys in _AS_PUBLISHED.items()]  # fmt: skip
     third = [THIRD] * len(SHARES)

@@ -76,8 +76,8 @@ class Paper:
             return base, ["--partition", "iid", *clients]
         with suppress(ValueError):  # no number
             if how[0] == "h":
-                own = self.data[base].dirichlet
-                return base, ["--partition", "dirichlet", "--alpha", str(float(how[1:])), *clients, *own]
+                options = self.data[base].dirichlet
+                return base, ["--partition", "dirichlet", "--alpha", str(float(how[1:])), *clients, *options]
             if how[0] == "c":
                 return base, ["--partition", "classes", "--classes-per-client", str(int(how[1:])), *clients]
         sys.exit(f"{name}: the partition {how!r} is none of h<number>, c<number> and iid")
@@ -108,18 +108,18 @@ class Paper:
                 files.setdefault(path.name, []).append(name)
             elif path is not None:
                 folders.append(str(path))
-        said = []
+        sentences = []
         if files:
-            named = _words([f"{file} (for {_words(own)})" for file, own in files.items()])
-            said.append(f"{named} {_are(files)} not in {sources}: name the folder of such files with --sources or "
+            named = _words([f"{file} (for {_words(data_sets)})" for file, data_sets in files.items()])
+            sentences.append(f"{named} {_are(files)} not in {sources}: name the folder of such files with --sources or "
                         "FEDSCALE_EXT_SHARED_DATA")  # fmt: skip
         if folders:
-            said.append(f"{_words(folders)} {_are(folders)} not there: import such data first (`fedscale dataset "
+            sentences.append(f"{_words(folders)} {_are(folders)} not there: import such data first (`fedscale dataset "
                         "import --help`)")  # fmt: skip
         if others := [str(folder / name) for name in names if self._dealt_otherwise(name, folder)]:
             dealt = "was" if len(others) == 1 else "were"
-            said.append(f"{_words(others)} {dealt} dealt to clients in another way: name another --folder")
-        return "; ".join(said)
+            sentences.append(f"{_words(others)} {dealt} dealt to clients in another way: name another --folder")
+        return "; ".join(sentences)
 
     def _dealt_otherwise(self, name: str, folder: Path) -> bool:
         """Whether a folder of this name, of which papers share one for all data, says that it was imported with another
@@ -128,20 +128,20 @@ class Paper:
         path = folder / name / "dataset.json"
         if self.data[base].source is None or not partition or not path.is_file():
             return False
-        found = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get("partition")
-        asked: dict[str, Any] = {
+        imported = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get("partition")
+        needed: dict[str, Any] = {
             **_UNASKED,
             **{_FIELDS[option]: value for option, value in zip(partition[::2], partition[1::2], strict=True)},
         }
-        there = {**_UNASKED, **(found or {})}
-        return bool(found) and any(str(there.get(field)) != str(value) for field, value in asked.items())
+        in_folder = {**_UNASKED, **(imported or {})}
+        return bool(imported) and any(str(in_folder.get(field)) != str(value) for field, value in needed.items())
 
     def prepared(self, name: str, folder: Path, sources: Path) -> Path:
         """Folder of a data set in FedScale's layout, imported now unless it is there."""
         base, partition = self.split_name(name)
         out, entry = folder / name, self.data[base]
-        if (lacking := self.missing(name, folder, sources)) is not None:
-            sys.exit(f"{lacking} is not there")
+        if (missing := self.missing(name, folder, sources)) is not None:
+            sys.exit(f"{missing} is not there")
         if entry.source is None or _imported(out):
             return out
         options = ["--data-set", entry.kind, "--name", name, "-o", str(out), *entry.options, *partition]

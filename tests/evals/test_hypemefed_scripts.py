@@ -149,7 +149,7 @@ def test_errors_are_means_over_late_rounds_and_convolutions(tmp_path: Path) -> N
                                         "block3.bn1.weight": values(7.0),
                                         "exit3.linear.weight": values(7.0)}}]  # fmt: skip
     (tmp_path / "internals.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    own, old, random = errors.beside([Run(Arm("k=25"), "har", 1, tmp_path)])
+    own, old, random = errors.with_other_guesses([Run(Arm("k=25"), "har", 1, tmp_path)])
     assert own.figures["MAE"] == pytest.approx(0.3) and own.figures["MAE, block 3"] == 0.4
     assert (old.arm.label, random.arm.label) == ("old layer, k=25", "random order, k=25")
     assert old.figures["normalised MAE"] == pytest.approx(0.2) and random.figures["MAE"] == 0.5
