@@ -34,12 +34,14 @@ _BLOCK = "<!-- {}: written by python -m evals.claims -->\n{}\n<!-- end of {} -->
 
 def all_judged() -> list[tuple[str, Judged]]:
     """All claims with the folder of their paper, in the papers' order."""
-    found = []
+    outcomes = []
     for name, claims in CLAIMS.items():
         results = FOLDER / name / "results"
         measured = {one.name: one for one in hypemefed.costs(results)} if name == "hypemefed" else {}
-        found += [(name, measured.get(claim) or judged(claim, what, results, SCALE)) for claim, what in claims.items()]
-    return found
+        outcomes += [
+            (name, measured.get(claim) or judged(claim, what, results, SCALE)) for claim, what in claims.items()
+        ]
+    return outcomes
 
 
 def with_block(text: str, name: str, lines: Sequence[str]) -> str:
@@ -54,12 +56,12 @@ def with_block(text: str, name: str, lines: Sequence[str]) -> str:
 
 def pages() -> dict[Path, str]:
     """All files that this script writes, as they are to be."""
-    found = all_judged()
+    judged_claims = all_judged()
     claims, readme = (FOLDER / name for name in ("claims.md", "README.md"))
-    text = with_block(claims.read_text(encoding="utf-8"), "ledger", ledger_lines(found, SCALE))
-    made = {
-        claims: with_block(text, "summary", summary_lines(found)),
-        readme: with_block(readme.read_text(encoding="utf-8"), "overview", overview_lines(found, TITLES)),
+    text = with_block(claims.read_text(encoding="utf-8"), "ledger", ledger_lines(judged_claims, SCALE))
+    texts = {
+        claims: with_block(text, "summary", summary_lines(judged_claims)),
+        readme: with_block(readme.read_text(encoding="utf-8"), "overview", overview_lines(judged_claims, TITLES)),
     }
     for name, title in TITLES.items():
         lines = [
@@ -70,9 +72,9 @@ def pages() -> dict[Path, str]:
             "their interval is Student's. Figures of one or two seeds are shown and decide nothing.",
             "",
         ]
-        lines += [line for folder, one in found if folder == name for line in section_lines(one)]
-        made[FOLDER / name / "ledger.md"] = "\n".join(lines).rstrip() + "\n"
-    return made
+        lines += [line for folder, one in judged_claims if folder == name for line in section_lines(one)]
+        texts[FOLDER / name / "ledger.md"] = "\n".join(lines).rstrip() + "\n"
+    return texts
 
 
 def main() -> int:

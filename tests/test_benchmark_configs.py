@@ -13,7 +13,7 @@ from evals.fedtrans.settings import PAPER as FEDTRANS
 from evals.hypemefed.settings import PAPER as HYPEMEFED
 from evals.moss.arms import BASELINES as SYSTEMS
 from evals.moss.settings import PAPER as MOSS
-from evals.paper.engine import filled
+from evals.paper.job_keys import resolved
 from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig, load_config, shipped_configs
 from fedscale_ext.config.method_params import make_params
@@ -199,7 +199,7 @@ def test_mosss_sizes_are_those_of_the_evaluation(method: str, data: str) -> None
     arm = {"method": "moss"} if label is None else dict(SYSTEMS[label])
     scale = "small" if "small" in data else "paper"
     common = load_config(MOSS.folder / "job.yml").given
-    theirs = {**common, **filled({**MOSS.keys_of(MOSS_DATA[data], scale), **arm})}
+    theirs = {**common, **resolved({**MOSS.keys_of(MOSS_DATA[data], scale), **arm})}
     config = load_config(f"{method}_moss_{data}" if method in PRUNED else f"{method}_{data}")
     # how it rounds, the ports, what the tables ask for beside, and at the paper's scale how fast devices are
     left_out = ["ps_port", "cohort_size", "test_on_all", "personalise_epochs", "test_around_training"]
@@ -271,7 +271,7 @@ def test_hypemefeds_baselines_have_its_data_schedule_and_devices(data: str) -> N
 ])  # fmt: skip
 def test_hypemefeds_sizes_are_those_of_the_evaluations(file: str, data: str, scale: str) -> None:
     common = load_config(HYPEMEFED.folder / "job.yml").given
-    theirs = {**common, **filled({"method": "hypemefed", **HYPEMEFED.keys_of(data, scale)})}
+    theirs = {**common, **resolved({"method": "hypemefed", **HYPEMEFED.keys_of(data, scale)})}
     given = load_config(f"hypemefed_{file}").given
     left_out = ("ps_port", "reference_macs", "method", "cohort_size")
     sizes = {key: value for key, value in theirs.items() if key not in left_out and key.partition(".")[0] in

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.data.importing.importers import import_npz
+from fedscale_ext.data.importing.options import NpzOptions
 
 
 def tiny_data(folder: Path) -> Path:
@@ -17,7 +18,7 @@ def tiny_data(folder: Path) -> Path:
     noise = rng.integers(0, 50, (len(client), 28, 28))
     arrays = {"x": (prototypes[label] + noise).astype(np.uint8), "y": label, "client": client}
     np.savez(folder / "tiny.npz", **arrays)
-    import_npz(folder / "tiny.npz", folder / "tiny", "femnist", name="tiny generated")
+    import_npz(folder / "tiny.npz", folder / "tiny", "femnist", NpzOptions(name="tiny generated"))
     return folder / "tiny"
 
 

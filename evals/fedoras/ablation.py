@@ -6,7 +6,7 @@ from dataclasses import replace
 from evals.fedoras.arms import ACCURACY, FEDORAS, with_twins
 from evals.fedoras.arms import fedoras as arm_of
 from evals.fedoras.points import bars_of
-from evals.fedoras.settings import main
+from evals.fedoras.settings import SUPERNET_DECAY, main
 from evals.fedoras.tiers import TIER, mean_and_each, results, row
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
@@ -19,15 +19,15 @@ _FIRST, _SECOND = "cifar10-h0.1", "cifar10-h1"
 TRAFFIC = "supernet MB sent"
 
 
-def _shorter(data: str, label: str, **own: object) -> Arm:
+def _shorter(data: str, label: str, **keys: object) -> Arm:
     """FedorAS without twins, otherwise in ``own``."""
-    return arm_of(data, label, **own)
+    return arm_of(data, label, **keys)
 
 
 def _falling(data: str) -> Arm:
     """The supernet's learning rate falls to a fifth over its rounds; published is a constant one."""
     arm = _shorter(data, FALLING)
-    return replace(arm, keys={**arm.keys, "decay_factor": "$supernet_decay"}, scales=("smoke", "small"))
+    return replace(arm, keys={**arm.keys, "decay_factor": SUPERNET_DECAY}, scales=("smoke", "small"))
 
 
 def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:
@@ -36,15 +36,15 @@ def mean_of_tiers(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         label = FEDORAS if run.arm.label == with_twins(_FIRST).label else run.arm.label
         figures = mean_and_each(run) | {TRAFFIC: _supernet_mb(run)}
-        made = row(run, label, figures, {label: run.arm.paper})
-        rows.setdefault((label, made.data, made.seed), made)
+        mean_row = row(run, label, figures, {label: run.arm.paper})
+        rows.setdefault((label, mean_row.data, mean_row.seed), mean_row)
     return list(rows.values())
 
 
 def _supernet_mb(run: Run) -> float:
     """MB of subspaces, both ways; fine-tuning and twins, which not every arm has, are left out."""
-    own = next(one for one in results(run)["stages"] if one["stage"] == "supernet training")
-    return float(own["download_bytes"] + own["upload_bytes"]) / 1e6
+    stage = next(one for one in results(run)["stages"] if one["stage"] == "supernet training")
+    return float(stage["download_bytes"] + stage["upload_bytes"]) / 1e6
 
 
 EXPERIMENT = Experiment(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evals.fedoras.settings import UNTIL_DONE
+from evals.fedoras.settings import TWIN_ROUNDS, UNTIL_DONE
 from evals.paper.engine import Arm
 
 FEDORAS = "FedorAS"
@@ -13,13 +13,13 @@ MEAN, SPREAD, WORST, PEAK = "mean of clients %", "std of clients %", "worst clie
 Figures = Mapping[str, float]
 
 
-def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **own: Any) -> Arm:
+def fedoras(data: str, label: str = FEDORAS, paper: Figures | None = None, **method_keys: Any) -> Arm:
     """FedorAS, its keys by the data set and ``own``; without twins. The supernet's rate is constant, as published."""
-    keys = {f"fedoras.{name}": value for name, value in own.items()}
+    keys = {f"fedoras.{name}": value for name, value in method_keys.items()}
     base = {"method": "fedoras", "rounds": UNTIL_DONE, "decay_factor": 1.0}
     return Arm(label, {**base, **keys}, data, paper or {})
 
 
 def with_twins(data: str) -> Arm:
     """FedorAS, and the networks that it finds from random weights: Tables 6 and 7 and Figures 4 and 5 show its job."""
-    return fedoras(data, "FedorAS and rand-init", twin_rounds="$twin_rounds")
+    return fedoras(data, "FedorAS and rand-init", twin_rounds=TWIN_ROUNDS)

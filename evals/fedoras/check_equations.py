@@ -38,12 +38,12 @@ OPERATOR = re.compile(r"layers\.(\d+)\.([^.]+)\.")
 errors = defaultdict(list)
 
 
-def check(what, where, found, expected):
+def check(what, where, recorded, expected):
     """Note the largest difference as a share of the largest entry."""
-    found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    recorded, expected = np.asarray(recorded, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     size = max(np.abs(expected).max(initial=0), 1e-6)
-    same = found.shape == expected.shape
-    errors[what].append((np.abs(found - expected).max(initial=0) / size if same else np.inf, where))
+    same = recorded.shape == expected.shape
+    errors[what].append((np.abs(recorded - expected).max(initial=0) / size if same else np.inf, where))
 
 
 def below(tensors, prefix):
@@ -92,12 +92,12 @@ class Stage1:
         entry = self.tables[tier]
         macs, fixed = table(entry)
         held = {operator_of(name) for name in state} | self.free
-        own = np.array([[(layer, name) in held for name in names] + [False] * (macs.shape[1] - len(names))
+        held_operators = np.array([[(layer, name) in held for name in names] + [False] * (macs.shape[1] - len(names))
                         for layer, names in enumerate(entry["ops"])])  # fmt: skip
         check("examples", where, examples.sum(1), np.full(len(macs), trained))
-        check("held", where, examples[~own].sum(), 0)
+        check("held", where, examples[~held_operators].sum(), 0)
         check("subspace", where, max(0, bytes_of(state) - self.share * total), 0)
-        usable = np.where(own, macs, np.nan)
+        usable = np.where(held_operators, macs, np.nan)
         budget = 1e6 * self.budgets[tier]
         mean = fixed + (np.nan_to_num(usable) * examples).sum() / trained
         check("budget", where, max(0.0, mean / budget - 1), 0)
@@ -106,7 +106,7 @@ class Stage1:
             counts[np.arange(len(macs)), drawn(usable, fixed, budget, self.rng)] += 1
         likely = counts / DRAWS
         spread = likely * (1 - likely)
-        for layer, column in np.argwhere(own).tolist():
+        for layer, column in np.argwhere(held_operators).tolist():
             key = tier, layer, column
             self.differences[key] += examples[layer, column] - trained * likely[layer, column]
             # a step's examples are drawn together; our own draws have an error, too
@@ -123,7 +123,7 @@ class Stage1:
 def check_opa(t, entry, old, new, clients, least):
     """Equation 5 for operators, FedAvg for what all paths share."""
     columns = {(layer, name): column for layer, names in enumerate(entry["ops"]) for column, name in enumerate(names)}
-    for name, found in new.items():
+    for name, recorded in new.items():
         key = operator_of(name)
         weighted = []
         for state, examples, trained in clients:
@@ -132,14 +132,14 @@ def check_opa(t, entry, old, new, clients, least):
                 weighted.append((weight, state[name].astype(np.float64)))
         enough = weighted and (key is None or len(weighted) >= least)
         expected = sum(w * x for w, x in weighted) / sum(w for w, _ in weighted) if enough else old[name]
-        check("opa", f"round {t}, {name}", found, expected if found.dtype.kind == "f" else np.round(expected))
+        check("opa", f"round {t}, {name}", recorded, expected if recorded.dtype.kind == "f" else np.round(expected))
 
 
 def check_fedavg(t, new, clients):
     total = sum(weight for _, weight in clients)
-    for name, found in new.items():
+    for name, recorded in new.items():
         expected = sum(weight * state[name].astype(np.float64) for state, weight in clients) / total
-        check("fedavg", f"round {t}, {name}", found, expected if found.dtype.kind == "f" else np.round(expected))
+        check("fedavg", f"round {t}, {name}", recorded, expected if recorded.dtype.kind == "f" else np.round(expected))
 
 
 def check_brackets(space, entry, budgets, params):
@@ -182,18 +182,18 @@ def main(log_dir):
         scores = [score for _, score in tier["search"]["scores"] if score is not None]
         check("best", f"tier {tier['tier']}", tier["search"]["score"], max(scores))
     checkpoints = {int(path.stem.rpartition("-")[2]): path for path in log_dir.glob("checkpoints/*.safetensors")}
-    stage1, found = None, 0
+    stage1, checked_rounds = None, 0
     for entry in lines:
         t, stage = entry["round"], entry["stage"]["name"]
         internal = log_dir / "internals" / f"round-{t:06d}.safetensors"
         if not (internal.is_file() and t in checkpoints):
             continue
         states, after = load_file(internal), load_file(checkpoints[t])
-        own = {client: below(states, f"client/{client}/") for client in entry["samples"]}
+        client_states = {client: below(states, f"client/{client}/") for client in entry["samples"]}
         if stage != "supernet":
             key = f"tier{entry['stage']['tier'] + 1}" + ("_twin" if stage == "twin" else "")
             new = below(after, f"tensor.pool/{key}/")
-            check_fedavg(t, new, [(own[client], weight) for client, weight in entry["samples"].items()])
+            check_fedavg(t, new, [(client_states[client], weight) for client, weight in entry["samples"].items()])
             continue
         new = below(after, "tensor.pool/supernet/")
         if stage1 is None:
@@ -201,7 +201,7 @@ def main(log_dir):
             free = {(layer, name) for layer, names in enumerate(tables[0]["ops"]) for name in names} - named
             stage1 = Stage1(tables, budgets, config, params, free)
         clients = []
-        for client, state in own.items():
+        for client, state in client_states.items():
             examples, trained = np.array(entry["examples"][client]), entry["trained"][client]
             stage1.client(
                 f"round {t}, client {client}", entry["tiers"][client], state, examples, trained, bytes_of(new)
@@ -210,7 +210,7 @@ def main(log_dir):
         if t - 1 in checkpoints:
             old = below(load_file(checkpoints[t - 1]), "tensor.pool/supernet/")
             check_opa(t, tables[0], old, new, clients, params["opa_min_clients"])
-            found += 1
+            checked_rounds += 1
     searched = params["supernet_rounds"] + 1
     if searched in checkpoints:
         after = load_file(checkpoints[searched])
@@ -220,7 +220,7 @@ def main(log_dir):
                 check("inherited", f"tier {number}, {name}", value, whole[name])
     if stage1 is not None:
         stage1.check_draws()
-    print(f"{len(lines)} rounds, OPA of {found} of them checked")
+    print(f"{len(lines)} rounds, OPA of {checked_rounds} of them checked")
     bad = False
     for what, list_ in errors.items():
         worst, where = max(list_, key=lambda one: one[0])
@@ -230,7 +230,7 @@ def main(log_dir):
         print(f"{what:12}{len(list_):7} checked, {unit} {worst:.1e}  {wrong}")
     if bad:
         sys.exit("the equations do not hold: see what is WRONG")
-    if not found:
+    if not checked_rounds:
         sys.exit("too little to judge by: no round has its tensors and both checkpoints; train with checkpoint_keep: 4")
     print("the equations hold")
 

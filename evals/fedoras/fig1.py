@@ -5,7 +5,7 @@ from typing import Any
 
 from evals.fedoras.arms import ACCURACY, FEDORAS, MMACS, fedoras, with_twins
 from evals.fedoras.points import kinds
-from evals.fedoras.settings import main
+from evals.fedoras.settings import TWIN_ROUNDS, main
 from evals.fedoras.tiers import RANDOM, figures_of, results, row
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
@@ -13,7 +13,7 @@ from evals.paper.orders import Order
 AWARE, UNAWARE = "tier-aware", "tier-unaware"
 # a supernet of one round is as good as random, and so is the first of random paths
 _RANDOM: dict[str, Any] = {"supernet_rounds": 1, "search": "random", "evaluations": 1, "val_fraction": 0.02,
-                           "finetune_rounds": 0, "twin_rounds": "$twin_rounds"}  # fmt: skip
+                           "finetune_rounds": 0, "twin_rounds": TWIN_ROUNDS}  # fmt: skip
 
 
 def label(kind: str, tier: int) -> str:
@@ -32,8 +32,8 @@ def by_architecture(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         kind = run.arm.label.rpartition(", ")[2] if run.arm.label.startswith("random") else FEDORAS
         for tier in results(run)["tiers"]:
-            found = figures_of(tier) if kind == FEDORAS else figures_of(tier, RANDOM)
-            rows.append(row(run, label(kind, tier["tier"]), {name: found[name] for name in (ACCURACY, MMACS)}))
+            figures = figures_of(tier) if kind == FEDORAS else figures_of(tier, RANDOM)
+            rows.append(row(run, label(kind, tier["tier"]), {name: figures[name] for name in (ACCURACY, MMACS)}))
     return rows
 
 

@@ -22,8 +22,8 @@ def own_accuracies(run: Run) -> np.ndarray:
     assert run.log_dir is not None
     accuracy = summary(run.log_dir)["accuracy"]
     named = {title: figures["per_client"] for title, figures in accuracy["named"].items()}
-    own = [named[key + _KEYS[run.arm.label]][client] for client, key in enumerate(accuracy["served"])]
-    return 100 * np.array([np.nan if value is None else value for value in own], dtype=np.float64)
+    accuracies = [named[key + _KEYS[run.arm.label]][client] for client, key in enumerate(accuracy["served"])]
+    return 100 * np.array([np.nan if value is None else value for value in accuracies], dtype=np.float64)
 
 
 def ascending(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
@@ -33,14 +33,14 @@ def ascending(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     figure, axes = panels(experiment, datas)
     for axis, data in zip(axes, datas, strict=True):
         for number, label in enumerate(_KEYS):
-            found = np.array([own_accuracies(run) for run in runs if (run.arm.label, run.data) == (label, data)])
-            found = found[:, ~np.isnan(found).any(0)] if found.size else found
-            if not found.size:
+            accuracies = np.array([own_accuracies(run) for run in runs if (run.arm.label, run.data) == (label, data)])
+            accuracies = accuracies[:, ~np.isnan(accuracies).any(0)] if accuracies.size else accuracies
+            if not accuracies.size:
                 continue
-            order = found.mean(0).argsort()
-            places, mean, std = np.arange(len(order)), found.mean(0)[order], found.std(0)[order]
-            axis.errorbar(places, mean, std if len(found) > 1 else None, fmt="o", markersize=3, color=COLORS[number],
-                          elinewidth=0.7, label=label)  # fmt: skip
+            order = accuracies.mean(0).argsort()
+            positions, mean, std = np.arange(len(order)), accuracies.mean(0)[order], accuracies.std(0)[order]
+            axis.errorbar(positions, mean, std if len(accuracies) > 1 else None, fmt="o", markersize=3,
+                          color=COLORS[number], elinewidth=0.7, label=label)  # fmt: skip
         axis.set_xlabel("clients, by accuracy")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel("accuracy of a client, %")

@@ -37,10 +37,10 @@ def summaries(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         for tier in results(run)["tiers"]:
             scores = [score for _, score in tier["search"]["scores"] if score is not None]
-            text, own = by_loss(run), figures_of(tier)
-            average, found, tuned = (AVERAGE_TEXT, FOUND_TEXT, TUNED_TEXT) if text else (AVERAGE, FOUND, TUNED)
-            figures = {average: in_units(run, float(np.mean(scores))), found: in_units(run, tier["search"]["score"]),
-                       tuned: own[PERPLEXITY if text else ACCURACY]}  # fmt: skip
+            text, final = by_loss(run), figures_of(tier)
+            average, best, tuned = (AVERAGE_TEXT, FOUND_TEXT, TUNED_TEXT) if text else (AVERAGE, FOUND, TUNED)
+            figures = {average: in_units(run, float(np.mean(scores))), best: in_units(run, tier["search"]["score"]),
+                       tuned: final[PERPLEXITY if text else ACCURACY]}  # fmt: skip
             rows.append(row(run, tier_label(tier["tier"]), figures))
     return rows
 
@@ -52,14 +52,14 @@ def stages(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     figure, rows = grid(experiment, len(jobs), 3, 12)
     for (training, search, tuning), run in zip(rows, jobs, strict=True):
         assert run.log_dir is not None
-        records, found = read_records(run.log_dir / "metrics.jsonl"), results(run)
-        spans = {stage["stage"]: stage["rounds"] for stage in found["stages"]}
+        records, job = read_records(run.log_dir / "metrics.jsonl"), results(run)
+        spans = {stage["stage"]: stage["rounds"] for stage in job["stages"]}
         first = records[: spans["supernet training"]]
         training.plot(
             np.cumsum([len(one.participants) for one in first]), [one.train_loss for one in first], "-o", markersize=2
         )
         begin = spans["supernet training"] + spans["search"]
-        for tier in found["tiers"]:
+        for tier in job["tiers"]:
             color, name = COLORS[tier["tier"] - 1], f"tier {tier['tier']}"
             scores = [in_units(run, score) for _, score in tier["search"]["scores"]]
             search.plot(np.array(scores), ".", markersize=3, color=color, label=name)

@@ -27,9 +27,9 @@ def taus(run: Run, column: str = TAU, tier: int | None = None) -> np.ndarray:
     of those who can judge), NaN where all scores of a generation are the same."""
     judging = [one for one in results(run)["judging"] if tier in (None, one["tier"])]
     table = np.full((len(judging), ROUNDS), np.nan)
-    for place, generation in enumerate(judging):
-        found = [np.nan if tau is None else tau for tau in generation[_KEYS[column]]]
-        table[place] = (found + found[-1:] * ROUNDS)[:ROUNDS]  # all of a tier's clients have judged
+    for index, generation in enumerate(judging):
+        values = [np.nan if tau is None else tau for tau in generation[_KEYS[column]]]
+        table[index] = (values + values[-1:] * ROUNDS)[:ROUNDS]  # all of a tier's clients have judged
     return table
 
 
@@ -41,7 +41,7 @@ def by_rounds(runs: Sequence[Run]) -> list[Run]:
             tables = {column: taus(run, column, tier) for column in _KEYS}
             for number in range(1, ROUNDS + 1):
                 columns = {name: table[:, number - 1] for name, table in tables.items()}
-                figures = {name: float(np.nanmean(own)) for name, own in columns.items() if np.isfinite(own).any()}
+                figures = {name: float(np.nanmean(tau)) for name, tau in columns.items() if np.isfinite(tau).any()}
                 if figures:
                     rows.append(row(run, rounds_label(number) + (f", tier {tier}" if tier else ""), figures))
         rows.append(row(run, REQUIRED, {TAU: 0.8, TAU_ABLE: 0.8}))
@@ -54,19 +54,19 @@ def costs(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     jobs = list({run.log_dir: run for run in runs}.values())
     figure, (left, middle, right) = panels(experiment, ("", "", ""))
     for name, style, color in ((TAU, "-o", COLORS[4]), (TAU_ABLE, "--s", COLORS[5])):
-        found = {number: [run.figures[name] for run in runs
+        by_number = {number: [run.figures[name] for run in runs
                           if run.arm.label == rounds_label(number) and name in run.figures]
                  for number in range(1, ROUNDS + 1)}  # fmt: skip
-        means = {number: np.mean(values) for number, values in found.items() if values}
+        means = {number: np.mean(values) for number, values in by_number.items() if values}
         left.plot(list(means), list(means.values()), style, color=color, label=name)
     left.axhline(0.8, color="#6b7280", linewidth=0.8, linestyle=":")
     judging: list[dict[str, Any]] = results(jobs[0])["judging"]
     for number in dict.fromkeys(one["tier"] for one in judging):
-        own, color = [one for one in judging if one["tier"] == number], COLORS[number - 1]
-        places = [one["generation"] for one in own]
-        middle.plot(places, np.cumsum([one["sent_mb"] for one in own]), "-o", markersize=3, color=color,
+        of_tier, color = [one for one in judging if one["tier"] == number], COLORS[number - 1]
+        generations = [one["generation"] for one in of_tier]
+        middle.plot(generations, np.cumsum([one["sent_mb"] for one in of_tier]), "-o", markersize=3, color=color,
                     label=f"tier {number}")  # fmt: skip
-        right.plot(places, [one["supernet_mb"] for one in own], "-o", markersize=3, color=color)
+        right.plot(generations, [one["supernet_mb"] for one in of_tier], "-o", markersize=3, color=color)
     for axis, across, up in ((left, "rounds of clients", TAU), (middle, "generation", "sent so far, MB"),
                              (right, "generation", "supernet that is sent, MB")):  # fmt: skip
         axis.set_xlabel(across)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from evals.fedoras.arms import ACCURACY, fedoras, with_twins
 from evals.fedoras.points import bars_of
-from evals.fedoras.settings import PAPER, main
+from evals.fedoras.settings import PAPER, SUPERNET_ROUNDS, TWIN_ROUNDS, main
 from evals.fedoras.tiers import RANDOM, SUPERNET, TIER, mean_and_each, row
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
@@ -31,13 +31,13 @@ def _arms(times: float) -> list[Arm]:
     """One at each scale."""
     if times == 1:
         return [with_twins(_DATA)]
-    made = []
+    arms = []
     for scale in SCALES:
         sizes = PAPER.keys_of(PAPER.data_at(_DATA, scale), scale)
-        rounds = max(1, round(times * sizes["$supernet_rounds"]))
-        own = fedoras(_DATA, f"{times:.1f} times the rounds", supernet_rounds=rounds, twin_rounds="$twin_rounds")
-        made.append(replace(own, x=times, scales=(scale,)))
-    return made
+        rounds = max(1, round(times * sizes[SUPERNET_ROUNDS]))
+        arm = fedoras(_DATA, f"{times:.1f} times the rounds", supernet_rounds=rounds, twin_rounds=TWIN_ROUNDS)
+        arms.append(replace(arm, x=times, scales=(scale,)))
+    return arms
 
 
 def by_length(runs: Sequence[Run]) -> list[Run]:

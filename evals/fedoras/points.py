@@ -12,9 +12,9 @@ def bars_of(column: str) -> Plot:
     """A bar for each row that has the column, a panel per data set."""
 
     def plot(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
-        own = [run for run in runs if column in run.figures]
-        if own:
-            bars(column)(experiment, own, path)
+        measured = [run for run in runs if column in run.figures]
+        if measured:
+            bars(column)(experiment, measured, path)
 
     return plot
 
@@ -28,8 +28,8 @@ def kinds(x: str, y: str) -> Plot:
         figure, axes = panels(experiment, datas)
         for axis, data in zip(axes, datas, strict=True):
             for number, name in enumerate(names):
-                own = [run for run in runs if run.data == data and run.arm.label.partition(", ")[0] == name]
-                axis.plot([run.figures[x] for run in own], [run.figures[y] for run in own],
+                of_kind = [run for run in runs if run.data == data and run.arm.label.partition(", ")[0] == name]
+                axis.plot([run.figures[x] for run in of_kind], [run.figures[y] for run in of_kind],
                           MARKERS[number % len(MARKERS)], color=COLORS[number], alpha=0.8, label=name)  # fmt: skip
             axis.set_xlabel(x)
             axis.set_ylabel(y)

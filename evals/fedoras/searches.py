@@ -26,9 +26,9 @@ def best_tiers(runs: Sequence[Run]) -> list[Run]:
 def _of_fedoras(run: Run) -> Run:
     tiers = [figures_of(tier) for tier in results(run)["tiers"]]
     figures = {name: max(one[name] or 0.0 for one in tiers) for name in (ACCURACY, PEAK)}
-    own = [stage for stage in results(run)["stages"] if stage["stage"] != NAMES["twin"]]
-    figures["TMACs"] = sum(stage["training_macs"] for stage in own) / 1e12
-    figures["network MB"] = sum(stage["download_bytes"] + stage["upload_bytes"] for stage in own) / 1e6
+    stages = [stage for stage in results(run)["stages"] if stage["stage"] != NAMES["twin"]]
+    figures["TMACs"] = sum(stage["training_macs"] for stage in stages) / 1e12
+    figures["network MB"] = sum(stage["download_bytes"] + stage["upload_bytes"] for stage in stages) / 1e6
     return row(run, FEDORAS, figures, {FEDORAS: run.arm.paper})
 
 
@@ -37,6 +37,6 @@ def _of_another(run: Run) -> Run:
     clients = [share for share in summary(run.log_dir)["accuracy"]["per_client"] if share is not None]
     mean = sum(clients) / len(clients)
     spread = (sum((share - mean) ** 2 for share in clients) / len(clients)) ** 0.5
-    own = {} if run.arm.keys["method"] == "fednas" else {PERSONAL: 100 * mean, PERSONAL_SPREAD: 100 * spread}
+    clientwise = {} if run.arm.keys["method"] == "fednas" else {PERSONAL: 100 * mean, PERSONAL_SPREAD: 100 * spread}
     peak = max(one["peak_mb"] for one in results(run)["memory"])
-    return replace(run, figures={**run.figures, ACCURACY: run.figures["global %"], PEAK: peak, **own})
+    return replace(run, figures={**run.figures, ACCURACY: run.figures["global %"], PEAK: peak, **clientwise})

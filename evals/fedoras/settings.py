@@ -13,31 +13,35 @@ from pathlib import Path
 from typing import Any
 
 from evals.paper import engine
+from evals.paper.job_keys import Keys, Parameter
 from evals.paper.papers import DataSet, Paper
 
+SUPERNET_ROUNDS, TWIN_ROUNDS = Parameter("supernet_rounds"), Parameter("twin_rounds")
+SUPERNET_DECAY = Parameter("supernet_decay")  # of the supernet's learning rate in each round, in rows where it falls
+PATH_STEPS = Parameter("path_steps")  # local steps where a step trains a path
 UNTIL_DONE = 1_000_000  # rounds of a job that ends when its stages are done
 
 
-def _stages(supernet: int, finetune: int, twins: int, decay: float = 1.0, **own: Any) -> dict[str, Any]:
-    """Rounds of each stage; ``decay`` is of the supernet's learning rate, each round, in rows where it falls."""
-    keys = {"supernet_rounds": supernet, "finetune_rounds": finetune, **own}
+def _stages(supernet: int, finetune: int, twins: int, decay: float = 1.0, **more: Any) -> Keys:
+    """Rounds of each stage, the supernet's decay, and ``more`` of FedorAS's keys."""
+    keys = {"supernet_rounds": supernet, "finetune_rounds": finetune, **more}
     stages = {f"fedoras.{name}": value for name, value in keys.items()}
-    return {"$supernet_rounds": supernet, "$twin_rounds": twins, "$supernet_decay": decay, **stages}
+    return {SUPERNET_ROUNDS: supernet, TWIN_ROUNDS: twins, SUPERNET_DECAY: decay, **stages}
 
 
 _SEARCH = {"evaluations": 48, "population": 24, "parents": 16}
-_SMALL: dict[str, Any] = {
+_SMALL: Keys = {
     "rounds": 60, "num_participants": 10, "local_epochs": 5, "batch_size": 32, "learning_rate": 0.05,
     "decay_factor": 0.95, "decay_round": 1, "eval_interval": 15, "fednas.search_rounds": 20,
-    "$path_steps": 60, **_stages(30, 6, 30, 0.95, finetune_clients=6, **_SEARCH),
+    PATH_STEPS: 60, **_stages(30, 6, 30, 0.95, finetune_clients=6, **_SEARCH),
 }  # fmt: skip
-_SMOKE: dict[str, Any] = {
+_SMOKE: Keys = {
     "rounds": 2, "num_participants": 3, "local_steps": 1, "batch_size": 8, "eval_interval": 1000,
-    "fednas.search_rounds": 1, "$path_steps": 1, "spider.proj_start": 1, "spider.proj_recovery": 1,
+    "fednas.search_rounds": 1, PATH_STEPS: 1, "spider.proj_start": 1, "spider.proj_recovery": 1,
     **_stages(1, 1, 1, evaluations=3, population=3, parents=2, val_fraction=0.02, finetune_batch=32),
 }  # fmt: skip
-_PAPER: dict[str, Any] = {
-    "num_participants": 10, "cohort_size": "auto", "eval_interval": 50, "$path_steps": 20,
+_PAPER: Keys = {
+    "num_participants": 10, "cohort_size": "auto", "eval_interval": 50, PATH_STEPS: 20,
     "fednas.search_rounds": 50, "spider.proj_start": 60, "spider.proj_recovery": 30,
 }  # fmt: skip
 
@@ -55,7 +59,7 @@ _TEXT: dict[str, Any] = {"model": "rnn_positions", "client_momentum": 0.0, "clip
                          "fedoras.score": "loss", "fedoras.finetune_lr": 1.0}  # fmt: skip
 # beside the sizes, which have others for pictures
 _TEXT_STEPS: dict[str, Any] = {"learning_rate": 1.0, "decay_factor": 1.0, "batch_size": 4, "fedoras.finetune_batch": 4}
-_CIFAR_PAPER: dict[str, Any] = {"model": "cnn_l", "augment": "rand_flip_crop", "fedoras.finetune_clients": 6}
+_CIFAR_PAPER: Keys = {"model": "cnn_l", "augment": "rand_flip_crop", "fedoras.finetune_clients": 6}
 _NSGA = {"population": 128, "parents": 64}
 
 
@@ -118,14 +122,14 @@ def _stand_ins() -> Mapping[str, Mapping[str, str]]:
     dealt = {"cifar10": ("cifar10", "cifar10_full"), "judged": ("cifar10_100", "cifar10_full"),
              "silos8": ("silos8", "silos8_full"), "silos20": ("silos20", "silos20_full"),
              "cifar100": ("cifar100", "cifar100_full")}  # fmt: skip
-    found = {
+    partitioned = {
         f"{name}-h{alpha}": {"smoke": f"{small}-h{alpha}", "small": f"{small}-h{alpha}", "paper": f"{whole}-h{alpha}"}
         for name, (small, whole) in dealt.items()
         for alpha in ("1000", "1", "0.5", "0.2", "0.1")
     }
     whole = {"speech12": "speech12_full", "speech35": "speech_full", "shakespeare": "shakespeare"}
     small = {"speech12": "speech12", "speech35": "speech", "shakespeare": "tinyshakespeare"}
-    return found | {name: {"smoke": small[name], "small": small[name], "paper": whole[name]} for name in whole}
+    return partitioned | {name: {"smoke": small[name], "small": small[name], "paper": whole[name]} for name in whole}
 
 
 PAPER = Paper(
@@ -135,5 +139,6 @@ PAPER = Paper(
     sizes={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
     stands_for=_stand_ins(),
     base_model="cnn_tiny",
+    fedavg_model="cnn_tiny_largest",
 )
 main = partial(engine.main, PAPER)

@@ -20,14 +20,14 @@ _BATCHES = {"smoke": (8, 4), "small": (32, 16), "paper": (128, 64)}
 
 def _arms(data: str) -> list[Arm]:
     whole, half, ours = (dict(zip((ACCURACY, PEAK), values, strict=True)) for values in _PUBLISHED[data])
-    made = []
+    arms = []
     for scale in SCALES:
-        made += [_fednas("FedNAS", data, whole, {}, scale),
+        arms += [_fednas("FedNAS", data, whole, {}, scale),
                  _fednas("FedNAS, half the batch", data, half, {"batch_size": _BATCHES[scale][1]}, scale)]  # fmt: skip
         if scale != "paper":
-            made.append(_fednas(FAST_ALPHAS, data, {}, {"fednas.alpha_lr": 0.02}, scale))
+            arms.append(_fednas(FAST_ALPHAS, data, {}, {"fednas.alpha_lr": 0.02}, scale))
     fedoras = with_twins(data)
-    return [*made, Arm(fedoras.label, fedoras.keys, data, ours)]
+    return [*arms, Arm(fedoras.label, fedoras.keys, data, ours)]
 
 
 def _fednas(label: str, data: str, paper: Mapping[str, float], keys: dict[str, Any], scale: str) -> Arm:

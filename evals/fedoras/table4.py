@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, fedoras
 from evals.fedoras.searches import FEDNAS, PERSONAL, PERSONAL_SPREAD, best_tiers
-from evals.fedoras.settings import main
+from evals.fedoras.settings import PATH_STEPS, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
 from evals.paper.orders import Order
@@ -15,7 +15,7 @@ SPIDER = "SPIDER"
 def _fedoras(data: str, paper: float) -> Arm:
     """One tier of all devices; a step trains a path, of which a round has more than the others' have of mixtures."""
     arm = fedoras(data, paper={ACCURACY: paper}, tiers=1)
-    return replace(arm, keys={**arm.keys, "local_steps": "$path_steps"})
+    return replace(arm, keys={**arm.keys, "local_steps": PATH_STEPS})
 
 
 EXPERIMENT = Experiment(

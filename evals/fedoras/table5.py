@@ -45,33 +45,33 @@ PUBLISHED = {
 def fjord(data: str) -> list[Arm]:
     """FjORD at the paper's four widths, as many clients on each, as its own paper trains (an epoch, batches of 32); at
     small scale each width is within the budget of FedorAS's tier of that place."""
-    own: dict[str, Any] = {"method": "fjord", "fjord.p": list(WIDTHS), "fjord.each_width": True, "local_epochs": 1,
+    keys: dict[str, Any] = {"method": "fjord", "fjord.p": list(WIDTHS), "fjord.each_width": True, "local_epochs": 1,
                            "batch_size": 32, "client_weight_decay": 1e-4, "bn_statistics": "federated",
                            "bn_statistics_clients": 20}  # fmt: skip
-    return [Arm("FjORD", {**own, "model": model, "fjord.groups": [clients // len(WIDTHS)] * len(WIDTHS)}, data,
+    return [Arm("FjORD", {**keys, "model": model, "fjord.groups": [clients // len(WIDTHS)] * len(WIDTHS)}, data,
                 scales=scales)
             for model, clients, scales in (("resnet_tiny", 20, _SMALL), ("resnet18", 100, _PAPER))]  # fmt: skip
 
 
 def zerofl(data: str) -> list[Arm]:
     """ZeroFL at 90 % sparsity."""
-    own = {"method": "zerofl", "local_epochs": 1, "zerofl.sparsity": 0.9, "zerofl.upload": "top_k_weights",
+    keys = {"method": "zerofl", "local_epochs": 1, "zerofl.sparsity": 0.9, "zerofl.upload": "top_k_weights",
            "zerofl.mask_ratio": 0.2}  # fmt: skip
     paper = {ACCURACY: _ZEROFL[data], MMACS: 557, KPARAMS: 11170} if data in _ZEROFL else {}
-    return [Arm(ZEROFL, {**own, "model": "cnn_tiny_largest"}, data, paper, scales=_SMALL),
-            Arm(ZEROFL, {**own, "model": "resnet18"}, data, paper, scales=_PAPER)]  # fmt: skip
+    return [Arm(ZEROFL, {**keys, "model": "cnn_tiny_largest"}, data, paper, scales=_SMALL),
+            Arm(ZEROFL, {**keys, "model": "resnet18"}, data, paper, scales=_PAPER)]  # fmt: skip
 
 
 def selectors() -> list[Arm]:
     """FedAvg with participants by Oort and PyramidFL, on a ResNet; FedorAS beside them."""
-    made = []
+    arms = []
     for label, mode, accuracy in ((OORT, "oort", 62.20), (PYRAMID, "pyramidfl", 63.84)):
-        own = {"method": "fedavg", "sample_mode": mode}
+        keys = {"method": "fedavg", "sample_mode": mode}
         paper = {ACCURACY: accuracy, MMACS: 2382, KPARAMS: 21290}
-        small = {**own, "model": str(_FEDTRANS_MODELS / "resnet18_speech_half.json")}
-        made += [Arm(label, small, "speech35", paper, scales=_SMALL),
-                 Arm(label, {**own, "model": "torchvision_resnet34"}, "speech35", paper, scales=_PAPER)]  # fmt: skip
-    return [*made, with_twins("speech35")]
+        small = {**keys, "model": str(_FEDTRANS_MODELS / "resnet18_speech_half.json")}
+        arms += [Arm(label, small, "speech35", paper, scales=_SMALL),
+                 Arm(label, {**keys, "model": "torchvision_resnet34"}, "speech35", paper, scales=_PAPER)]  # fmt: skip
+    return [*arms, with_twins("speech35")]
 
 
 def with_costs(runs: Sequence[Run]) -> list[Run]:
@@ -83,10 +83,10 @@ def with_costs(runs: Sequence[Run]) -> list[Run]:
         if method == "fedoras":
             rows += each_tier(run, published, twins=False)
             continue
-        found = summary(run.log_dir)
-        models = sorted((model["cost"] for model in found["models"]), key=lambda cost: cost["forward_macs"])
+        job = summary(run.log_dir)
+        models = sorted((model["cost"] for model in job["models"]), key=lambda cost: cost["forward_macs"])
         costs = [{MMACS: cost["forward_macs"] / 1e6, KPARAMS: cost["parameters"] / 1e3} for cost in models]
-        named = found["accuracy"]["named"]
+        named = job["accuracy"]["named"]
         if method == "fjord":
             for width, cost in zip(WIDTHS, costs, strict=True):
                 figures = {ACCURACY: 100 * named[f"p{width:g}"]["accuracy"], **cost}

@@ -42,8 +42,8 @@ def with_gains(runs: Sequence[Run]) -> list[Run]:
             if has_twins(tier):
                 with_it, without = (figures_of(tier, weights)[ACCURACY] for weights in (SUPERNET, RANDOM))
                 assert with_it is not None and without is not None
-                made = row(run, gain_label(tier["tier"], alpha), {GAIN: with_it - without})
-                rows.append(Run(made.arm, "cifar10", run.seed, run.log_dir, made.figures))
+                gain = row(run, gain_label(tier["tier"], alpha), {GAIN: with_it - without})
+                rows.append(Run(gain.arm, "cifar10", run.seed, run.log_dir, gain.figures))
     return rows
 
 

@@ -26,11 +26,11 @@ def over_clients(runs: Sequence[Run]) -> list[Run]:
     """A row per kind of weights: mean, standard deviation and worst over all clients, and by tier."""
     rows = []
     for run in runs:
-        found = results(run)
-        for each in found["fairness"]:
+        job_results = results(run)
+        for each in job_results["fairness"]:
             figures = {MEAN: 100 * each["mean"], SPREAD: 100 * each["std"], WORST: 100 * each["worst"]}
             prefix = "" if each["weights"] == "supernet" else "twin_"
-            for tier in found["tiers"]:
+            for tier in job_results["tiers"]:
                 values = (tier.get(f"{prefix}client_{name}") for name in ("mean", "std"))
                 for column, value in zip(_COLUMNS[tier["tier"]], values, strict=True):
                     figures[column] = None if value is None else 100 * value

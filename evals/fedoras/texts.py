@@ -67,8 +67,8 @@ def losses_of(log_dir: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     module = models.build(spec)
     module.load_state_dict(state)
     parts = [every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)]
-    found = np.concatenate([symbol_losses(module, *data.tensors(part)) for part in parts])
-    return found, np.repeat(np.arange(len(rows)), list(map(len, rows)))
+    losses = np.concatenate([symbol_losses(module, *data.tensors(part)) for part in parts])
+    return losses, np.repeat(np.arange(len(rows)), list(map(len, rows)))
 
 
 @torch.no_grad()
@@ -89,7 +89,7 @@ def by_tier(runs: Sequence[Run]) -> list[Run]:
         for tier in results(run)["tiers"]:
             for weights in (SUPERNET, RANDOM) if has_twins(tier) else (SUPERNET,):
                 losses, owner = losses_of(run.log_dir, f"tier{tier['tier']}{_SUFFIX[weights]}")
-                last, every = (perplexities(own, owner, _data(run.log_dir)[1]) for own in losses.T)
+                last, every = (perplexities(of_symbols, owner, _data(run.log_dir)[1]) for of_symbols in losses.T)
                 more = {ALL: every[POOLED], ALL_BATCHES: every[BATCHES], ALL_CLIENTS: every[CLIENTS]}
                 rows.append(row(run, tier_label(tier["tier"], weights), {**last, **more}, paper))
     return rows

@@ -19,8 +19,8 @@ Published = Mapping[str, Mapping[str, float]]  # of rows by label: figures by co
 def results(run: Run) -> dict[str, Any]:
     """What a finished job of FedorAS has to show of its method."""
     assert run.log_dir is not None
-    found: dict[str, Any] = summary(run.log_dir)["results"]
-    return found
+    job_results: dict[str, Any] = summary(run.log_dir)["results"]
+    return job_results
 
 
 def row(run: Run, label: str, figures: Mapping[str, float | None], published: Published | None = None) -> Run:
@@ -60,8 +60,8 @@ def figures_of(tier: Mapping[str, Any], weights: str = SUPERNET) -> dict[str, fl
 
 def mean_and_each(run: Run, weights: str = SUPERNET) -> dict[str, float]:
     """Accuracy in each tier and their mean; zero where a model was not tested, as it had diverged."""
-    found = {TIER.format(tier["tier"]): figures_of(tier, weights)[ACCURACY] or 0.0 for tier in results(run)["tiers"]}
-    return {ACCURACY: sum(found.values()) / len(found), **found}
+    by_tier = {TIER.format(tier["tier"]): figures_of(tier, weights)[ACCURACY] or 0.0 for tier in results(run)["tiers"]}
+    return {ACCURACY: sum(by_tier.values()) / len(by_tier), **by_tier}
 
 
 def each_tier(run: Run, published: Published | None = None, *, twins: bool = True) -> list[Run]:
@@ -80,9 +80,9 @@ def by_tier(published: Mapping[str, Published], *, twins: bool = True) -> Callab
 
     def rows(runs: Sequence[Run]) -> list[Run]:
         return [
-            made
+            shown
             for run in runs
-            for made in (
+            for shown in (
                 each_tier(run, published.get(run.arm.data), twins=twins)
                 if run.arm.keys["method"] == "fedoras"
                 else [run]

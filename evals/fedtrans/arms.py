@@ -4,30 +4,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evals.paper.engine import Arm
+from evals.paper.job_keys import ModelOf
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.report import published
 
 FEDTRANS = "FedTrans"
 BY_TIME = "FLuID, stragglers by time"
 MASKED = "HeteroFL, masked tests"
-LARGEST = f"@largest:{FEDTRANS}"  # the paper's protocol: baselines get FedTrans's largest model
-MIDDLE = f"@middle:{FEDTRANS}"
+LARGEST = ModelOf(FEDTRANS)  # the paper's protocol: baselines get FedTrans's largest model
+MIDDLE = ModelOf(FEDTRANS, "middle")
 
 Figures = Mapping[str, Mapping[str, float]]
 
 
 def fedtrans(data: str = "femnist", paper: Mapping[str, float] | None = None, **keys: Any) -> Arm:
     """FedTrans with its defaults, and ``keys`` of its own."""
-    own = {f"fedtrans.{name}": value for name, value in keys.items()}
-    return Arm(FEDTRANS, {"method": "fedtrans", **own}, data, paper or {})
+    method_keys = {f"fedtrans.{name}": value for name, value in keys.items()}
+    return Arm(FEDTRANS, {"method": "fedtrans", **method_keys}, data, paper or {})
 
 
 def swept(name: str, values: Sequence[float], label: str) -> list[Arm]:
     """FedTrans with each value of one hyperparameter that settings.py leaves alone; at its default the job is the other
     tables' FedTrans, which is not trained again."""
     default = getattr(FedTransParams, name)
-    own = [{} if x == default else {f"fedtrans.{name}": x} for x in values]
-    return [Arm(f"{label} = {x:g}", {"method": "fedtrans", **keys}, x=x) for x, keys in zip(values, own, strict=True)]
+    method_keys = [{} if x == default else {f"fedtrans.{name}": x} for x in values]
+    return [
+        Arm(f"{label} = {x:g}", {"method": "fedtrans", **keys}, x=x)
+        for x, keys in zip(values, method_keys, strict=True)
+    ]
 
 
 def anchors(data: str = "femnist") -> list[Arm]:
@@ -38,8 +42,8 @@ def anchors(data: str = "femnist") -> list[Arm]:
     ]
 
 
-def beside() -> list[Arm]:
-    """What stands beside a sweep: FedTrans as the other tables have it, whose largest model FedAvg trains."""
+def reference_arms() -> list[Arm]:
+    """References of a sweep: FedTrans as the other tables have it, and FedAvg, which also trains its largest model."""
     return [fedtrans(), *anchors()]
 
 

@@ -25,12 +25,12 @@ DEFAULTS = {"sharing": "soft", "decay": "on", "similarity": "lineage", "sim_redu
 errors = defaultdict(list)
 
 
-def check(what, where, found, expected):
+def check(what, where, recorded, expected):
     """Note the difference of two figures, lists or tensors, as a share of the larger one's largest entry."""
-    found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
-    size = max(np.abs(expected).max(initial=0), np.abs(found).max(initial=0), 1e-6)
-    same = found.shape == expected.shape
-    errors[what].append((np.abs(found - expected).max(initial=0) / size if same else np.inf, where))
+    recorded, expected = np.asarray(recorded, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    size = max(np.abs(expected).max(initial=0), np.abs(recorded).max(initial=0), 1e-6)
+    same = recorded.shape == expected.shape
+    errors[what].append((np.abs(recorded - expected).max(initial=0) / size if same else np.inf, where))
 
 
 def cell_of(name):
@@ -80,10 +80,10 @@ def check_records(rounds, params):
     utilities, history, models = defaultdict(lambda: [0.0]), [], 1
     for entry in rounds:
         where = f"round {entry['round']}"
-        for client, found in entry["probabilities"].items():
+        for client, recorded in entry["probabilities"].items():
             u = utilities[client] + [utilities[client][-1]] * (models - len(utilities[client]))
             powers = [np.exp(u[k]) if k in entry["compatible"][client] else 0.0 for k in range(models)]
-            check("probabilities (Eqs 2, 3)", f"{where}, client {client}", found, np.array(powers) / sum(powers))
+            check("probabilities (Eqs 2, 3)", f"{where}, client {client}", recorded, np.array(powers) / sum(powers))
             utilities[client] = u
         losses = entry.get("losses", {})
         mean, deviation = np.mean(list(losses.values()) or [0]), np.std(list(losses.values()) or [0])
@@ -93,15 +93,15 @@ def check_records(rounds, params):
             for k in entry["compatible"][client]:
                 utilities[client][k] -= standard * entry["similarity"][k][entry["assignments"][client]]
             check("utilities (Eq 4)", f"{where}, client {client}", entry["utilities"][client], utilities[client])
-        own = [client for client in losses if entry["assignments"][client] == models - 1]
-        if own:
-            history.append(np.average([losses[c] for c in own], weights=[entry["samples"][c] for c in own]))
+        holders = [client for client in losses if entry["assignments"][client] == models - 1]
+        if holders:
+            history.append(np.average([losses[c] for c in holders], weights=[entry["samples"][c] for c in holders]))
         g, d = params["gamma"], params["delta"]
         enough, t = len(history) >= g + d, len(history) - 1
         if "doc" in entry:
             slopes = [(history[i - d] - history[i]) / d for i in range(t - g + 1, t + 1)] if enough else []
-            found = [] if entry["doc"] is None else [entry["doc"]]
-            check("degree of convergence (Eq 1)", where, found, [np.mean(slopes)] if enough else [])
+            recorded = [] if entry["doc"] is None else [entry["doc"]]
+            check("degree of convergence (Eq 1)", where, recorded, [np.mean(slopes)] if enough else [])
         if "child" in entry:
             history, models = [], models + 1
 
@@ -126,11 +126,14 @@ def check_tensors(log_dir, rounds, params, static_statistics):
         sims = similarities(old)
         check("similarity", f"round {t}", entry["similarity"], sims)
         if below(means, f"mean/m{n - 1}/"):
-            for cell, found in entry["activeness"].items():
+            for cell, recorded in entry["activeness"].items():
                 names = [name for name in old[-1] if cell_of(name) == cell and not name.endswith(BUFFERS)]
                 w = [np.concatenate([s[-1][name].astype(float).ravel() for name in names]) for s in (old, averaged)]
                 check(
-                    "activeness", f"round {t}, cell {cell}", found, np.linalg.norm(w[0] - w[1]) / np.linalg.norm(w[0])
+                    "activeness",
+                    f"round {t}, cell {cell}",
+                    recorded,
+                    np.linalg.norm(w[0] - w[1]) / np.linalg.norm(w[0]),
                 )
         for j in range(n):
             total, weight = defaultdict(float), defaultdict(float)
@@ -140,12 +143,12 @@ def check_tensors(log_dir, rounds, params, static_statistics):
                 lifted = lift(averaged[i], [step for child in steps[i:j] for step in child])
                 for name, value in lifted.items():
                     total[name], weight[name] = total[name] + share * value.astype(float), weight[name] + share
-            for name, found in below(after, f"tensor.pool/m{j}/").items():
+            for name, recorded in below(after, f"tensor.pool/m{j}/").items():
                 if static_statistics and name.endswith(BUFFERS):
                     continue
                 mixed = total[name] / weight[name]
-                mixed = mixed if found.dtype.kind == "f" else np.round(mixed)
-                check("soft aggregation (Eq 5)", f"round {t}, model m{j}, {name}", found, mixed)
+                mixed = mixed if recorded.dtype.kind == "f" else np.round(mixed)
+                check("soft aggregation (Eq 5)", f"round {t}, model m{j}, {name}", recorded, mixed)
     return checked
 
 
@@ -167,11 +170,11 @@ def main(log_dir):
     checked = check_tensors(log_dir, rounds, header["params"], static_statistics)
     print(f"{len(rounds)} rounds, {checked} of them with their tensors, {len(rounds[-1]['similarity'])} models")
     bad = False
-    for what, found in errors.items():
-        worst, where = max(found, key=lambda one: one[0])
+    for what, differences in errors.items():
+        worst, where = max(differences, key=lambda one: one[0])
         wrong = "" if worst <= TOLERANCE else f"WRONG: {where}"
         bad |= bool(wrong)
-        print(f"{what:32}{len(found):7} checked, largest error {worst:.1e}  {wrong}")
+        print(f"{what:32}{len(differences):7} checked, largest error {worst:.1e}  {wrong}")
     if bad:
         sys.exit(f"the equations do not hold: an error is above {TOLERANCE:g}")
     if checked < 3:

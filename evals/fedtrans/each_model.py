@@ -52,15 +52,15 @@ def table(log_dir: Path) -> str:
     data = data_set(log_dir)
     last = [record.evaluation for record in read_records(log_dir / "metrics.jsonl") if record.evaluation][-1]
     served = np.array(last.serve)
-    found = sorted(summary(log_dir)["models"], key=lambda model: model["cost"]["forward_macs"])
-    keys = [model["key"] for model in found]
+    ranked = sorted(summary(log_dir)["models"], key=lambda model: model["cost"]["forward_macs"])
+    keys = [model["key"] for model in ranked]
     worth = np.stack([100 * correct(log_dir / "models" / f"{key}.safetensors", data) for key in keys])
     groups = [np.ones(len(served), dtype=bool), *(served == key for key in keys)]
     heads = ["all", *(f"served {key}" for key in keys)]
     lines = [f"{log_dir.parent.name}: mean client accuracy %", ""]
     columns = ["model", "MMACs", *(f"{head} ({group.sum()})" for head, group in zip(heads, groups, strict=True))]
     lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    macs = [model["cost"]["forward_macs"] for model in found]
+    macs = [model["cost"]["forward_macs"] for model in ranked]
     rows = [(key, f"{cost / 1e6:.3g}", shares) for key, cost, shares in zip(keys, macs, worth, strict=True)]
     for label, shares in assigned(worth, macs, served == np.array(keys)[:, None], _capacity(log_dir)).items():
         rows.append((label, "", shares))

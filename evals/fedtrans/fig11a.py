@@ -1,6 +1,6 @@
 """Figure 11: widening degree (claim F16)."""
 
-from evals.fedtrans.arms import beside, swept
+from evals.fedtrans.arms import reference_arms, swept
 from evals.fedtrans.settings import main
 from evals.paper import plots
 from evals.paper.engine import Experiment
@@ -8,7 +8,7 @@ from evals.paper.engine import Experiment
 EXPERIMENT = Experiment(
     "fig11a",
     "Figure 11: widening degree",
-    swept("widen_factor", (1.25, 1.5, 2.0, 2.5, 3.0), "widening degree") + beside(),
+    swept("widen_factor", (1.25, 1.5, 2.0, 2.5, 3.0), "widening degree") + reference_arms(),
     plot=plots.sweep("widening degree"),
 )
 

@@ -1,6 +1,6 @@
 """Figure 11: deepening degree (claim F16)."""
 
-from evals.fedtrans.arms import beside, swept
+from evals.fedtrans.arms import reference_arms, swept
 from evals.fedtrans.settings import main
 from evals.paper import plots
 from evals.paper.engine import Experiment
@@ -8,7 +8,7 @@ from evals.paper.engine import Experiment
 EXPERIMENT = Experiment(
     "fig11b",
     "Figure 11: deepening degree",
-    swept("deepen_count", (1, 2, 3), "deepening degree") + beside(),
+    swept("deepen_count", (1, 2, 3), "deepening degree") + reference_arms(),
     plot=plots.sweep("deepening degree"),
 )
 

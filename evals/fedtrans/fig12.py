@@ -1,6 +1,6 @@
 """Figure 12: threshold of activeness (claim F17)."""
 
-from evals.fedtrans.arms import beside, swept
+from evals.fedtrans.arms import reference_arms, swept
 from evals.fedtrans.settings import main
 from evals.paper import plots
 from evals.paper.engine import Experiment
@@ -8,7 +8,7 @@ from evals.paper.engine import Experiment
 EXPERIMENT = Experiment(
     "fig12",
     "Figure 12: threshold of activeness",
-    swept("alpha", (0.5, 0.7, 0.8, 0.9, 0.95, 1.0), "alpha") + beside(),
+    swept("alpha", (0.5, 0.7, 0.8, 0.9, 0.95, 1.0), "alpha") + reference_arms(),
     plot=plots.sweep("alpha"),
 )
 

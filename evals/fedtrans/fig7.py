@@ -20,8 +20,8 @@ def with_cost_to_there(runs: Sequence[Run]) -> list[Run]:
     shown = []
     for run in runs:
         curve = [] if run.arm.label == FEDTRANS else curves.get((run.data, run.seed), [])
-        there = next((macs for macs, reached in curve if reached >= run.figures["accuracy %"]), None)
-        more = {} if there is None else {REACHED: there, TIMES: run.figures["TMACs"] / there}
+        cost = next((macs for macs, reached in curve if reached >= run.figures["accuracy %"]), None)
+        more = {} if cost is None else {REACHED: cost, TIMES: run.figures["TMACs"] / cost}
         shown.append(replace(run, figures={**run.figures, **more}))
     return shown
 

@@ -29,7 +29,7 @@ _FLUID = {
 _ADAM = {"client_optimizer": "adam", "learning_rate": 1e-4, "batch_size": 20, "client_momentum": None}
 
 
-def own(data: str) -> dict[str, dict[str, Any]]:
+def own_settings(data: str) -> dict[str, dict[str, Any]]:
     """Keys of each baseline's own clients on one of the paper's data sets, by label."""
     pictures = data == "cifar10"
     return {
@@ -42,12 +42,12 @@ def own(data: str) -> dict[str, dict[str, Any]]:
 
 def arms(data: str) -> list[Arm]:
     """FedTrans, and each baseline by both settings."""
-    found = [fedtrans(data, TABLE2[data].get("FedTrans"))]
-    for label, keys in own(data).items():
+    rows = [fedtrans(data, TABLE2[data].get("FedTrans"))]
+    for label, keys in own_settings(data).items():
         shared = {"method": keys["method"], **({"fluid.rates": "time"} if label == "FLuID" else {})}
-        found.append(Arm(f"{label}, FedTrans's settings", {**shared, "model": LARGEST}, data))
-        found.append(Arm(f"{label}, its own", {**keys, "model": LARGEST}, data, TABLE2[data].get(label, {})))
-    return found
+        rows.append(Arm(f"{label}, FedTrans's settings", {**shared, "model": LARGEST}, data))
+        rows.append(Arm(f"{label}, its own", {**keys, "model": LARGEST}, data, TABLE2[data].get(label, {})))
+    return rows
 
 
 EXPERIMENT = Experiment(

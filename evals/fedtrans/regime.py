@@ -5,6 +5,7 @@ from evals.fedtrans.ledger import LARGEST
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
+from evals.paper.job_keys import Keys, ModelOf
 from evals.paper.orders import Order
 
 PARTICIPANTS = (10, 40, 80)
@@ -14,10 +15,10 @@ _METHODS = (("FedAvg, base model", "fedavg"), ("FedTrans", "fedtrans"))
 def _small_base(data: str, width: str, file: str) -> list[Arm]:
     """A hundred take part in each round, with a base of a share of the channels."""
     base, what = str(PAPER.folder / "models" / f"{file}.json"), f"100, {width} of the channels"
-    rows: list[tuple[str, dict[str, str]]] = [(label, {"method": method, "model": base}) for label, method in _METHODS]
+    rows: list[tuple[str, Keys]] = [(label, {"method": method, "model": base}) for label, method in _METHODS]
     # every device affords the whole of the data set's base model, of which this is a part
     rows.append(("FedTrans with room", {"method": "fedtrans", "model": base, "capacity_model": PAPER.base_model}))
-    rows.append((LARGEST, {"method": "fedavg", "model": f"@largest:FedTrans, {what}"}))
+    rows.append((LARGEST, {"method": "fedavg", "model": ModelOf(f"FedTrans, {what}")}))
     return [Arm(f"{label}, {what}", {**keys, "num_participants": 100}, data) for label, keys in rows]
 
 

@@ -32,12 +32,12 @@ CONV = re.compile(r"block(\d+)\.(.+)\.weight")
 errors = defaultdict(list)
 
 
-def check(what, where, found, expected):
+def check(what, where, recorded, expected):
     """Note the norm of the difference as a share of what is expected; of the largest entry for means."""
-    found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    recorded, expected = np.asarray(recorded, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     size = (lambda x: np.abs(x).max(initial=0)) if what == "mean" else np.linalg.norm
-    same = found.shape == expected.shape
-    errors[what].append((size(found - expected) / max(size(expected), 1e-12) if same else np.inf, where))
+    same = recorded.shape == expected.shape
+    errors[what].append((size(recorded - expected) / max(size(expected), 1e-12) if same else np.inf, where))
 
 
 def below(tensors, prefix):
@@ -46,12 +46,12 @@ def below(tensors, prefix):
 
 def pairs(state):
     """(source, target) of the layers that are generated, in the order of their blocks."""
-    found = {}
+    convolutions = {}
     for name, value in state.items():
         match = CONV.fullmatch(name)
         if match and value.ndim == 4:
-            found[int(match[1]), match[2]] = name
-    before = [(found.get((block - 1, place)), name) for (block, place), name in sorted(found.items())]
+            convolutions[int(match[1]), match[2]] = name
+    before = [(convolutions.get((block - 1, layer)), name) for (block, layer), name in sorted(convolutions.items())]
     return [(source, name) for source, name in before if source and state[source].shape[2:] == state[name].shape[2:]]
 
 
@@ -85,15 +85,15 @@ def rows_of(a, k):
 
 def layers(values, source, target, hidden):
     """The two networks' [w1, b1, w2, b2], as views of one vector."""
-    found, place = [], 0
+    weights, begin = [], 0
     for into, out in zip(source, target, strict=True):
         parts = []
         for shape in ((hidden, into), (hidden,), (out, hidden), (out,)):
-            parts.append(values[place : place + np.prod(shape)].reshape(shape))
-            place += np.prod(shape)
-        found.append(parts)
-    assert place == len(values)
-    return found
+            parts.append(values[begin : begin + np.prod(shape)].reshape(shape))
+            begin += np.prod(shape)
+        weights.append(parts)
+    assert begin == len(values)
+    return weights
 
 
 def forward(network, rows):
@@ -107,10 +107,10 @@ def trained(values, epochs, sides, params):
     values, first, second, step = values.copy(), 0.0, 0.0, 0
     for samples in epochs:
         losses = []
-        for rows, wanted in samples:
+        for rows, target in samples:
             networks, gradient = layers(values, *sides, params["hidden"]), np.zeros_like(values)
             (pre_p, p), (pre_q, q) = (forward(*each) for each in zip(networks, rows, strict=True))
-            error = p.T @ q - wanted
+            error = p.T @ q - target
             losses.append(np.mean(error**2))
             by = 2 / error.size * (q @ error.T), 2 / error.size * (p @ error)
             into = layers(gradient, *sides, params["hidden"])
@@ -142,7 +142,7 @@ def check_round(entry, before, after, states, params, rounds):
                  key=lambda pool: len(below(after, f"{pool}/"))) + "/"  # fmt: skip
     old, new = below(before, prefix), below(after, prefix)
     nets = {name: value.astype(np.float64) for name, value in below(after, "tensor.method/").items()}
-    made = {c: {} for c in clients}
+    generated = {c: {} for c in clients}
     for source, target in pairs(old):
         name = target.removesuffix(".weight")
         sides = matrix(old[source]).shape, matrix(old[target]).shape
@@ -159,23 +159,23 @@ def check_round(entry, before, after, states, params, rounds):
             continue
         networks = layers(nets[f"{name}.values"], *sides, params["hidden"])
         for c, state in clients.items():
-            held = {**state, **made[c]}
+            held = {**state, **generated[c]}
             if target not in state and source in held:
                 (_, p), (_, q) = map(forward, networks, rows_of(matrix(held[source]), params["k"]))
                 weight = weight_of(p.T @ q, old[target].shape)
                 if params["rescale"]:
                     weight *= mean_norm(target, clients, entry["samples"], old) / np.linalg.norm(weight)
-                made[c][target] = weight
-                found = below(states, f"generated/{c}/").get(target, np.zeros(0))
-                check("generated", f"round {t}, client {c}, {target}", found, made[c][target])
-    for name, found in new.items():
+                generated[c][target] = weight
+                recorded = below(states, f"generated/{c}/").get(target, np.zeros(0))
+                check("generated", f"round {t}, client {c}, {target}", recorded, generated[c][target])
+    for name, recorded in new.items():
         weighted = [(entry["samples"][c], state[name]) for c, state in clients.items() if name in state]
         weighted += [(params["generated_weight"] * entry["samples"][c], states[key]) for c in clients
                      if (key := f"generated/{c}/{name}") in states]  # fmt: skip
         weighted = [(w, value) for w, value in weighted if w > 0]
         mean = sum(w * value.astype(np.float64) for w, value in weighted) / sum(w for w, _ in weighted) \
             if weighted else old[name]  # fmt: skip
-        check("mean", f"round {t}, {name}", found, mean if found.dtype.kind == "f" else np.round(mean))
+        check("mean", f"round {t}, {name}", recorded, mean if recorded.dtype.kind == "f" else np.round(mean))
 
 
 def main(log_dir):
@@ -201,17 +201,17 @@ def main(log_dir):
             check_round(entry, *map(load_file, (*paths, internal)), params, header["config"]["rounds"])
             checked += 1
     print(f"{len(lines)} rounds, {checked} of them with their tensors")
-    lacking = {"mean", "values", "generated"} - errors.keys()
+    missing = {"mean", "values", "generated"} - errors.keys()
     bad = False
-    for what, found in errors.items():
-        worst, where = max(found, key=lambda one: one[0])
+    for what, differences in errors.items():
+        worst, where = max(differences, key=lambda one: one[0])
         wrong = "" if worst <= TOLERANCE[what] else f"WRONG: {where}"
         bad |= bool(wrong)
-        print(f"{what:12}{len(found):7} checked, largest error {worst:.1e}  {wrong}")
+        print(f"{what:12}{len(differences):7} checked, largest error {worst:.1e}  {wrong}")
     if bad:
         sys.exit("the equations do not hold: see what is WRONG")
-    if lacking:
-        sys.exit(f"too little to judge by: nothing was there to check {', '.join(sorted(lacking))} by; train with "
+    if missing:
+        sys.exit(f"too little to judge by: nothing was there to check {', '.join(sorted(missing))} by; train with "
                  "checkpoint_keep: 2, on clients that lack layers")  # fmt: skip
     print("the equations hold")
 

@@ -32,10 +32,10 @@ def first_features(model: Path, x: torch.Tensor) -> torch.Tensor:
     spec, state = load_model(model)
     network = models.build(spec).eval()
     network.load_state_dict(state)
-    found: list[torch.Tensor] = []
+    features: list[torch.Tensor] = []
     first = next(module for module in network.modules() if isinstance(module, nn.BatchNorm2d))
-    first.register_forward_hook(lambda module, inputs, output: found.append(functional.relu(output).flatten(1)))
+    first.register_forward_hook(lambda module, inputs, output: features.append(functional.relu(output).flatten(1)))
     with torch.no_grad():
         for part in x.split(256):
             network(part)
-    return torch.cat(found)
+    return torch.cat(features)

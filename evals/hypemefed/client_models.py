@@ -58,18 +58,18 @@ def trained_clients(log_dir: Path) -> Trained:
     header = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))
     config, data = header["config"], data_set(log_dir)
     convolutions = [name for name, tensor in state.items() if name.startswith("block") and tensor.dim() == 4]
-    found = []
+    states = []
     for client in range(1, data.num_clients + 1):
-        own = _trained(spec, state, *data.tensors(data.train_rows(client)), config, client)
-        found.append({name: own[name] for name in convolutions})
-    order = stream(config["seed"], "held out clients").permutation(len(found))
-    learning, held_out = np.split(order, [int(_LEARNING * len(found))])
+        trained = _trained(spec, state, *data.tensors(data.train_rows(client)), config, client)
+        states.append({name: trained[name] for name in convolutions})
+    order = stream(config["seed"], "held out clients").permutation(len(states))
+    learning, held_out = np.split(order, [int(_LEARNING * len(states))])
     fresh = models.initial_state(spec, torch_stream(config["seed"], "random layers"))
     return Trained(
         start={name: state[name] for name in convolutions},
         random=fresh,
-        learning=[found[client] for client in learning],
-        held_out=[found[client] for client in held_out],
+        learning=[states[client] for client in learning],
+        held_out=[states[client] for client in held_out],
         depth=depth,
         params=HypeMeFedParams(**header["params"]),
         shapes={name: tuple(tensor.shape) for name, tensor in state.items()},
@@ -104,10 +104,10 @@ def guesses(log_dir: Path, k: int | Literal["all"] | None = None) -> dict[str, l
     """What stands for the last block of each client that was held out; ``k``: components, the job's if None."""
     job = trained_clients(log_dir)
     params = job.params if k is None else replace(job.params, k=k)
-    made = HyperNetworks(job.shapes, params, torch_stream(job.seed, "hypernetworks"))
-    made.train(job.learning, _shuffle(job.seed) if params.sample_order == "shuffled" else None)
-    norms = norms_of(made, params, job.learning, job.start)
-    generated = made.generate([up_to(state, job.depth - 1) for state in job.held_out], norms)
+    networks = HyperNetworks(job.shapes, params, torch_stream(job.seed, "hypernetworks"))
+    networks.train(job.learning, _shuffle(job.seed) if params.sample_order == "shuffled" else None)
+    norms = norms_of(networks, params, job.learning, job.start)
+    generated = networks.generate([up_to(state, job.depth - 1) for state in job.held_out], norms)
     mean = {name: torch.stack([state[name] for state in job.learning]).mean(0) for name in job.last}
     fixed = {START: job.start, OTHERS: mean, RANDOM: job.random}
     return {GENERATED: generated, **{title: [one] * len(generated) for title, one in fixed.items()}}
@@ -125,6 +125,6 @@ def row(run: Run, label: str, job: Trained, guesses: Sequence[State]) -> Run:
 
 
 def _errors(job: Trained, guess: State, true: State) -> tuple[float, float, float]:
-    wanted = {name: true[name] for name in job.last}
-    given, own = (torch.cat([each[name].flatten() for name in job.last]) for each in (guess, wanted))
-    return *weight_error(guess, wanted), float(given.std() / own.std())
+    last_block = {name: true[name] for name in job.last}
+    guessed, trained = (torch.cat([each[name].flatten() for name in job.last]) for each in (guess, last_block))
+    return *weight_error(guess, last_block), float(guessed.std() / trained.std())

@@ -17,18 +17,18 @@ _SCAFFOLD = {**_SGD, "control_variates": True}
 
 
 def _arms(data: str) -> list[Arm]:
-    def made(label: str, arm: Arm, keys: dict[str, Any]) -> Arm:
+    def changed(label: str, arm: Arm, keys: dict[str, Any]) -> Arm:
         return replace(arm, label=label, keys={**arm.keys, **keys})
 
     whole, without = hypemefed(data=data), off(data)
     return [
         whole,
-        made(PROX, whole, {"hypemefed.prox_mu": 0.01}),
+        changed(PROX, whole, {"hypemefed.prox_mu": 0.01}),
         without,
-        made(SGD, whole, _SGD),
-        made(SCAFFOLD, whole, _SCAFFOLD),
-        made(OFF_SGD, without, _SGD),
-        made(OFF_SCAFFOLD, without, _SCAFFOLD),
+        changed(SGD, whole, _SGD),
+        changed(SCAFFOLD, whole, _SCAFFOLD),
+        changed(OFF_SGD, without, _SGD),
+        changed(OFF_SCAFFOLD, without, _SCAFFOLD),
     ]
 
 

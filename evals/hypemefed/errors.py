@@ -25,7 +25,7 @@ def _errors(run: Run) -> dict[str, float]:
     assert run.log_dir is not None
     path = run.log_dir / "internals.jsonl"
     rounds = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
-    found: dict[str, list[float]] = defaultdict(list)
+    by_title: dict[str, list[float]] = defaultdict(list)
     for one in rounds:
         if one["round"] <= 0.75 * rounds[-1]["round"]:
             continue
@@ -35,17 +35,17 @@ def _errors(run: Run) -> dict[str, float]:
                 continue
             for key, title in MEASURES.items():
                 if key in values:
-                    found[title].append(values[key])
-                    found[f"{title}, block {match[1]}"].append(values[key])
+                    by_title[title].append(values[key])
+                    by_title[f"{title}, block {match[1]}"].append(values[key])
             per_size = values["normalised"] / values["mae"] if values["mae"] else 0.0
             for key in ("mae_old", "mae_random"):
                 title = f"normalised {MEASURES[key]}"
-                found[title].append(values[key] * per_size)
-                found[f"{title}, block {match[1]}"].append(values[key] * per_size)
-    return {title: fmean(values) for title, values in found.items()}
+                by_title[title].append(values[key] * per_size)
+                by_title[f"{title}, block {match[1]}"].append(values[key] * per_size)
+    return {title: fmean(values) for title, values in by_title.items()}
 
 
-def beside(runs: Sequence[Run]) -> list[Run]:
+def with_other_guesses(runs: Sequence[Run]) -> list[Run]:
     """As :func:`with_errors`, and behind each arm's run rows for the other guesses of what its clients trained."""
     rows = []
     for run in with_errors(runs):

@@ -8,7 +8,7 @@ from typing import Literal
 from evals.hypemefed import matrices
 from evals.hypemefed.client_models import GENERATED, MAE, NORMALISED, RANDOM, SPREAD, guesses, row, trained_clients
 from evals.hypemefed.fig3c import WHOLE
-from evals.hypemefed.settings import main
+from evals.hypemefed.settings import BACKBONE, main
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
 
@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
     "fig11",
     "Figure 11: generated weights by number of singular components",
     [
-        Arm("full model", {**WHOLE, "$backbone": "vgg_svhn"}, "unimib", scales=("smoke", "small")),
+        Arm("full model", {**WHOLE, BACKBONE: "vgg_svhn"}, "unimib", scales=("smoke", "small")),
         Arm("full model", WHOLE, "unimib", scales=("paper",)),
     ],
     (NORMALISED, MAE, SPREAD),

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from evals.hypemefed.arms import GLOBAL
-from evals.hypemefed.errors import RANDOM, beside
+from evals.hypemefed.errors import RANDOM, with_other_guesses
 from evals.hypemefed.settings import main
 from evals.hypemefed.table1 import ALL, COMPONENTS, by_components
 from evals.paper import plots
@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
     "mean over those who trained the layer; normalised, in parts of the mean size of trained weights, in which jobs "
     "differ. Beside it the same of the layer at the round's start (old), and of the trained entries in random order. "
     "step: |new - old| / |trained - old|; cosine: between these; norm: |generated| / |trained|.",
-    rows=beside,
+    rows=with_other_guesses,
     orders=ORDERS,
 )
 

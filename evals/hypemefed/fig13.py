@@ -14,13 +14,14 @@ from evals.hypemefed.arms import (
     hypemefed,
     off,
 )  # fmt: skip
-from evals.hypemefed.settings import GROUPED, main
+from evals.hypemefed.settings import BACKBONE, GROUPED, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
+from evals.paper.job_keys import Keys
 from evals.paper.orders import Order
 
 SCALED = "HypeMeFed, generated layers scaled"
-_TEN = {"$backbone": "cnn10", **{f"{method}.groups": [5] * 10 for method in GROUPED}}
+_TEN: Keys = {BACKBONE: "cnn10", **{f"{method}.groups": [5] * 10 for method in GROUPED}}
 
 
 def ten_exits() -> list[Arm]:

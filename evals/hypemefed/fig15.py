@@ -35,10 +35,10 @@ def latencies(runs: Sequence[Run]) -> list[Run]:
             seconds[SERVER].append(one["seconds"].get("aggregate", 0.0))
             for client, duration in zip(one["participants"], one["client_durations_s"], strict=True):
                 seconds[_KINDS[served[where][client - 1]]].append(duration)
-        found = {name: fmean(values) for name, values in seconds.items()}
+        means = {name: fmean(values) for name, values in seconds.items()}
         if where in best:
-            found[_ACCURACY] = best[where] - run.figures[GLOBAL]
-        rows.append(replace(run, figures={**run.figures, **found}))
+            means[_ACCURACY] = best[where] - run.figures[GLOBAL]
+        rows.append(replace(run, figures={**run.figures, **means}))
     return rows
 
 

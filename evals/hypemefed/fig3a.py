@@ -1,16 +1,17 @@
 """Figure 3a: multi-exit networks and hypernetworks, each with and without (claim H3)."""
 
 from evals.hypemefed.arms import GLOBAL, HYPEMEFED, LARGEST, OWN_EXIT, SMALLEST, STALE, baseline, hypemefed, stale
-from evals.hypemefed.settings import main
+from evals.hypemefed.settings import BACKBONE, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
+from evals.paper.job_keys import Keys
 from evals.paper.orders import Order
 
 ON_OFF, OFF_ON, NONE = "multi-exit alone", "hypernetwork alone", "neither"
-_PRELIMINARY = {"$backbone": "cnn3"}  # the paper's: Fashion-MNIST, IID, three convolutions
+_PRELIMINARY = {BACKBONE: "cnn3"}  # the paper's: Fashion-MNIST, IID, three convolutions
 
 
-def _arms(data: str, **network: str) -> list[Arm]:
+def _arms(data: str, network: Keys) -> list[Arm]:
     arms = [
         baseline(LARGEST, data),
         hypemefed(data=data),
@@ -28,7 +29,7 @@ def _arms(data: str, **network: str) -> list[Arm]:
 EXPERIMENT = Experiment(
     "fig3a",
     "Figure 3a: multi-exit networks and hypernetworks",
-    [*_arms("unimib"), *_arms("svhn"), *_arms("fashionmnist-iid", **_PRELIMINARY)],
+    [*_arms("unimib", {}), *_arms("svhn", {}), *_arms("fashionmnist-iid", _PRELIMINARY)],
     (GLOBAL, OWN_EXIT, "global %", "accuracy %"),
     plots.grouped(GLOBAL),
     note="Without hypernetworks, a layer is the mean over those who trained it. Old layers in place of generated ones "

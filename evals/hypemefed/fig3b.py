@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evals.hypemefed.arms import everyone_on
 from evals.hypemefed.cka import cka, first_features, test_samples
-from evals.hypemefed.settings import main
+from evals.hypemefed.settings import BACKBONE, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
@@ -17,7 +17,7 @@ PAIRS = {
     "M-L (X-X)": ("M X", "L X", 0.6764), "M-L (O-O)": ("M O", "L O", 0.9407),
     "M-L (X-O)": ("M X", "L O", 0.7165), "M-L (O-X)": ("M O", "L X", 0.8343),
 }  # fmt: skip
-_PRELIMINARY = {"$backbone": "cnn3"}
+_PRELIMINARY = {BACKBONE: "cnn3"}
 
 
 def similarities(runs: Sequence[Run]) -> list[Run]:
@@ -25,16 +25,16 @@ def similarities(runs: Sequence[Run]) -> list[Run]:
     rows = []
     jobs = {(run.data, run.seed, run.arm.label): run for run in runs}
     for data, seed in dict.fromkeys((run.data, run.seed) for run in runs):
-        own = {label: run for (d, s, label), run in jobs.items() if (d, s) == (data, seed)}
+        by_label = {label: run for (d, s, label), run in jobs.items() if (d, s) == (data, seed)}
         features = {}
-        for label, run in own.items():
+        for label, run in by_label.items():
             assert run.log_dir is not None
             model = run.log_dir / "models" / f"exit{_DEPTHS[label[0]]}.safetensors"
             features[label] = first_features(model, test_samples(run.log_dir))
         for pair, (one, other, published) in PAIRS.items():
-            if one in own and other in own:
+            if one in by_label and other in by_label:
                 figures = {CKA: cka(features[one], features[other])}
-                rows.append(Run(Arm(pair, {}, data, {CKA: published}), data, seed, own[one].log_dir, figures))
+                rows.append(Run(Arm(pair, {}, data, {CKA: published}), data, seed, by_label[one].log_dir, figures))
     return rows
 
 

@@ -20,7 +20,7 @@ from evals.hypemefed.client_models import (
     trained_clients,
 )
 from evals.hypemefed.networks import State
-from evals.hypemefed.settings import main
+from evals.hypemefed.settings import BACKBONE, main
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
 from evals.paper.panels import COLORS, legend, panels, save
@@ -30,7 +30,7 @@ TRAINED = "trained"
 WHOLE = {**everyone_on(3), "hypemefed.multi_exit": True}
 ARMS = [
     Arm("full model", {**WHOLE, **network}, data)
-    for data, network in (("fashionmnist-iid", {"$backbone": "cnn3"}), ("unimib", {}), ("svhn", {}))
+    for data, network in (("fashionmnist-iid", {BACKBONE: "cnn3"}), ("unimib", {}), ("svhn", {}))
 ]
 
 
@@ -40,7 +40,7 @@ def by_guess(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         assert run.log_dir is not None
         job = trained_clients(run.log_dir)
-        rows += [row(run, label, job, made) for label, made in guesses(run.log_dir).items()]
+        rows += [row(run, label, job, states) for label, states in guesses(run.log_dir).items()]
     return rows
 
 

@@ -17,8 +17,8 @@ def pictures(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     log_dir = runs[0].log_dir
     assert log_dir is not None
     job = trained_clients(log_dir)
-    name, found = job.last[-1], guesses(log_dir)
-    matrices.draw(experiment, path, job.held_out[0][name], {label: found[label][0][name] for label in _SHOWN})
+    name, by_label = job.last[-1], guesses(log_dir)
+    matrices.draw(experiment, path, job.held_out[0][name], {label: by_label[label][0][name] for label in _SHOWN})
 
 
 EXPERIMENT = Experiment(

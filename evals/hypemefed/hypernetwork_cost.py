@@ -65,8 +65,8 @@ def shapes(model: str, level: int) -> dict[str, tuple[int, ...]]:
 
 def naive_parameters(model: str) -> list[int]:
     """Numbers in the naive network of each pair."""
-    found, _ = pairs(shapes(model, 3), {"conv"})
-    return [parameters(pair, Options(variant="naive")) for pair in found]
+    all_pairs, _ = pairs(shapes(model, 3), {"conv"})
+    return [parameters(pair, Options(variant="naive")) for pair in all_pairs]
 
 
 def peak_mb() -> float:
@@ -93,10 +93,10 @@ def cell(model: str, label: str, precision: str, threads: int | None = None) -> 
     clock = [(time.perf_counter(), time.process_time())]
     networks.train(states)
     clock.append((time.perf_counter(), time.process_time()))
-    made = networks.generate(states)
+    generated = networks.generate(states)
     clock.append((time.perf_counter(), time.process_time()))
-    wanted = {f"{pair.target}.weight" for pair in networks.pairs}
-    assert all(wanted <= {*state, *each} for state, each in zip(states, made, strict=True))
+    names = {f"{pair.target}.weight" for pair in networks.pairs}
+    assert all(names <= {*state, *each} for state, each in zip(states, generated, strict=True))
     wall, cpu = ([later - earlier for earlier, later in pairwise(column)] for column in zip(*clock, strict=True))
     memory = peak_mb()
     floor = {} if naive else {"gflop": training_gflop(networks, states),
@@ -124,12 +124,12 @@ def measured(model: str, label: str, precision: str, repeats: int) -> dict[str, 
         if needed > 0.8 * psutil.virtual_memory().available:
             return row | {"not_run": f"needs {needed / 2**30:.0f} GiB"}
     command = [sys.executable, "-m", "evals.hypemefed.hypernetwork_cost", "--cell", model, label, precision]
-    found = []
+    rows = []
     for _ in range(repeats if label in SHORT else 1):
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=RESULTS.parents[2])
-        found.append(json.loads(done.stdout))
-    best = min(found, key=lambda each: each["epoch_cpu_s"])
-    return row | best | {"step_s": min((each["step_s"] for each in found if each["step_s"]), default=None)}
+        rows.append(json.loads(done.stdout))
+    best = min(rows, key=lambda each: each["epoch_cpu_s"])
+    return row | best | {"step_s": min((each["step_s"] for each in rows if each["step_s"]), default=None)}
 
 
 def judged(rows: list[dict[str, Any]]) -> list[str]:
@@ -204,14 +204,14 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     figure, axes = pyplot.subplots(1, 3, figsize=(13, 4), layout="constrained")
     labels = list(COMPONENTS)
     for axis, (key, scale, title) in zip(axes, panels, strict=True):
-        for place, model in enumerate(VGGS):
+        for index, model in enumerate(VGGS):
             here = {row["label"]: row for row in rows if row["model"] == model and row["precision"] == "float32"}
-            xs = [labels.index(label) + (place - 1) * 0.27 for label in here if key in here[label]]
+            xs = [labels.index(label) + (index - 1) * 0.27 for label in here if key in here[label]]
             ys = [here[label][key] * scale for label in here if key in here[label]]
-            axis.bar(xs, ys, 0.27, label=model, color=f"C{place}")
+            axis.bar(xs, ys, 0.27, label=model, color=f"C{index}")
             if key == "peak_mb" and "not_run" in here["naive"]:
-                spot = labels.index("naive") + (place - 1) * 0.27
-                axis.bar(spot, here["naive"]["needed_mb"], 0.27, fill=False, hatch="//", edgecolor=f"C{place}")
+                spot = labels.index("naive") + (index - 1) * 0.27
+                axis.bar(spot, here["naive"]["needed_mb"], 0.27, fill=False, hatch="//", edgecolor=f"C{index}")
         axis.set_yscale("log")
         axis.set_xticks(range(len(labels)), labels)
         axis.set_title(title)

@@ -58,7 +58,7 @@ def costs(results: Path) -> list[Judged]:
         return []
     content = json.loads(path.read_text(encoding="utf-8"))
     rows = {(row["model"], row["label"]): row for row in content["rows"] if row["precision"] == "float32"}
-    found = []
+    claims = []
     for name, key, factor, unit in (("H6", "parameters", 1 / 0.02, 4e-6), ("H7", "epoch_cpu_s", 1.86, 1e3)):
         order = Order("MB" if name == "H6" else "ms of processor time per epoch", "naive", "k=100", factor)
         shown: list[Evidence] = []
@@ -71,8 +71,8 @@ def costs(results: Path) -> list[Judged]:
                               reason="" if name == "H6" else "1 measurement", seeds=int(name == "H7"),
                               column=order.column)  # fmt: skip
             shown.append(Evidence(model, [finding], f"results/{COST}.md", [content["command"]]))
-        found.append(_over_networks(name, shown))
-    return found
+        claims.append(_over_networks(name, shown))
+    return claims
 
 
 def _over_networks(name: str, shown: Sequence[Evidence]) -> Judged:

@@ -45,12 +45,12 @@ def norms_of(networks: HyperNetworks, params: HypeMeFedParams, states: Sequence[
 def hypernetworks(log_dir: Path) -> HyperNetworks:
     """As the job's last checkpoint has them."""
     shapes = {name: tuple(tensor.shape) for name, tensor in whole_model(log_dir)[1].items()}
-    made = HyperNetworks(shapes, params_of(log_dir), torch.Generator().manual_seed(0))
+    networks = HyperNetworks(shapes, params_of(log_dir), torch.Generator().manual_seed(0))
     tensors, _ = read_tensors(max((log_dir / "checkpoints").glob("checkpoint-*.safetensors")))
     held = json.loads(tensors[_JSON].numpy().tobytes())["data"]["method"]
-    own = {name.removeprefix(_METHOD): tensor for name, tensor in tensors.items() if name.startswith(_METHOD)}
-    made.load_state(own, held)
-    return made
+    of_method = {name.removeprefix(_METHOD): tensor for name, tensor in tensors.items() if name.startswith(_METHOD)}
+    networks.load_state(of_method, held)
+    return networks
 
 
 def up_to(state: State, depth: int) -> State:
@@ -64,13 +64,13 @@ def last_layer_errors(log_dir: Path) -> dict[int, float]:
     _, state, depth = whole_model(log_dir)
     depths, networks = range(1, depth), hypernetworks(log_dir)
     norms = norms_of(networks, params_of(log_dir), [state], state)
-    made = networks.generate([up_to(state, one) for one in depths], norms)
-    found = {}
-    for one, weights in zip(depths, made, strict=True):
-        own = {name: weight for name, weight in weights.items() if name.startswith(f"block{depth}.")}
-        if own:
-            found[one] = weight_error(own, {name: state[name] for name in own})[1]
-    return found
+    generated = networks.generate([up_to(state, one) for one in depths], norms)
+    errors = {}
+    for one, weights in zip(depths, generated, strict=True):
+        last_block = {name: weight for name, weight in weights.items() if name.startswith(f"block{depth}.")}
+        if last_block:
+            errors[one] = weight_error(last_block, {name: state[name] for name in last_block})[1]
+    return errors
 
 
 def _number(name: str) -> int:

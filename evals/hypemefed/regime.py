@@ -1,23 +1,24 @@
 """When hypernetworks help: fewer deep clients, more rounds, deeper and wider networks. Not in the paper."""
 
 from evals.hypemefed.arms import GLOBAL, OWN_EXIT, hypemefed
-from evals.hypemefed.settings import GROUPED, main
+from evals.hypemefed.settings import BACKBONE, GROUPED, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
+from evals.paper.job_keys import Keys
 from evals.paper.orders import Order
 from evals.paper.papers import SCALES
 
 _FREE = {**{f"{method}.groups": None for method in GROUPED}, "hypemefed.levels": "fix",
-         "capacity_model": "multi_exit_$backbone"}  # fmt: skip
-SETTINGS = {
+         "capacity_model": BACKBONE.within("multi_exit_{}")}  # fmt: skip
+SETTINGS: dict[str, Keys] = {
     "as in the paper": {},
     "one in ten deep": {**_FREE, "hypemefed.shares": [0.45, 0.45, 0.1]},
     "one in two deep": {**_FREE, "hypemefed.shares": [0.25, 0.25, 0.5]},
     "200 rounds": {"rounds": 200},
-    "the paper's widths": {"$backbone": "vgg_svhn"},
-    "ten exits": {"$backbone": "cnn10", **_FREE},
+    "the paper's widths": {BACKBONE: "vgg_svhn"},
+    "ten exits": {BACKBONE: "cnn10", **_FREE},
 }
-_SWITCHES = {
+_SWITCHES: dict[str, Keys] = {
     "on": {},
     "off": {"hypemefed.missing": "trained"},
     "old layers": {"hypemefed.missing": "stale"},

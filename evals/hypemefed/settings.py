@@ -11,21 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from evals.paper import engine
+from evals.paper.job_keys import Keys, Parameter
 from evals.paper.papers import DataSet, Paper
 
 GROUPED = ("hypemefed", "heterofl", "fedrolex", "scalefl", "depthfl")  # methods that are told who trains which level
+BACKBONE = Parameter("backbone")  # network of a data set, which each method trains in its own form
 # public code: each client's own fifth is its test data
 _LOCAL = ("--test", "local")
 _AT_LEAST = ("--min-samples", "50")
 
 
-def _keys(backbone: str, *groups: int, **keys: Any) -> dict[str, Any]:
+def _keys(backbone: str, *groups: int, **keys: Any) -> Keys:
     """Of a data set: its network, clients by level (smallest first), and devices that afford the first exit."""
-    own: dict[str, Any] = {f"{method}.groups": list(groups) for method in GROUPED}
+    levels: dict[str, Any] = {f"{method}.groups": list(groups) for method in GROUPED}
     # the same for all methods: their running statistics are means over different sets of clients
-    own["bn_statistics"] = "federated"
-    network = {"$backbone": backbone, "model": "multi_exit_$backbone", "capacity_model": "first_exit_$backbone"}
-    return {**network, **own, **keys}
+    levels["bn_statistics"] = "federated"
+    network = {"model": BACKBONE.within("multi_exit_{}"), "capacity_model": BACKBONE.within("first_exit_{}")}
+    return {BACKBONE: backbone, **network, **levels, **keys}
 
 
 _MANY, _FEW = (17, 17, 16), (10, 10, 10)
@@ -68,5 +70,6 @@ PAPER = Paper(
     },
     stands_for=STANDS_FOR,
     base_model="multi_exit_vgg_small",
+    fedavg_model=BACKBONE.within("single_exit_{}"),
 )
 main = partial(engine.main, PAPER)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evals.hypemefed.arms import GLOBAL, OFF, hypemefed
-from evals.hypemefed.settings import PAPER, main
+from evals.hypemefed.settings import BACKBONE, PAPER, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order
@@ -16,7 +16,7 @@ _SCALE = {"parameters": 4e-6, "epoch_cpu_s": 1e3, "peak_mb": 1.0}
 _ACCURACY = {"k=25": 38.55, "k=50": 38.76, "k=100": 38.86, "k=200": 38.89, NAIVE: 40.44}
 _PUBLISHED = {"k=25": (5.60, 91.14), "k=50": (5.68, 91.54), "k=100": (5.83, 92.24), "k=200": (6.14, 92.34),
               NAIVE: (455.34, 226.56)}  # fmt: skip
-_STAND_IN = {"$backbone": "vgg_svhn"}  # of the paper's widths: in the small network k = 100 is all components
+_STAND_IN = {BACKBONE: "vgg_svhn"}  # of the paper's widths: in the small network k = 100 is all components
 
 
 def _paper(label: str) -> dict[str, float]:

@@ -42,8 +42,8 @@ TEXT_RATES: Mapping[str, Any] = {**LITERAL, **dict.fromkeys(("learning_rate", "m
 
 def moss(label: str = MOSS, data: str = "cifar10", **keys: Any) -> Arm:
     """Moss with its defaults, and ``keys`` of its own."""
-    own = {f"moss.{name}": value for name, value in keys.items()}
-    return Arm(label, {"method": "moss", **own}, data, figures(data, label))
+    method_keys = {f"moss.{name}": value for name, value in keys.items()}
+    return Arm(label, {"method": "moss", **method_keys}, data, figures(data, label))
 
 
 def baseline(label: str, data: str = "cifar10") -> Arm:

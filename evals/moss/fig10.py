@@ -19,7 +19,7 @@ from evals.moss.arms import (
     most,
 )
 from evals.moss.rows import by_type
-from evals.moss.settings import main
+from evals.moss.settings import UNRELATED, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
 
@@ -30,7 +30,7 @@ STILL_BEST = most(ACCURACY, [label for label in (*PRUNING, *DISTILLING) if label
 
 
 def _unrelated(arm: Arm, **keys: Any) -> Arm:
-    return replace(arm, keys={**arm.keys, "public_dir": "$unrelated", **keys}, paper={})
+    return replace(arm, keys={**arm.keys, "public_dir": UNRELATED, **keys}, paper={})
 
 
 EXPERIMENT = Experiment(

@@ -42,8 +42,8 @@ def with_noise(runs: Sequence[Run]) -> list[Run]:
             sizes = {model["key"]: model["cost"]["parameters"] for model in job["models"]}
             types, times = job["results"]["types"][: len(TYPES)], job["privacy"]["noise_multiplier"]
             norms = [times * math.sqrt(sizes[row["type"]]) / row["clients"] for row in types]
-            found = dict(zip(columns(NOISE_NORM), [*norms, float(np.mean(norms))], strict=True))
-            run = replace(run, figures={**run.figures, **found, "epsilon of the job": job["privacy"]["epsilon"]})
+            by_column = dict(zip(columns(NOISE_NORM), [*norms, float(np.mean(norms))], strict=True))
+            run = replace(run, figures={**run.figures, **by_column, "epsilon of the job": job["privacy"]["epsilon"]})
         shown.append(run)
     return shown
 
@@ -56,9 +56,9 @@ def _chain(labels: Sequence[str]) -> tuple[list[Order], list[Order]]:
 
 def _arms(data: str) -> list[Arm]:
     private = {"method": "moss", "dp_target_quantile": 0.5, "dp_accounting": "participation"}
-    made = [Arm(label(epsilon), {**private, "dp_round_epsilon": epsilon}, data) for epsilon in EPSILONS]
-    made += [Arm(little(times), {**private, "dp_noise_multiplier": times}, data) for times in MULTIPLIERS]
-    return [moss(data=data), *made, local(data)]
+    arms = [Arm(label(epsilon), {**private, "dp_round_epsilon": epsilon}, data) for epsilon in EPSILONS]
+    arms += [Arm(little(times), {**private, "dp_noise_multiplier": times}, data) for times in MULTIPLIERS]
+    return [moss(data=data), *arms, local(data)]
 
 
 WORSE, MORE_ROUNDS = _chain([MOSS, *map(label, EPSILONS)])  # Moss itself has none

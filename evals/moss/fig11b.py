@@ -4,12 +4,12 @@ from itertools import pairwise
 
 from evals.moss.arms import ACCURACY, ALL_COLUMNS, APPLICATIONS, MOSS, ROUNDS, more_accurate
 from evals.moss.rows import by_type
-from evals.moss.settings import main
+from evals.moss.settings import THIRD, TWO_THIRDS, main
 from evals.paper import plots
 from evals.paper.engine import Arm, Experiment
 from evals.paper.orders import Order
 
-_SHARES = {"33 %": (33.0, {"num_participants": "$third"}), "67 %": (67.0, {"num_participants": "$two_thirds"}),
+_SHARES = {"33 %": (33.0, {"num_participants": THIRD}), "67 %": (67.0, {"num_participants": TWO_THIRDS}),
            MOSS: (100.0, {})}  # fmt: skip
 _PAPER = {"33 %": {ACCURACY: 75.8, ROUNDS: 13}, "67 %": {ACCURACY: 78.3}, MOSS: {ACCURACY: 79.8, ROUNDS: 8}}
 BETTER = [more_accurate(more, less) for less, more in pairwise(_SHARES)]

@@ -19,8 +19,8 @@ def with_rounds_to_there(runs: Sequence[Run]) -> list[Run]:
     curves = {(run.data, run.seed): mean_curve(run.log_dir) for run in runs if run.arm.label == MOSS and run.log_dir}
     shown = []
     for run in by_type(runs):
-        found = first_reached(curves.get((run.data, run.seed), []), run.figures[ACCURACY] / 100)
-        shown.append(run if found is None else replace(run, figures={**run.figures, THERE: float(found)}))
+        first_round = first_reached(curves.get((run.data, run.seed), []), run.figures[ACCURACY] / 100)
+        shown.append(run if first_round is None else replace(run, figures={**run.figures, THERE: float(first_round)}))
     return shown
 
 

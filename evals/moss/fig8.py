@@ -30,9 +30,9 @@ def with_fidelity(runs: Sequence[Run]) -> list[Run]:
     for run in by_type(runs):
         assert run.log_dir is not None
         lines = {line["round"]: _of_moved(line) for line in internals(run.log_dir)}
-        places = {FIRST: min(lines), SETTLED: min(max(1, round(run.figures[ROUNDS])), max(lines))}
-        found = {name: fmean(lines[place]) for name, place in places.items() if lines.get(place)}
-        shown.append(replace(run, figures={**run.figures, **found}))
+        rounds = {FIRST: min(lines), SETTLED: min(max(1, round(run.figures[ROUNDS])), max(lines))}
+        fidelities = {name: fmean(lines[number]) for name, number in rounds.items() if lines.get(number)}
+        shown.append(replace(run, figures={**run.figures, **fidelities}))
     return shown
 
 

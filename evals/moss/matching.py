@@ -25,11 +25,11 @@ def row(loss: str, way: str) -> str:
 
 
 def _arms(data: str) -> list[Arm]:
-    own = [(loss, {"method": "moss", **{f"moss.{name}": value for name, value in keys.items()}})
+    losses = [(loss, {"method": "moss", **{f"moss.{name}": value for name, value in keys.items()}})
            for loss, keys in LOSSES.items()]  # fmt: skip
-    read = [Arm(row(loss, way), {**keys, **more}, data) for way, more in WAYS.items() for loss, keys in own
+    read = [Arm(row(loss, way), {**keys, **more}, data) for way, more in WAYS.items() for loss, keys in losses
             if loss != ENTROPY or way in _WITHOUT_PAIRS]  # fmt: skip
-    return [*(Arm(loss, keys, data) for loss, keys in own), *read]
+    return [*(Arm(loss, keys, data) for loss, keys in losses), *read]
 
 
 EXPERIMENT = Experiment(

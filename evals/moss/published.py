@@ -48,6 +48,6 @@ def figures(data: str, label: str) -> Mapping[str, float]:
     """What both tables say of a system; nothing of what is not in them."""
     if label not in _LABELS or data not in _ACCURACY:
         return {}
-    place = _LABELS.index(label)
-    found = {column: values[place] for column, values in (_ACCURACY[data] | _TRANSMISSION[data]).items()}
-    return found | {"mean MB": round(sum(found[f"{kind} MB"] for kind in ("large", "medium", "small")) / 3, 1)}
+    index = _LABELS.index(label)
+    by_column = {column: values[index] for column, values in (_ACCURACY[data] | _TRANSMISSION[data]).items()}
+    return by_column | {"mean MB": round(sum(by_column[f"{kind} MB"] for kind in ("large", "medium", "small")) / 3, 1)}

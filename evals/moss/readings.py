@@ -15,13 +15,13 @@ from evals.moss.arms import (
     moss,
 )
 from evals.moss.rows import by_type
-from evals.moss.settings import PAPER, main
+from evals.moss.settings import LARGE, MEDIUM, PAPER, PROXY_STAGE_TAPS, SMALL, STAGE_TAPS, THIRD, main
 from evals.paper import plots
 from evals.paper.device_types import columns
 from evals.paper.engine import Arm, Experiment
 from evals.paper.papers import SCALES
 
-L2T_PAIRS = {"moss.taps": "$stage_taps", "moss.proxy_taps": "$proxy_stage_taps", "moss.beta": 0.5}
+L2T_PAIRS = {"moss.taps": STAGE_TAPS, "moss.proxy_taps": PROXY_STAGE_TAPS, "moss.beta": 0.5}
 READINGS: dict[str, dict[str, Any]] = {
     MOSS: {},
     "the largest type transferred too": {"moss.same_arch_transfer": "wire"},
@@ -74,11 +74,11 @@ def _arms(data: str) -> list[Arm]:
     pruned = []
     for label in _MATCHED:
         method = BASELINES[label]["method"]
-        given = {f"{method}.param_ratio": None, f"{method}.match_params": ["$large", "$medium", "$small"]}
-        pruned += [Arm(label, BASELINES[label], data), Arm(matched(label), {"method": method, **given}, data)]
+        sizes = {f"{method}.param_ratio": None, f"{method}.match_params": [LARGE, MEDIUM, SMALL]}
+        pruned += [Arm(label, BASELINES[label], data), Arm(matched(label), {"method": method, **sizes}, data)]
     longer = [Arm(as_published(label), {**baseline(label).keys, **keys}, data, scales=("small",))
               for label, keys in _AS_PUBLISHED.items()]  # fmt: skip
-    third = ["$third"] * len(SHARES)
+    third = [THIRD] * len(SHARES)
     small = {
         "Hermes": {"hermes.start": "type"},
         "LotteryFL": {"lotteryfl.param_ratio": SHARES, "lotteryfl.groups": third},

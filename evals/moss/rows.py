@@ -55,12 +55,12 @@ def model_sizes(run: Run) -> list[float]:
 def charged(figures: Mapping[str, float], sizes: Sequence[float] | None) -> dict[str, float]:
     """The figures with a model of the type (``sizes`` MB) handed in by each device in each round; without transmission
     where these, or the rounds of the types, are not known."""
-    found = {name: value for name, value in figures.items() if name not in columns("MB")}
+    without_transmission = {name: value for name, value in figures.items() if name not in columns("MB")}
     rounds = [figures.get(f"{kind} rounds") for kind in TYPES]
     if sizes is None or None in rounds:
-        return found
+        return without_transmission
     values = [size * float(number or 0.0) for size, number in zip(sizes, rounds, strict=True)]
-    return found | dict(zip(columns("MB"), [*values, float(np.mean(values))], strict=True))
+    return without_transmission | dict(zip(columns("MB"), [*values, float(np.mean(values))], strict=True))
 
 
 def says_nothing_of_convergence(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
@@ -68,19 +68,19 @@ def says_nothing_of_convergence(rows: Sequence[Row]) -> dict[tuple[str, str], st
     more accurate than local training, on devices' own samples and on all's alike (what has collapsed settles at once),
     or have a type that settles at the last evaluation (it might have gone on)."""
     local = {row["data"]: row["figures"] for row in rows if row["label"] == LOCAL}
-    found = {}
+    reasons = {}
     for row in rows:
-        mine, own = row["figures"], local.get(row["data"])
+        mine, local_figures = row["figures"], local.get(row["data"])
         if row["label"] == LOCAL or ACCURACY not in mine:
             continue
         both = (ACCURACY, GLOBAL)
-        if own is None or not all(name in mine and name in own for name in both):
+        if local_figures is None or not all(name in mine and name in local_figures for name in both):
             why = "has nothing beside it that tells whether it is more accurate than local training"
-        elif all(mine[name]["mean"] <= own[name]["mean"] for name in both):
+        elif all(mine[name]["mean"] <= local_figures[name]["mean"] for name in both):
             why = "is no more accurate than local training"
         elif any(mine[UNSETTLED]["values"]):
             why = "settles at the last evaluation"
         else:
             continue
-        found[row["data"], row["label"]] = why
-    return found
+        reasons[row["data"], row["label"]] = why
+    return reasons

@@ -15,19 +15,31 @@ from pathlib import Path
 from typing import Any
 
 from evals.paper import engine
+from evals.paper.job_keys import Keys, Parameter
 from evals.paper.papers import DataSet, Paper
 from fedscale_ext import models
 
+LARGE, MEDIUM, SMALL = Parameter("large"), Parameter("medium"), Parameter("small")  # models of the types
+# modules at the ends of stages, of the types' models and of the proxies'
+STAGE_TAPS, PROXY_STAGE_TAPS = Parameter("stage_taps"), Parameter("proxy_stage_taps")
+THIRD, TWO_THIRDS = Parameter("third"), Parameter("two_thirds")  # of the devices
+UNRELATED = Parameter("unrelated")  # public data of another task
 FOLDER = Path(__file__).resolve().parent
 TYPED = ("moss", "fedmd", "feddf", "dsfl", "fedgems", "fedet")  # methods that are told the types' models
 DEALT = (*TYPED, "hermes", "tailorfl", "fedmask", "fedskel", "heterofl", "fjord")  # and those told how many have each
 
 
-def _types(large: str, medium: str, small: str) -> dict[str, Any]:
+def _types(large: str, medium: str, small: str) -> Keys:
     names = [large, medium, small]
-    own: dict[str, Any] = {f"{method}.types": names for method in TYPED}
-    own |= {"$stage_taps": [_stages(name) for name in names], "$proxy_stage_taps": _stages(large)}
-    return {"$large": large, "$medium": medium, "$small": small, "model": large, "capacity_model": small, **own}
+    parameters: Keys = {
+        LARGE: large,
+        MEDIUM: medium,
+        SMALL: small,
+        STAGE_TAPS: [_stages(name) for name in names],
+        PROXY_STAGE_TAPS: _stages(large),
+    }
+    types = {f"{method}.types": names for method in TYPED}
+    return {**parameters, "model": large, "capacity_model": small, **types}
 
 
 def _stages(name: str) -> str:
@@ -36,10 +48,10 @@ def _stages(name: str) -> str:
     return "+".join(tap for tap in taps if tap != "stem")
 
 
-def _devices(each: int) -> dict[str, Any]:
+def _devices(each: int) -> Keys:
     """So many of each type; a third and two thirds of them are what figure 11b takes."""
     groups = {f"{method}.groups": [each] * 3 for method in DEALT}
-    return {"num_participants": 3 * each, "$third": each, "$two_thirds": 2 * each, **groups}
+    return {"num_participants": 3 * each, THIRD: each, TWO_THIRDS: 2 * each, **groups}
 
 
 _THIN = _types("resnet18_speech", "mobilenetv2_thin", "lenet_6k")
@@ -47,9 +59,9 @@ _LOCAL = ("--test", "local")
 _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
 _FEW, _MANY = _devices(10), _devices(100)
 _HUNDRED = ("--samples-per-client", "100")
-_CIFAR = {"public_samples": 100, "$unrelated": "cifar100_few-iid"}
-_SPEECH = {"public_samples": 200, "$unrelated": "fsdd"}
-_HAR = {"public_samples": 50, "sample_shape": "1x32x36", "$unrelated": "chars74k"}
+_CIFAR = {"public_samples": 100, UNRELATED: "cifar100_few-iid"}
+_SPEECH = {"public_samples": 200, UNRELATED: "fsdd"}
+_HAR = {"public_samples": 50, "sample_shape": "1x32x36", UNRELATED: "chars74k"}
 DATA = {
     "cifar10_30": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 30,
                           {**_CIFAR, **_FEW, **_THIN, "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
@@ -69,7 +81,7 @@ DATA = {
     "cifar10_full": DataSet("cifar10", clients=300, dirichlet=_HUNDRED,
                             keys={**_CIFAR, **_MANY, **_types("resnet18", "mobilenetv2", "lenet_80k")}),
     "speech12_full": DataSet("speech12_mfcc32", clients=300, dirichlet=("--samples-per-client", "200"),
-                             keys={**_SPEECH, "$unrelated": "fsdd_mfcc32", **_MANY,
+                             keys={**_SPEECH, UNRELATED: "fsdd_mfcc32", **_MANY,
                                    **_types("resnet18", "mobilenetv2", "lenet_6k")}),
 }  # fmt: skip
 STANDS_FOR = {

@@ -40,7 +40,7 @@ def gains(shown: Sequence[Run]) -> list[Run]:
     finished and are told by type. There a baseline counts whose devices of the type hold no more of the large model
     than they are to: LotteryFL and FedSkel have networks for small devices that these could not run, and Hermes until
     it has pruned."""
-    made = []
+    rows = []
     for ours in (run for run in shown if run.arm.label == MOSS):
         others = [run for run in shown
                   if (run.data, run.seed) == (ours.data, ours.seed) and run.arm.label in BASELINES
@@ -50,10 +50,10 @@ def gains(shown: Sequence[Run]) -> list[Run]:
         for kind, share in zip(TYPES, SHARES, strict=True):
             column, most_kept = f"{kind} %", 100 * _LARGER * share
             reached = [run.figures[column] for run in others if run.figures.get(f"{kind} {KEPT}", 0.0) <= most_kept]
-            found = {GAIN: ours.figures[column] - float(np.mean(reached)),
+            gain_figures = {GAIN: ours.figures[column] - float(np.mean(reached)),
                      ABOVE_BEST: ours.figures[column] - max(reached), COUNTED: float(len(reached))}  # fmt: skip
-            made.append(replace(ours, arm=Arm(gain_label(kind)), figures=found))
-    return made
+            rows.append(replace(ours, arm=Arm(gain_label(kind)), figures=gain_figures))
+    return rows
 
 
 EXPERIMENT = Experiment(

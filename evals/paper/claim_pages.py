@@ -47,34 +47,36 @@ def came_out(one: Judged) -> str:
 def _seeds(one: Judged, scale: str) -> str:
     if one.claim.script == "hypernetwork_cost":
         return "the paper's sizes"
-    counts = sorted({found.seeds for found in one.evidence}) or [0]
-    told = f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{counts[0]} seed{'s' * (counts[0] != 1)}"
-    return f"{told}, {scale}"
+    counts = sorted({evidence.seeds for evidence in one.evidence}) or [0]
+    number_of_seeds = (
+        f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{counts[0]} seed{'s' * (counts[0] != 1)}"
+    )
+    return f"{number_of_seeds}, {scale}"
 
 
 def _figures(one: Judged) -> str:
     """The difference that decides, on each data set that has enough seeds, and why it is not decidable."""
-    decided = [found for found in one.evidence if found.outcome != OPEN or enough(found)]
-    cells = [_deciding(found, one.reason) for found in decided[:_SHOWN]]
+    decided = [evidence for evidence in one.evidence if evidence.outcome != OPEN or enough(evidence)]
+    cells = [_deciding(evidence, one.reason) for evidence in decided[:_SHOWN]]
     if len(decided) > _SHOWN:
         cells.append(f"{len(decided) - _SHOWN} more")
     return "; ".join([*cells, *([one.reason] if one.reason else [])])
 
 
-def _deciding(found: Evidence, known: str) -> str:
+def _deciding(evidence: Evidence, reason_of_claim: str) -> str:
     """The order that the outcome on a data set rests on: the one that fails, else the first that is open, else the
     least sure of those that hold. Its reason is left out where it is the ``known`` one of the whole claim."""
-    failing = [finding for finding in found.findings if finding.outcome == FAILS]
-    undecided = [finding for finding in found.findings if finding.outcome == OPEN]
+    failing = [finding for finding in evidence.findings if finding.outcome == FAILS]
+    undecided = [finding for finding in evidence.findings if finding.outcome == OPEN]
     undecided.sort(key=lambda finding: finding.interval is None)
-    chosen = (failing or undecided or sorted(found.findings, key=_sureness))[0]
+    chosen = (failing or undecided or sorted(evidence.findings, key=_sureness))[0]
     if chosen.interval is not None:
-        told = f"{found.data} {chosen.interval.mean:+.3g} ± {chosen.interval.half:.2g}"
+        text = f"{evidence.data} {chosen.interval.mean:+.3g} ± {chosen.interval.half:.2g}"
     elif chosen.means is not None:
-        told = f"{found.data} {number(chosen.means[0])} to {number(chosen.means[1])} {chosen.column}"
+        text = f"{evidence.data} {number(chosen.means[0])} to {number(chosen.means[1])} {chosen.column}"
     else:
-        told = found.data
-    return f"{told} ({chosen.short_reason})" if chosen.reason and chosen.short_reason != known else told
+        text = evidence.data
+    return f"{text} ({chosen.short_reason})" if chosen.reason and chosen.short_reason != reason_of_claim else text
 
 
 def _sureness(finding: Finding) -> float:
@@ -89,21 +91,23 @@ def section_lines(one: Judged) -> list[str]:
     lines = [f"## {one.name}", "", f"{one.claim.says}. **{one.outcome}**{f': {one.reason}' if one.reason else ''}.", ""]
     if not one.evidence:
         return [*lines, f"No results of `{one.claim.script}` are recorded.", ""]
-    if any(finding.order.column for found in one.evidence for finding in found.findings):
+    if any(finding.order.column for evidence in one.evidence for finding in evidence.findings):
         lines += ["| data | figure | above | below | difference | 95 % interval | seeds | outcome |",
                   "|---|---|---|---|---|---|---|---|"]  # fmt: skip
-        lines += ["| " + " | ".join(_cells(found, finding)) + " |"
-                  for found in one.evidence for finding in found.findings]  # fmt: skip
+        lines += ["| " + " | ".join(_cells(evidence, finding)) + " |"
+                  for evidence in one.evidence for finding in evidence.findings]  # fmt: skip
     elif not one.claim.orders:
-        pages = [f"{_linked(found)} ({found.seeds} seed{'s' * (found.seeds != 1)})" for found in one.evidence]
+        pages = [
+            f"{_linked(evidence)} ({evidence.seeds} seed{'s' * (evidence.seeds != 1)})" for evidence in one.evidence
+        ]
         lines.append(f"Figures: {', '.join(pages)}.")
-    for found in one.evidence:
-        lines += [f"\n{found.data}: {note}." for note in found.notes]
-    commands = list(dict.fromkeys(command for found in one.evidence for command in found.commands))
+    for evidence in one.evidence:
+        lines += [f"\n{evidence.data}: {note}." for note in evidence.notes]
+    commands = list(dict.fromkeys(command for evidence in one.evidence for command in evidence.commands))
     return [*lines, "", "```bash", *commands, "```", ""]
 
 
-def _cells(found: Evidence, finding: Finding) -> list[str]:
+def _cells(evidence: Evidence, finding: Finding) -> list[str]:
     order, between = finding.order, finding.interval
     outcome = f"{finding.outcome}: {finding.reason}" if finding.reason else finding.outcome
     means = ["", ""] if finding.means is None else [f" {number(mean)}" for mean in finding.means]
@@ -115,11 +119,11 @@ def _cells(found: Evidence, finding: Finding) -> list[str]:
         difference = f"{finding.means[0] - order.factor * finding.means[1] + order.slack:+.4g}"
     figure, above = finding.column or order.column, f"{order.more}{means[0]}"
     seeds = str(finding.seeds or "–")
-    return [_linked(found), figure, above, below, difference, limits(between), seeds, outcome]
+    return [_linked(evidence), figure, above, below, difference, limits(between), seeds, outcome]
 
 
-def _linked(found: Evidence) -> str:
-    return f"[{found.data}]({found.page})" if found.page else found.data
+def _linked(evidence: Evidence) -> str:
+    return f"[{evidence.data}]({evidence.page})" if evidence.page else evidence.data
 
 
 def _factor(order: Order) -> str:

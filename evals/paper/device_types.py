@@ -60,42 +60,42 @@ def types_of_clients(log_dir: Path) -> np.ndarray:
     return np.array([names.index(key.partition("@")[0]) for key in job["accuracy"]["served"]], dtype=np.int64)
 
 
-def figures(log_dir: Path, own: np.ndarray | None = None) -> dict[str, float]:
+def figures(log_dir: Path, type_of: np.ndarray | None = None) -> dict[str, float]:
     """Of one job; ``own`` is for one that knows no types, which has the mean's figures alone without."""
     job = summary(log_dir)
     *types, every = job["results"]["types"]
-    found = {"traffic MB": every["traffic_mb"]}
+    by_column = {"traffic MB": every["traffic_mb"]}
     if len(types) == len(TYPES):
         curves = {kind: row["curve"] for kind, row in zip(TYPES, types, strict=True)}
         sizes = [row["clients"] for row in types]
         for unit, name in _UNTIL.items():
             values = [row[name] for row in types]
-            found |= dict(zip(columns(unit), [*values, float(np.mean(values))], strict=True))
+            by_column |= dict(zip(columns(unit), [*values, float(np.mean(values))], strict=True))
     else:
-        curves = {MEAN: types[0]["curve"]} if own is None else _split(log_dir, own)
-        sizes = [1] if own is None else np.bincount(own, minlength=len(TYPES)).tolist()
-        found |= {f"{MEAN} {unit}": types[0][name] for unit, name in _UNTIL.items()}
+        curves = {MEAN: types[0]["curve"]} if type_of is None else _split(log_dir, type_of)
+        sizes = [1] if type_of is None else np.bincount(type_of, minlength=len(TYPES)).tolist()
+        by_column |= {f"{MEAN} {unit}": types[0][name] for unit, name in _UNTIL.items()}
     for what, values in _of_final_models(job).items():
-        found |= {f"{MEAN} {what}": 100 * float(np.nanmean(values))}
-        if own is not None:
-            by_type = (100 * group_means(values, own, len(TYPES))).tolist()
-            found |= {f"{kind} {what}": value for kind, value in zip(TYPES, by_type, strict=True)}
+        by_column |= {f"{MEAN} {what}": 100 * float(np.nanmean(values))}
+        if type_of is not None:
+            by_type = (100 * group_means(values, type_of, len(TYPES))).tolist()
+            by_column |= {f"{kind} {what}": value for kind, value in zip(TYPES, by_type, strict=True)}
     reached = {kind: late(curve, job["rounds"]) for kind, curve in curves.items()}
     until = {kind: float(settled_round(curve)) for kind, curve in curves.items()}
-    found[UNSETTLED] = float(sum(until[kind] == curve[-1][0] for kind, curve in curves.items()))
+    by_column[UNSETTLED] = float(sum(until[kind] == curve[-1][0] for kind, curve in curves.items()))
     reached[MEAN] = float(np.average(list(reached.values()), weights=sizes))
     until[MEAN] = float(np.mean(list(until.values())))
-    return found | {f"{kind} %": 100 * value for kind, value in reached.items()} | {
+    return by_column | {f"{kind} %": 100 * value for kind, value in reached.items()} | {
         f"{kind} rounds": value for kind, value in until.items()
     }  # fmt: skip
 
 
 def _of_final_models(job: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """float64 [clients] in [0, 1], NaN for a client without."""
-    told = {what: job[name]["per_client"] for what, name in AT_THE_END.items() if job.get(name)}
+    per_client = {what: job[name]["per_client"] for what, name in AT_THE_END.items() if job.get(name)}
     if "kept_share" in job["results"]:
-        told[KEPT] = job["results"]["kept_share"]
-    return {what: np.array([np.nan if one is None else one for one in values]) for what, values in told.items()}
+        per_client[KEPT] = job["results"]["kept_share"]
+    return {what: np.array([np.nan if one is None else one for one in values]) for what, values in per_client.items()}
 
 
 def late(curve: Curve, rounds: int) -> float:
@@ -105,15 +105,15 @@ def late(curve: Curve, rounds: int) -> float:
 
 def settled_round(curve: Curve) -> int:
     """The round in which a curve has settled, by the package's rule."""
-    place = settled([value for _, value in curve])
-    assert place is not None
-    return int(curve[place][0])
+    index = settled([value for _, value in curve])
+    assert index is not None
+    return int(curve[index][0])
 
 
-def _split(log_dir: Path, own: np.ndarray) -> Mapping[str, Curve]:
+def _split(log_dir: Path, type_of: np.ndarray) -> Mapping[str, Curve]:
     curves: dict[str, list[tuple[int, float]]] = {kind: [] for kind in TYPES}
     for number, accuracies in evaluations(log_dir):
-        for kind, value in zip(TYPES, group_means(accuracies, own, len(TYPES)), strict=True):
+        for kind, value in zip(TYPES, group_means(accuracies, type_of, len(TYPES)), strict=True):
             curves[kind].append((number, float(value)))
     return curves
 
@@ -133,8 +133,8 @@ def mean_curve(log_dir: Path) -> list[tuple[int, float]]:
 def first_reached(curve: Curve, accuracy: float) -> int | None:
     """The first round in which the mean of up to three evaluations is ``accuracy`` at least."""
     values = [value for _, value in curve]
-    for place, (number, _) in enumerate(curve):
-        if np.mean(values[max(0, place - 2) : place + 1]) >= accuracy:
+    for index, (number, _) in enumerate(curve):
+        if np.mean(values[max(0, index - 2) : index + 1]) >= accuracy:
             return int(number)
     return None
 

@@ -13,30 +13,33 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from evals.paper import jobs, output
+from evals.paper.job_keys import Keys, ModelOf, resolved, with_models
 from evals.paper.orders import Order
 from evals.paper.papers import SCALES, Paper
 
-REFERENCE = "@"
 NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A row of a table or a point of a figure.
+    """A row of a table or a point of a figure: one job for each seed.
 
-    ``keys`` are job_conf keys; a model ``@largest:LABEL`` (or middle, 0, 1, …) is that of the arm LABEL's job on the
-    same data with the same seed, and the devices are that job's; ``initial_weights`` @ are that model's. Keys that
-    begin with $ are no job_conf keys but what such a name stands for in the others; None takes a key of the data set's
-    away. ``data`` is the paper's data set, or one of settings.py; ``paper`` holds the published figures by column,
-    ``x`` the place on a swept axis, ``scales`` those at which it is run.
+    Args:
+        label: name of the row.
+        keys: job_conf keys that the row adds to those of its data set and scale. None takes a key of these away. See
+            :mod:`evals.paper.job_keys` for values that differ between data sets, and for models of other arms' jobs.
+            A job that trains another arm's model has the devices of that arm's job.
+        data: a data set of the paper, or one of settings.py.
+        paper: published figures by column.
+        x: value on the axis of a sweep.
+        scales: the scales at which the row is run.
     """
 
     label: str
-    keys: Mapping[str, Any] = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
     data: str = "femnist"
     paper: Mapping[str, float] = field(default_factory=dict)
     x: float | None = None
@@ -45,10 +48,21 @@ class Arm:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure: ``columns`` are figures of :func:`jobs.figures`, ``plot`` draws the runs into a file,
-    ``shares`` is what a figure says of the clients. ``rows`` makes what is shown of the finished jobs where that is
-    not one row an arm, ``derived`` further rows of all of these and of kept ones; ``orders`` are told seed by seed, as
-    paired differences. ``not_run``: data sets that have no job yet, for the picture."""
+    """A table or figure of a paper.
+
+    Args:
+        name: name of the script and of its results files.
+        title: heading of the results.
+        arms: the rows.
+        columns: the figures shown, names of :func:`jobs.figures` or of what ``rows`` and ``derived`` add.
+        plot: draws the runs into a file.
+        note: what a reader has to know; it stands below the heading.
+        shares: share of clients by arm, for a column of its own.
+        rows: makes the rows shown from the finished jobs. Default: one row an arm.
+        derived: makes further rows from the rows shown, those of an earlier results file included.
+        orders: claims that one arm is above another. The results have their differences, paired by seed.
+        not_run: data sets without a job yet; the picture names them.
+    """
 
     name: str
     title: str
@@ -56,7 +70,7 @@ class Experiment:
     columns: Sequence[str] = ("accuracy %", "TMACs", "models", "participants / model")
     plot: Callable[["Experiment", Sequence["Run"], Path], None] | None = None
     note: str = ""
-    shares: Callable[[Sequence["Run"]], Mapping[str, float]] | None = None  # of clients, by arm
+    shares: Callable[[Sequence["Run"]], Mapping[str, float]] | None = None
     rows: Callable[[Sequence["Run"]], list["Run"]] | None = None
     derived: Callable[[Sequence["Run"]], list["Run"]] | None = None
     orders: Sequence[Order] = ()
@@ -65,8 +79,16 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished job of an arm; ``failed`` says why there is none, or that it was not run (yet). Without a folder, but
-    with figures, it is known from an earlier results file."""
+    """The job of an arm with one seed, or its figures from an earlier results file.
+
+    Args:
+        arm: the row.
+        data: name of the data set, such as ``cifar10-h0.5``.
+        seed: seed of the job.
+        log_dir: log folder of the finished job. None: there is no job, or only its figures are known.
+        figures: values by column.
+        failed: why there is no result; empty where there is one.
+    """
 
     arm: Arm
     data: str
@@ -77,8 +99,55 @@ class Run:
 
 
 def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None) -> int:
-    """Run a script's jobs and write its results; the exit code: 1 where a job has no result, 2 where data lack, which
-    is told before the first job begins."""
+    """Run a script's jobs and write its results.
+
+    Returns the exit code: 0, or 1 if a job has no result, or 2 if data are missing. Missing data are reported before
+    the first job begins.
+    """
+    options = _options(paper, experiment, argv)
+    more = dict(map(_pair, options.set))
+    for data in options.data or ():
+        paper.split_name(data)
+    experiment = replace(experiment, title=f"{experiment.title} ({options.scale})")
+    name = "_".join([experiment.name, options.scale, *(options.data or ())])
+    folders = {key: getattr(options, key).absolute() for key in ("folder", "sources", "runs")}
+    command = _command(paper, experiment, options)
+    plan = planned(paper, experiment, options.scale, options.data)
+    chosen = _chosen([arm for arm, _ in plan], options.arms)
+    jobs_planned = [(arm, data) for arm, data in plan if arm.label in chosen]
+    if missing := _missing(paper, jobs_planned, options.scale, more, folders["folder"], folders["sources"]):
+        print(missing, file=sys.stderr)
+        return 2
+    rest = {(arm.label, data): Run(arm, data, options.seeds[0], None, failed=NOT_RUN) for arm, data in plan}
+    now = {(arm.label, data, seed) for arm, data in jobs_planned for seed in options.seeds}
+    order = [(arm.label, data) for arm, data in plan]
+    earlier_runs: list[Run] = []
+    commands = [command]
+    if options.add:
+        earlier_runs, earlier_commands, earlier_rows = output.earlier_results(options.results / name, now)
+        commands = [*(one for one in earlier_commands if earlier_runs and one != command), command]
+        for run in earlier_runs:
+            rest.pop((run.arm.label, run.data), None)
+        if experiment.rows is not None:  # their names are not arms': an arm that the file does not name did run
+            due = {(arm.label, data) for arm, data in jobs_planned}
+            rest = {row: run for row, run in rest.items() if row in earlier_rows or row in due}
+            order = [*earlier_rows, *(row for row in order if row not in earlier_rows)]
+    done: list[Run] = []
+    for seed in options.seeds:
+        for arm, data in jobs_planned:
+            print(f"== {experiment.name}: {arm.label}, {data}, seed {seed}", flush=True)
+            run = _run(paper, arm, data, seed, done, options.scale, more, **folders)
+            if run.failed:
+                print(f"no result: {run.failed}", file=sys.stderr)
+            done.append(run)
+            rest.pop((arm.label, data), None)
+            runs = sorted([*done, *rest.values()], key=lambda run: plan.index((run.arm, run.data)))
+            output.write(experiment, runs, options.results / name, commands, options.scale, earlier_runs, order)
+    print((options.results / f"{name}.md").read_text(encoding="utf-8"))
+    return 1 if any(run.failed for run in done) else 0
+
+
+def _options(paper: Paper, experiment: Experiment, argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"{experiment.title}. {experiment.note}")
     parser.add_argument("--scale", choices=SCALES, default="small")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
@@ -93,125 +162,110 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
                         "%(default)s)")  # fmt: skip
     parser.add_argument("--runs", type=Path, default=Path("logs") / paper.name, help="where the jobs' folders are")
     parser.add_argument("--results", type=Path, default=paper.folder / "results")
-    given = parser.parse_args(argv)
-    more = dict(map(_pair, given.set))
-    for data in given.data or ():
-        paper.split_name(data)
-    experiment = replace(experiment, title=f"{experiment.title} ({given.scale})")
-    name = "_".join([experiment.name, given.scale, *(given.data or ())])
-    where = {key: getattr(given, key).absolute() for key in ("folder", "sources", "runs")}
-    options = shlex.join(word for key in ("data", "arms", "set", "add") for word in _option(key, getattr(given, key)))
-    seeds = " ".join(map(str, given.seeds))
-    command = f"python -m evals.{paper.name}.{experiment.name} --scale {given.scale} --seeds {seeds} {options}".strip()
-    plan = planned(paper, experiment, given.scale, given.data)
-    chosen = _chosen([arm for arm, _ in plan], given.arms)
-    jobs_planned = [(arm, data) for arm, data in plan if arm.label in chosen]
-    if lacking := _lacking(paper, jobs_planned, given.scale, more, where["folder"], where["sources"]):
-        print(lacking, file=sys.stderr)
-        return 2
-    rest = {(arm.label, data): Run(arm, data, given.seeds[0], None, failed=NOT_RUN) for arm, data in plan}
-    now = {(arm.label, data, seed) for arm, data in jobs_planned for seed in given.seeds}
-    order = [(arm.label, data) for arm, data in plan]
-    kept, commands = [], [command]
-    if given.add:
-        kept, earlier, before = output.kept(given.results / name, now)
-        commands = [*(one for one in earlier if kept and one != command), command]
-        for run in kept:
-            rest.pop((run.arm.label, run.data), None)
-        if experiment.rows is not None:  # their names are not arms': an arm that the file does not name did run
-            due = {(arm.label, data) for arm, data in jobs_planned}
-            rest = {one: run for one, run in rest.items() if one in before or one in due}
-            order = [*before, *(one for one in order if one not in before)]
-    done: list[Run] = []
-    for seed in given.seeds:
-        for arm, data in jobs_planned:
-            print(f"== {experiment.name}: {arm.label}, {data}, seed {seed}", flush=True)
-            run = _run(paper, arm, data, seed, done, given.scale, more, **where)
-            if run.failed:
-                print(f"no result: {run.failed}", file=sys.stderr)
-            done.append(run)
-            rest.pop((arm.label, data), None)
-            runs = sorted([*done, *rest.values()], key=lambda run: plan.index((run.arm, run.data)))
-            output.write(experiment, runs, given.results / name, commands, given.scale, kept, order)
-    print((given.results / f"{name}.md").read_text(encoding="utf-8"))
-    return 1 if any(run.failed for run in done) else 0
+    return parser.parse_args(argv)
+
+
+def _command(paper: Paper, experiment: Experiment, options: argparse.Namespace) -> str:
+    """The command line that gives the same results, without folders."""
+    words = shlex.join(word for key in ("data", "arms", "set", "add") for word in _words_of(key, getattr(options, key)))
+    seeds = " ".join(map(str, options.seeds))
+    module = f"evals.{paper.name}.{experiment.name}"
+    return f"python -m {module} --scale {options.scale} --seeds {seeds} {words}".strip()
 
 
 def planned(paper: Paper, experiment: Experiment, scale: str, instead: Sequence[str] | None) -> list[tuple[Arm, str]]:
-    """Each arm with the name of its data set at a scale, each of these pairs once; with ``instead``, each label's
-    arm on each of these. SystemExit where these are dealt out already, and the script sweeps the partition."""
-    wanted = [arm for arm in experiment.arms if scale in arm.scales]
+    """Return each arm with the name of its data set at a scale, each of these pairs once.
+
+    Args:
+        paper: the evaluation that the experiment is of.
+        experiment: whose arms.
+        scale: the scale.
+        instead: data sets in place of the experiment's own; each label's arm is run on each of these.
+
+    Raises:
+        SystemExit: ``instead`` names a partition, and the script sweeps partitions.
+    """
+    arms = [arm for arm in experiment.arms if scale in arm.scales]
     if not instead:
-        pairs = [(arm, paper.data_at(arm.data, scale)) for arm in wanted]
+        pairs = [(arm, paper.data_at(arm.data, scale)) for arm in arms]
     else:
         pairs = []
         for data in instead:
-            for arm in _one_of_each_label(paper, wanted, scale, data):
-                name = _dealt(arm, data, experiment)
-                pairs.append((replace(arm, data=name, paper=_published(paper, wanted, arm, data)), name))
+            for arm in _one_of_each_label(paper, arms, scale, data):
+                name = _with_partition(arm, data, experiment)
+                pairs.append((replace(arm, data=name, paper=_published(paper, arms, arm, data)), name))
     return list({(arm.label, data): (arm, data) for arm, data in reversed(pairs)}.values())[::-1]
 
 
 def _one_of_each_label(paper: Paper, arms: Sequence[Arm], scale: str, data: str) -> list[Arm]:
     """Of arms with one label, the first, or the one that is for this data set: its model may fit nothing else."""
-    own = {arm.label: arm for arm in reversed(arms) if paper.data_at(arm.data, scale) == data}
+    for_data = {arm.label: arm for arm in reversed(arms) if paper.data_at(arm.data, scale) == data}
     first = {arm.label: arm for arm in reversed(arms)}
-    return [own.get(label, first[label]) for label in dict.fromkeys(arm.label for arm in arms)]
+    return [for_data.get(label, first[label]) for label in dict.fromkeys(arm.label for arm in arms)]
 
 
-def _dealt(arm: Arm, data: str, experiment: Experiment) -> str:
-    """The data set, dealt out as the arm of a swept partition says."""
-    _, dash, how = arm.data.partition("-")
+def _with_partition(arm: Arm, data: str, experiment: Experiment) -> str:
+    """Name of the data set with the arm's partition, if the arm is of a sweep of partitions."""
+    _, dash, partition = arm.data.partition("-")
     if arm.x is None or not dash:
         return data
     if "-" in data:
         sys.exit(f"{experiment.name} deals the samples out by itself: name {data.partition('-')[0]} alone")
-    return data + dash + how
+    return data + dash + partition
 
 
 def _published(paper: Paper, arms: Sequence[Arm], arm: Arm, data: str) -> Mapping[str, float]:
-    """The paper's figures of an arm on this data set, or where the script has none of this name, on the same kind of
-    data, or of its only data set; none where it is none of these."""
+    """Return the published figures of an arm on a data set that ``--data`` names.
+
+    They are those of this data set; else of the arm of this label on the same kind of data; else, where all arms are on
+    one data set, those of that.
+    """
     if data in {paper.data_at(one.data, scale) for one in arms for scale in SCALES}:  # one of the paper's own
         return arm.paper if data in {paper.data_at(arm.data, scale) for scale in SCALES} else {}
     kind = paper.data[paper.split_name(data)[0]].kind
-    own = [one for one in arms if one.label == arm.label]
-    for one in own:
+    for one in (one for one in arms if one.label == arm.label):
         if paper.data[paper.split_name(paper.data_at(one.data, "paper"))[0]].kind == kind:
             return one.paper
     return arm.paper if len({one.data for one in arms}) == 1 else {}
 
 
-def _chosen(arms: Sequence[Arm], wanted: Sequence[str] | None) -> set[str]:
-    """Labels of the arms to run; ends the script where one is unknown, or lacks the arm that its model comes from."""
+def _chosen(arms: Sequence[Arm], labels: Sequence[str] | None) -> set[str]:
+    """Labels of the arms to run.
+
+    SystemExit if a label is unknown, or if the arm that a model comes from is not among them.
+    """
     known = {arm.label: arm for arm in arms}
-    if wanted is None:
+    if labels is None:
         return set(known)
-    for label in wanted:
+    for label in labels:
         if label not in known:
             sys.exit(f"there is no arm {label!r}; there are {', '.join(map(repr, known))}")
-        source = str(known[label].keys.get("model", "")).partition(":")[2]
-        if source and source not in wanted:
-            sys.exit(f"{label!r} trains a model of {source!r}: name that in --arms too")
-    return set(wanted)
+        model = known[label].keys.get("model")
+        if isinstance(model, ModelOf) and model.arm not in labels:
+            sys.exit(f"{label!r} trains a model of {model.arm!r}: name that in --arms too")
+    return set(labels)
 
 
-def _lacking(
-    paper: Paper, planned: Sequence[tuple[Arm, str]], scale: str, more: Mapping[str, str], folder: Path, sources: Path
+def _missing(
+    paper: Paper, plan: Sequence[tuple[Arm, str]], scale: str, more: Mapping[str, str], folder: Path, sources: Path
 ) -> str:
-    """One sentence on data that the jobs want and that are not there, and the ways out; empty where all are."""
-    wanted = {(arm.label, data): _data_of(paper, arm, data, scale, more) for arm, data in planned}
-    said = paper.missing_of(list(dict.fromkeys(name for own in wanted.values() for name in own)), folder, sources)
-    there = {data: arm for arm, data in planned if not paper.missing_of(wanted[arm.label, data], folder, sources)}
-    # a script that deals the samples out by itself is told the data set alone
-    named = dict.fromkeys(data if arm.x is None else data.partition("-")[0] for data, arm in there.items())
-    instead = f"run what is there with --data {' '.join(named)}" if named else "name other data sets with --data"
-    return f"{said}; or {instead}" if said else ""
+    """One sentence on data that the jobs need and that are missing, and the ways out; empty where all are there."""
+    needed = {(arm.label, data): _data_of(paper, arm, data, scale, more) for arm, data in plan}
+    missing = paper.missing_of(
+        list(dict.fromkeys(name for names in needed.values() for name in names)), folder, sources
+    )
+    if not missing:
+        return ""
+    complete = {data: arm for arm, data in plan if not paper.missing_of(needed[arm.label, data], folder, sources)}
+    # a script that sweeps partitions takes the name of the data set without one
+    names = dict.fromkeys(data if arm.x is None else data.partition("-")[0] for data, arm in complete.items())
+    instead = f"run what is there with --data {' '.join(names)}" if names else "name other data sets with --data"
+    return f"{missing}; or {instead}"
 
 
 def _data_of(paper: Paper, arm: Arm, data: str, scale: str, more: Mapping[str, str]) -> list[str]:
     """Names of the data sets of a job: its clients', and that of its public samples."""
-    keys = filled({**paper.keys_of(data, scale), **arm.keys, **more})
+    keys = resolved({**paper.keys_of(data, scale), **arm.keys, **more})
     return [data, *([str(keys["public_dir"])] if "public_dir" in keys else [])]
 
 
@@ -220,18 +274,7 @@ def _run(
     folder: Path, sources: Path, runs: Path,
 ) -> Run:  # fmt: skip
     try:
-        own = paper.keys_of(data, scale)
-        keys = {**own, **arm.keys, **more}
-        if str(arm.keys.get("model", "")).startswith(REFERENCE):
-            keys["model"] = arm.keys["model"]  # that of another arm, whichever model --set gives that one
-        _check_method(str(keys.get("method", "fedavg")))
-        if str(keys.get("model", "")).startswith(REFERENCE):
-            which, source = _referred(str(keys["model"]), data, seed, done)
-            keys["capacity_model"] = {"model": paper.base_model, **own, **source.arm.keys, **more}["model"]
-            keys["model"] = which
-            if keys.get("initial_weights") == REFERENCE:
-                keys["initial_weights"] = str(Path(which).with_suffix(".safetensors"))
-        keys = {key: value for key, value in filled(keys).items() if _wanted(key, str(keys.get("method", "fedavg")))}
+        keys = job_keys(paper, arm, data, seed, done, scale, more)
         keys["data_dir"] = str(paper.prepared(data, folder, sources))
         if "public_dir" in keys:  # named as data sets are
             keys["public_dir"] = str(paper.prepared(str(keys["public_dir"]), folder, sources))
@@ -241,28 +284,48 @@ def _run(
         return Run(arm, data, seed, None, failed=str(error))
 
 
-def filled(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys without those that begin with $, which are put in where other values name them (as they are where a
-    value is a name and nothing else), and without None."""
-    known = {key[1:]: value for key, value in keys.items() if key.startswith("$")}
+def job_keys(
+    paper: Paper, arm: Arm, data: str, seed: int, done: Sequence[Run], scale: str, more: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the job_conf keys of an arm's job, but for its folders of data.
 
-    def put_in(value: Any) -> Any:
-        if isinstance(value, list):
-            return [put_in(each) for each in value]
-        if not isinstance(value, str) or "$" not in value:
-            return value
-        return known[value[1:]] if value[1:] in known else Template(value).substitute(known)
+    Args:
+        paper: the evaluation that the arm is of.
+        arm: the arm.
+        data: name of the data set.
+        seed: seed of the job.
+        done: runs so far, which the models of other arms' jobs come from.
+        scale: the scale.
+        more: keys that ``--set`` gives to all jobs. A model among them is not for arms that train another arm's model.
 
-    return {key: put_in(value) for key, value in keys.items() if not key.startswith("$") and value is not None}
+    Raises:
+        jobs.Failed: there is no such method, or no finished job that the model is to come from.
+    """
+    data_keys = paper.keys_of(data, scale)
+    keys: dict[Any, Any] = {**data_keys, **arm.keys, **more}
+    method = str(keys.get("method", "fedavg"))
+    _check_method(method)
+    model = arm.keys.get("model")
+    if isinstance(model, ModelOf):
+        source = _finished(model.arm, data, seed, done)
+        devices = {"model": paper.base_model, **data_keys, **source.arm.keys, **more}["model"]
+        keys |= {"model": model, "capacity_model": devices}
+        keys = with_models(keys, lambda model: _model_file(model, data, seed, done))
+    return {key: value for key, value in resolved(keys).items() if _is_for(key, method)}
 
 
-def _referred(reference: str, data: str, seed: int, done: Sequence[Run]) -> tuple[str, Run]:
-    """The file of a model, and the run whose it is."""
-    which, _, label = reference[len(REFERENCE) :].partition(":")
+def _finished(label: str, data: str, seed: int, done: Sequence[Run]) -> Run:
+    """The run of an arm on this data with this seed; jobs.Failed without a finished job."""
     for run in done:
         if (run.arm.label, run.data, run.seed) == (label, data, seed) and run.log_dir is not None:
-            return jobs.model_file(run.log_dir, which), run
+            return run
     raise jobs.Failed(f"there is no finished job {label!r} to take the model from")
+
+
+def _model_file(model: ModelOf, data: str, seed: int, done: Sequence[Run]) -> str:
+    log_dir = _finished(model.arm, data, seed, done).log_dir
+    assert log_dir is not None
+    return jobs.model_file(log_dir, model.which)
 
 
 def _check_method(name: str) -> None:
@@ -272,8 +335,8 @@ def _check_method(name: str) -> None:
         raise jobs.Failed(f"there is no method {name!r} here")
 
 
-def _wanted(key: str, method: str) -> bool:
-    """A method's own key goes to its jobs alone."""
+def _is_for(key: str, method: str) -> bool:
+    """Whether a job of the method takes the key: a method's own keys go to its jobs alone."""
     owner, dot, _ = key.partition(".")
     return not dot or owner == method
 
@@ -285,7 +348,7 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _option(key: str, values: Sequence[str] | bool | None) -> list[str]:
+def _words_of(key: str, values: Sequence[str] | bool | None) -> list[str]:
     if isinstance(values, bool):
         return [f"--{key}"] if values else []
     if key != "set":

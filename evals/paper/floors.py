@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from evals.paper.engine import Arm, Run, filled, sources_folder
+from evals.paper.engine import Arm, Run, sources_folder
 from evals.paper.floor_table import FLOORS_FILE, LINEAR, TESTED_ON, central_label
+from evals.paper.job_keys import resolved
 from evals.paper.output import aggregated, replace_file
 from evals.paper.papers import PAPERS, SCALES, Paper
 from evals.paper.ridge import Moments, blocks_of, fitted, right_of
@@ -37,19 +38,17 @@ from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import ClientRows, DataSet
 
 MODELS = ("linear", "central")
-# where the key ``model`` names no network that FedAvg trains: HypeMeFed's has exits, FedorAS's is a space of networks
-_NETWORK = {"hypemefed": "single_exit_$backbone", "fedoras": "cnn_tiny_largest"}
 _WARM_STEPS, _TIMED_STEPS = 5, 15  # the first ones are slower
 
 
 def job_config(paper: Paper, data: str, scale: str, seed: int, folder: Path, sources: Path) -> JobConfig:
     """The configuration of FedAvg's job on a data set of an evaluation; imports the data unless they are there."""
     keys = {"model": paper.base_model, **paper.keys_of(data, scale)}
-    if paper.name in _NETWORK:
-        keys["model"] = _NETWORK[paper.name]
-    keys = {key: value for key, value in filled(keys).items() if "." not in key}
-    keys |= {"method": "fedavg", "seed": seed, "data_dir": str(paper.prepared(data, folder, sources))}
-    return load_config(paper.folder / "job.yml", [f"{key}={json.dumps(value)}" for key, value in keys.items()])
+    if paper.fedavg_model is not None:
+        keys["model"] = paper.fedavg_model
+    shared = {key: value for key, value in resolved(keys).items() if "." not in key}
+    shared |= {"method": "fedavg", "seed": seed, "data_dir": str(paper.prepared(data, folder, sources))}
+    return load_config(paper.folder / "job.yml", [f"{key}={json.dumps(value)}" for key, value in shared.items()])
 
 
 def client_shares(right: np.ndarray, test: ClientRows) -> np.ndarray:
@@ -101,7 +100,7 @@ def central_figures(config: JobConfig, data: DataSet, limit_s: float) -> dict[st
     rows, steps = np.sort(data.train.rows), total_steps(config, data)
     drawn = batches(len(rows), args.batch_size, steps, stream(job.seed, "floors", "batches"))
     begin = warm = time.process_time()
-    for number, places in enumerate(drawn):
+    for number, indices in enumerate(drawn):
         if number == _WARM_STEPS:
             warm = time.process_time()
         if number == _WARM_STEPS + _TIMED_STEPS:
@@ -110,7 +109,7 @@ def central_figures(config: JobConfig, data: DataSet, limit_s: float) -> dict[st
                 return f"not run: {steps:,} steps would take about {needed:,.0f} s"
         past = number * args.rounds // steps // args.decay_round
         optimizer.param_groups[0]["lr"] = max(args.learning_rate * args.decay_factor**past, args.min_learning_rate)
-        x, y = data.tensors(rows[places])
+        x, y = data.tensors(rows[indices])
         optimizer.zero_grad()
         functional.cross_entropy(_logits(module, x), y).backward()
         optimizer.step()
@@ -126,8 +125,8 @@ def central_figures(config: JobConfig, data: DataSet, limit_s: float) -> dict[st
 
 def _logits(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     """[n, K]: of a network with exits, which answers [n, exits, K], the last one's."""
-    found: torch.Tensor = module(x)
-    return found[:, -1] if found.dim() == 3 else found
+    logits: torch.Tensor = module(x)
+    return logits[:, -1] if logits.dim() == 3 else logits
 
 
 def run_of(model: str, config: JobConfig, name: str, limit_s: float, known: dict[str, Moments]) -> Run:
@@ -163,28 +162,28 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help="seconds of processor time that a central model may take (%(default)g)")  # fmt: skip
     parser.add_argument("--folder", type=Path, default=Path("data"), help="data sets, below a folder for each paper")
     parser.add_argument("--sources", type=Path, default=sources_folder(), help="the npz files (%(default)s)")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    for name in given.paper:
+    for name in options.paper:
         paper = importlib.import_module(f"evals.{name}.settings").PAPER
-        names = given.data or recorded_data(paper, given.scale)
-        folder = (given.folder / name).absolute()
-        if lacking := paper.missing_of(names, folder, given.sources.absolute()):
-            print(lacking, file=sys.stderr)
+        names = options.data or recorded_data(paper, options.scale)
+        folder = (options.folder / name).absolute()
+        if missing := paper.missing_of(names, folder, options.sources.absolute()):
+            print(missing, file=sys.stderr)
             return 2
-        words = ["--paper", name, "--data", *names, "--seeds", *map(str, given.seeds), "--scale", given.scale,
-                 "--models", *given.models, "--limit", f"{given.limit:g}"]  # fmt: skip
-        path = paper.folder / "results" / FLOORS_FILE.format(given.scale)
+        words = ["--paper", name, "--data", *names, "--seeds", *map(str, options.seeds), "--scale", options.scale,
+                 "--models", *options.models, "--limit", f"{options.limit:g}"]  # fmt: skip
+        path = paper.folder / "results" / FLOORS_FILE.format(options.scale)
         for data in names:
-            configs = [job_config(paper, data, given.scale, seed, folder, given.sources.absolute())
-                       for seed in given.seeds]  # fmt: skip
+            configs = [job_config(paper, data, options.scale, seed, folder, options.sources.absolute())
+                       for seed in options.seeds]  # fmt: skip
             known: dict[str, Moments] = {}
-            rows = aggregated([run_of(model, config, data, given.limit, known)
-                               for model in given.models for config in configs])  # fmt: skip
+            rows = aggregated([run_of(model, config, data, options.limit, known)
+                               for model in options.models for config in configs])  # fmt: skip
             for row in rows:
                 print(name, data, row["label"], row["seeds"], {key: round(one["mean"], 2)
                       for key, one in row["figures"].items()}, *row["failed"], flush=True)  # fmt: skip
-            record(path, rows, f"python -m evals.paper.floors {shlex.join(words)}", given.scale)
+            record(path, rows, f"python -m evals.paper.floors {shlex.join(words)}", options.scale)
     return 0
 
 

@@ -34,12 +34,12 @@ def train(keys: Mapping[str, Any], data_name: str, seed: int, job: Path, runs: P
     log_dir = runs / "logs" / name / "run"
     if (log_dir / "summary.json").is_file():
         return log_dir
-    own = {"job_name": name, "log_path": str(runs), "time_stamp": "run", "seed": seed}
+    identity = {"job_name": name, "log_path": str(runs), "time_stamp": "run", "seed": seed}
     begun = any((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
     if in_process:
-        _in_process(job, {**keys, **own, "resume": begun})
+        _in_process(job, {**keys, **identity, "resume": begun})
     else:
-        settings = [f"--set={key}={json.dumps(value)}" for key, value in {**keys, **own}.items()]
+        settings = [f"--set={key}={json.dumps(value)}" for key, value in {**keys, **identity}.items()]
         command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", str(job), *settings]
         environment = {**os.environ, "FEDSCALE_EXT_STATE": str(runs / "state")}
         code = subprocess.run([*command, "--resume"] if begun else command, env=environment).returncode
@@ -82,13 +82,13 @@ def summary(log_dir: Path) -> dict[str, Any]:
     return json.loads((log_dir / "summary.json").read_text(encoding="utf-8"))
 
 
-def model_file(log_dir: Path, which: str) -> str:
-    """Spec file of the ``largest`` or ``middle`` model of a job by MACs, or of its k-th: ``0``, ``1``, …"""
+def model_file(log_dir: Path, which: str | int) -> str:
+    """Spec file of the ``largest`` or ``middle`` model of a job by MACs, or of its k-th: 0, 1, …"""
     ranked = sorted(summary(log_dir)["models"], key=lambda model: model["cost"]["forward_macs"])
-    if which.isdecimal() and int(which) >= len(ranked):
-        raise Failed(f"{log_dir.parent.name} has {len(ranked)} models, not {int(which) + 1}")
-    place = {"largest": len(ranked) - 1, "middle": len(ranked) // 2}.get(which)
-    key = ranked[int(which) if place is None else place]["key"]
+    index = {"largest": len(ranked) - 1, "middle": len(ranked) // 2}[which] if isinstance(which, str) else which
+    if index >= len(ranked):
+        raise Failed(f"{log_dir.parent.name} has {len(ranked)} models, not {index + 1}")
+    key = ranked[index]["key"]
     return str(log_dir / "models" / f"{key}.json")
 
 
@@ -105,7 +105,7 @@ def figures(log_dir: Path) -> dict[str, float]:
     rounds = [json.loads(line) for line in lines]
     coordinator = [sum(one["seconds"].get(part, 0.0) for part in ("assign", "aggregate", "evolve")) for one in rounds]
     last = rounds[-max(1, len(rounds) // 10) :]
-    found = {
+    by_column = {
         "accuracy %": 100 * clientwise["mean"],
         "IQR %": 100 * clientwise["iqr"],
         "worst %": 100 * clientwise["worst"],
@@ -126,18 +126,18 @@ def figures(log_dir: Path) -> dict[str, float]:
         "round s": float(np.mean([one["round_duration_s"] for one in rounds])),
     }
     if not issubclass(method_class(job["method"]), ShrinkingAggregator):  # whose models are parts of one
-        found["participants / model"] = float(np.mean([len(one["participants"]) / one["models"] for one in last]))
+        by_column["participants / model"] = float(np.mean([len(one["participants"]) / one["models"] for one in last]))
     late = [value for round, value in global_accuracies(log_dir) if round > 0.75 * job["rounds"]]
-    own = [mean for round, mean in client_means(log_dir) if round > 0.75 * job["rounds"]]
-    if own:
-        found["accuracy, late %"] = 100 * float(np.mean(own))
+    late_means = [mean for round, mean in client_means(log_dir) if round > 0.75 * job["rounds"]]
+    if late_means:
+        by_column["accuracy, late %"] = 100 * float(np.mean(late_means))
     if late:
-        found |= {"global %": 100 * late[-1], "global, late %": 100 * float(np.mean(late))}
+        by_column |= {"global %": 100 * late[-1], "global, late %": 100 * float(np.mean(late))}
     if job.get("personalised"):
-        found["personalised %"] = 100 * job["personalised"]["mean"]
+        by_column["personalised %"] = 100 * job["personalised"]["mean"]
     if "unmasked" in clientwise:
-        found["unmasked %"] = 100 * clientwise["unmasked"]["mean"]
-    return found | at_convergence(log_dir)
+        by_column["unmasked %"] = 100 * clientwise["unmasked"]["mean"]
+    return by_column | at_convergence(log_dir)
 
 
 def at_convergence(log_dir: Path) -> dict[str, float]:

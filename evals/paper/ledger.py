@@ -122,14 +122,14 @@ def all_of(outcomes: Sequence[str]) -> str:
 def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row]) -> Finding:
     """The rule on one order and data set."""
     count, between = len(one.seeds), interval(one.margins)
-    found = Finding(order, OPEN, count, means=one.means, interval=between, column=one.column)
+    finding = Finding(order, OPEN, count, means=one.means, interval=between, column=one.column)
     if one.column in COSTS:
-        return replace(found, reason="costs at equal rounds alone")
+        return replace(finding, reason="costs at equal rounds alone")
     if (floor := above_both(floor_rows, one.column, one.more, one.less)) is not None:
-        return replace(found, reason=f"{LINEAR_ABOVE}: {number(floor)} %")
+        return replace(finding, reason=f"{LINEAR_ABOVE}: {number(floor)} %")
     if between is None:
-        return replace(found, reason=f"{count} seed{'s' * (count != 1)}")
-    return replace(found, outcome={1: HOLDS, -1: FAILS, 0: OPEN}[between.sign])
+        return replace(finding, reason=f"{count} seed{'s' * (count != 1)}")
+    return replace(finding, outcome={1: HOLDS, -1: FAILS, 0: OPEN}[between.sign])
 
 
 def evidence(
@@ -140,20 +140,20 @@ def evidence(
     by_data: dict[str, list[Finding]] = {}
     left_out: dict[str, dict[str, list[str]]] = {}  # labels by data set and reason
     pairs = [(order, {one.data: one for one in compared(order, rows)}) for order in claim.orders]
-    datas = list(dict.fromkeys(data for _, found in pairs for data in found))
+    datas = list(dict.fromkeys(data for _, by_name in pairs for data in by_name))
     for data in datas:
         findings, reasons = by_data.setdefault(data, []), left_out.setdefault(data, {})
-        for order, found in pairs:
+        for order, by_name in pairs:
             if not data.startswith(order.data):
                 continue
-            if data not in found:
+            if data not in by_name:
                 findings += [] if order.optional else [Finding(order, OPEN, reason=NOT_RUN)]
                 continue
             gone = {label: unfit[data, label] for label in (order.more, order.less) if (data, label) in unfit}
             for label, reason in gone.items():
                 labels = reasons.setdefault(reason, [])
                 labels += [] if label in labels else [label]
-            findings += [] if gone else [judged_order(order, found[data], floor_rows)]
+            findings += [] if gone else [judged_order(order, by_name[data], floor_rows)]
     return [
         Evidence(data, by_data[data], page, commands,
                  [f"left out, as it {reason}: {', '.join(labels)}" for reason, labels in left_out[data].items()])
@@ -161,23 +161,23 @@ def evidence(
     ]  # fmt: skip
 
 
-def combined(name: str, claim: Claim, found: Sequence[Evidence]) -> Judged:
+def combined(name: str, claim: Claim, evidence: Sequence[Evidence]) -> Judged:
     """A claim's outcome over all data sets."""
-    outcomes = [one.outcome for one in found]
+    outcomes = [one.outcome for one in evidence]
     if not claim.orders:
-        return Judged(name, claim, OPEN, found, "people judge it from the table")
-    if not found:
-        return Judged(name, claim, OPEN, found, NOT_RUN)
+        return Judged(name, claim, OPEN, evidence, "people judge it from the table")
+    if not evidence:
+        return Judged(name, claim, OPEN, evidence, NOT_RUN)
     if HOLDS in outcomes and FAILS in outcomes:
-        return Judged(name, claim, OPEN, found, "data sets disagree")
+        return Judged(name, claim, OPEN, evidence, "data sets disagree")
     if FAILS in outcomes:
-        return Judged(name, claim, FAILS, found)
-    if any(one.outcome == OPEN and one.could_decide for one in found):
-        return Judged(name, claim, OPEN, found, "within chance" + " on a data set" * (HOLDS in outcomes))
+        return Judged(name, claim, FAILS, evidence)
+    if any(one.outcome == OPEN and one.could_decide for one in evidence):
+        return Judged(name, claim, OPEN, evidence, "within chance" + " on a data set" * (HOLDS in outcomes))
     if HOLDS in outcomes:
-        return Judged(name, claim, HOLDS, found)
-    reasons = [finding.short_reason for one in found for finding in one.findings if finding.reason]
-    return Judged(name, claim, OPEN, found, _shortest(reasons))
+        return Judged(name, claim, HOLDS, evidence)
+    reasons = [finding.short_reason for one in evidence for finding in one.findings if finding.reason]
+    return Judged(name, claim, OPEN, evidence, _shortest(reasons))
 
 
 def _shortest(reasons: Sequence[str]) -> str:
@@ -193,7 +193,7 @@ def _shortest(reasons: Sequence[str]) -> str:
 
 def judged(name: str, claim: Claim, results: Path, scale: str) -> Judged:
     """The rule on one claim, from the results files of its script."""
-    floor_rows, found, rows, commands = floors(results, scale), [], [], []
+    floor_rows, pieces, rows, commands = floors(results, scale), [], [], []
     for path in sorted(results.glob(f"{claim.script}_{scale}*.json")):
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         rows += content["rows"]
@@ -202,12 +202,12 @@ def judged(name: str, claim: Claim, results: Path, scale: str) -> Judged:
             page = f"results/{path.name.removesuffix('.json')}.md"
             notes = [note.removesuffix(".") for note in content.get("notes", ())]
             of_file = evidence(claim, content["rows"], floor_rows, page, content["commands"])
-            found += [replace(one, notes=[*one.notes, *notes]) for one in of_file]
+            pieces += [replace(piece, notes=[*piece.notes, *notes]) for piece in of_file]
             if not claim.orders:
-                found += _by_eye(content["rows"], page, content["commands"])
+                pieces += _by_eye(content["rows"], page, content["commands"])
     if claim.across:
-        found = evidence(claim, rows, floor_rows, "", commands)
-    return combined(name, claim, found)
+        pieces = evidence(claim, rows, floor_rows, "", commands)
+    return combined(name, claim, pieces)
 
 
 def _by_eye(rows: Sequence[Row], page: str, commands: Sequence[str]) -> Iterator[Evidence]:
@@ -218,6 +218,6 @@ def _by_eye(rows: Sequence[Row], page: str, commands: Sequence[str]) -> Iterator
         yield Evidence(data, [Finding(order, OPEN, most, "for people to judge")], page, commands)
 
 
-def enough(found: Evidence) -> bool:
+def enough(evidence: Evidence) -> bool:
     """Whether an order has as many seeds as the rule asks for."""
-    return found.seeds >= FEWEST_SEEDS
+    return evidence.seeds >= FEWEST_SEEDS

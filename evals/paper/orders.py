@@ -99,10 +99,10 @@ def comparable_column(column: str, rows: Sequence[Row]) -> str | None:
 def compared(order: Order, rows: Sequence[Row]) -> list[Compared]:
     """The order on each data set where both have finished jobs of the same seed. A cost that was measured at equal
     rounds alone is compared all the same: its ``column`` says so."""
-    found = {(row["data"], row["label"]): row for row in rows}
+    by_name = {(row["data"], row["label"]): row for row in rows}
     results = []
-    for data in dict.fromkeys(data for data, _ in found if data.startswith(order.data)):
-        more, less = found.get((data, order.more)), found.get((data, order.less))
+    for data in dict.fromkeys(data for data, _ in by_name if data.startswith(order.data)):
+        more, less = by_name.get((data, order.more)), by_name.get((data, order.less))
         if more is None or less is None:
             continue
         column = comparable_column(order.column, (more, less)) or order.column
@@ -117,17 +117,17 @@ def compared(order: Order, rows: Sequence[Row]) -> list[Compared]:
 
 def differences(orders: Sequence[Order], rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Paired differences of the orders as JSON values; factor and slack play no part."""
-    found = []
+    entries = []
     for order in orders:
         for one in compared(Order(order.column, order.more, order.less, data=order.data), rows):
             if one.seeds:
                 values = np.array(one.margins)
-                found.append({
+                entries.append({
                     "column": one.column, "more": order.more, "less": order.less, "data": one.data,
                     "seeds": list(one.seeds), "values": values.tolist(), "mean": float(values.mean()),
                     "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
                 })  # fmt: skip
-    return found
+    return entries
 
 
 def number(value: float) -> str:

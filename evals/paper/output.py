@@ -12,32 +12,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evals.paper.floor_table import TESTED_ON, floor_lines, floors
+from evals.paper.job_keys import recorded
 from evals.paper.orders import Row, differences, interval, limits, number
 
 if TYPE_CHECKING:
     from evals.paper.engine import Experiment, Run
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PLACE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
+_ABSOLUTE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
 
 
 def write(
     experiment: "Experiment", runs: Sequence["Run"], stem: Path, commands: Sequence[str], scale: str,
-    kept: Sequence["Run"] = (), order: Sequence[tuple[str, str]] = (),
+    earlier: Sequence["Run"] = (), order: Sequence[tuple[str, str]] = (),
 ) -> None:  # fmt: skip
-    """Write ``stem``.json, .md and, once there is a result, .png; ``kept`` are :func:`kept` of an earlier file, whose
-    rows stand where ``order`` has their arm and data. ``commands`` gave the results, one after the other."""
+    """Write ``stem``.json, .md and, once there is a result, .png.
+
+    Args:
+        experiment: the table or figure.
+        runs: its runs.
+        stem: path of the results without an ending.
+        commands: the commands that gave the results, one after the other.
+        scale: the scale.
+        earlier: runs of the earlier file that are not run again (:func:`earlier_results`).
+        order: arm and data of each row, in the order of the rows.
+    """
     stem.parent.mkdir(parents=True, exist_ok=True)
     finished = [run for run in runs if run.log_dir is not None]
     shown = finished if experiment.rows is None else experiment.rows(finished)
-    shown = _instead(kept, shown)
+    shown = _replaced(earlier, shown)
     if experiment.derived is not None:
-        shown = _instead(shown, experiment.derived(shown))
-    if kept:
-        shown = sorted(shown, key=lambda run: (_place(run.arm.label, run.data, order), run.seed))
+        shown = _replaced(shown, experiment.derived(shown))
+    if earlier:
+        shown = sorted(shown, key=lambda run: (_index(run.arm.label, run.data, order), run.seed))
     rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
     content = {"name": experiment.name, "scale": scale, "commands": list(commands), "rows": rows}
-    notes = _notes(stem) if kept else []
+    notes = _notes(stem) if earlier else []
     if notes:
         content["notes"] = notes
     if experiment.orders:
@@ -46,36 +56,48 @@ def write(
         content["shares"] = dict(experiment.shares(finished))
     picture = _named(stem, ".png").name if experiment.plot is not None and shown else ""
     replace_file(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
-    beside = floors(stem.parent, scale)
-    text = markdown(experiment, rows, commands, picture, content.get("shares"), beside, notes)
+    floor_rows = floors(stem.parent, scale)
+    text = markdown(experiment, rows, commands, picture, content.get("shares"), floor_rows, notes)
     replace_file(_named(stem, ".md"), text)
     if experiment.plot is not None and shown:
-        experiment.plot(replace(experiment, not_run=_not_run(runs, kept)), shown, _named(stem, ".png"))
+        experiment.plot(replace(experiment, not_run=_not_run(runs, earlier)), shown, _named(stem, ".png"))
 
 
-def _instead(earlier: Sequence["Run"], new: Sequence["Run"]) -> list["Run"]:
-    """Both, without earlier rows that there is a new one of, with its label, data and seed."""
-    made = {(run.arm.label, run.data, run.seed) for run in new}
-    return [*(run for run in earlier if (run.arm.label, run.data, run.seed) not in made), *new]
+def _replaced(earlier: Sequence["Run"], new: Sequence["Run"]) -> list["Run"]:
+    """Earlier and new runs; a new one replaces the earlier one of its label, data and seed."""
+    renewed = {(run.arm.label, run.data, run.seed) for run in new}
+    return [*(run for run in earlier if (run.arm.label, run.data, run.seed) not in renewed), *new]
 
 
-def kept(stem: Path, now: Container[tuple[str, str, int]]) -> tuple[list["Run"], list[str], list[tuple[str, str]]]:
-    """The runs that ``stem``.json tells of, but for those (arm, data, seed) that are run ``now``, as figures without a
-    job, the commands that gave them, and label and data of all its rows, those not run too. SystemExit where there is
-    no file."""
+def earlier_results(
+    stem: Path, now: Container[tuple[str, str, int]]
+) -> tuple[list["Run"], list[str], list[tuple[str, str]]]:
+    """Read an earlier results file.
+
+    Args:
+        stem: path of the file without its ending.
+        now: arm, data and seed of the runs that are run again, which are left out.
+
+    Returns:
+        Its runs, as figures without a job; the commands that gave them; and label and data of all its rows, those not
+        run too.
+
+    Raises:
+        SystemExit: there is no such file.
+    """
     from evals.paper.engine import Arm, Run
 
     path = _named(stem, ".json")
     if not path.is_file():
         sys.exit(f"--add: there is no {path} to add to; leave it out")
-    found, content = [], json.loads(path.read_text(encoding="utf-8"))
+    runs, content = [], json.loads(path.read_text(encoding="utf-8"))
     for row in content["rows"]:
         arm = Arm(row["label"], row["keys"], row["data"], row["paper"])
-        for place, seed in enumerate(row["seeds"]):
-            figures = {name: figure["values"][place] for name, figure in row["figures"].items()}
+        for index, seed in enumerate(row["seeds"]):
+            figures = {name: figure["values"][index] for name, figure in row["figures"].items()}
             if (row["label"], row["data"], seed) not in now:
-                found.append(Run(arm, row["data"], seed, None, figures))
-    return found, content["commands"], [(row["label"], row["data"]) for row in content["rows"]]
+                runs.append(Run(arm, row["data"], seed, None, figures))
+    return runs, content["commands"], [(row["label"], row["data"]) for row in content["rows"]]
 
 
 def _notes(stem: Path) -> list[str]:
@@ -84,13 +106,13 @@ def _notes(stem: Path) -> list[str]:
     return notes
 
 
-def _not_run(runs: Sequence["Run"], kept: Sequence["Run"]) -> list[str]:
+def _not_run(runs: Sequence["Run"], earlier: Sequence["Run"]) -> list[str]:
     """Data sets of which the picture can show nothing."""
-    there = {run.data for run in (*runs, *kept) if run.figures}
-    return [data for data in dict.fromkeys(run.data for run in runs) if data not in there]
+    with_figures = {run.data for run in (*runs, *earlier) if run.figures}
+    return [data for data in dict.fromkeys(run.data for run in runs) if data not in with_figures]
 
 
-def _place(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
+def _index(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
     return order.index((label, data)) if (label, data) in order else len(order)
 
 
@@ -101,12 +123,12 @@ def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
         groups.setdefault((run.arm.label, run.data), []).append(run)
     rows = []
     for (label, data), group in groups.items():
-        good = [run for run in group if not run.failed]
+        finished = [run for run in group if not run.failed]
         figures = {}
-        for name in good[0].figures if good else ():
-            if not all(name in run.figures for run in good):
+        for name in finished[0].figures if finished else ():
+            if not all(name in run.figures for run in finished):
                 continue
-            values = np.array([run.figures[name] for run in good], dtype=np.float64)
+            values = np.array([run.figures[name] for run in finished], dtype=np.float64)
             figures[name] = {
                 "mean": float(values.mean()),
                 "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
@@ -116,25 +138,25 @@ def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
             {
                 "label": label,
                 "data": data,
-                "seeds": [run.seed for run in good],
+                "seeds": [run.seed for run in finished],
                 "figures": figures,
                 "paper": dict(group[0].arm.paper),
-                "keys": {name: _within(value) for name, value in group[0].arm.keys.items()},
-                "failed": sorted({_without_places(run.failed) for run in group if run.failed}),
+                "keys": {name: _relative(value) for name, value in recorded(group[0].arm.keys).items()},
+                "failed": sorted({_without_folders(run.failed) for run in group if run.failed}),
             }
         )
     return rows
 
 
-def _within(value: Any) -> Any:
-    """A file of this repository by its path within: results are read on other machines."""
+def _relative(value: Any) -> Any:
+    """Path of a file of this repository below its root: results are read on other machines."""
     path = Path(value) if isinstance(value, str) else None
     return path.relative_to(_ROOT).as_posix() if path is not None and path.is_relative_to(_ROOT) else value
 
 
-def _without_places(sentence: str) -> str:
-    """Why a job failed, with files by their names alone: where they lie is another place on another machine."""
-    return _PLACE.sub(r"\1", sentence)
+def _without_folders(sentence: str) -> str:
+    """Why a job failed, with files by their names alone: their folders differ between machines."""
+    return _ABSOLUTE.sub(r"\1", sentence)
 
 
 def markdown(

@@ -47,10 +47,10 @@ def logarithmic(axis: Axes) -> None:
 
 def legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend below all panels, with each label once, in as many columns (up to four) as the figure is wide for."""
-    found = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    widest = 0.5 + 0.055 * max(map(len, found), default=0)  # inches, by the size of the letters
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    widest = 0.5 + 0.055 * max(map(len, handles), default=0)  # inches, by the size of the letters
     columns = min(4, max(1, int(figure.get_figwidth() / widest)))
-    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns, fontsize=7,
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, fontsize=7,
                   frameon=False)  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evals.paper.job_keys import Keys, TextWith
+
 SCALES = ("smoke", "small", "paper")
 PAPERS = ("fedtrans", "hypemefed", "fedoras", "moss")  # folders below evals, whose settings.py has the `PAPER`
 # options of a partition as dataset.json has them, and what it leaves out where they are not given
@@ -28,9 +30,9 @@ class DataSet:
     source: str | None = None
     options: tuple[str, ...] = ()
     clients: int = 0
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    small: Mapping[str, Any] = field(default_factory=dict)
-    paper: Mapping[str, Any] = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
+    small: Keys = field(default_factory=dict)
+    paper: Keys = field(default_factory=dict)
     dirichlet: tuple[str, ...] = ()
 
 
@@ -40,15 +42,17 @@ class Paper:
 
     ``data`` by name, keys of all jobs at each scale (``sizes``), ``stands_for`` which data a script takes at a
     scale where it is not told: the data sets of the paper, and what stands for them. ``base_model`` is what devices
-    afford whose jobs name no model.
+    afford whose jobs name no model. ``fedavg_model``: the network that FedAvg trains, where the key ``model`` names
+    none: HypeMeFed's has exits, FedorAS's is a space of networks.
     """
 
     name: str
     folder: Path
     data: Mapping[str, DataSet]
-    sizes: Mapping[str, Mapping[str, Any]]
+    sizes: Mapping[str, Keys]
     stands_for: Mapping[str, Mapping[str, str]]
     base_model: str
+    fedavg_model: TextWith | str | None = None
 
     def data_at(self, name: str, scale: str) -> str:
         """What stands for a data set at a scale; ``svhn-h0.1`` is the stand-in of ``svhn``, dealt so."""
@@ -72,17 +76,17 @@ class Paper:
             return base, ["--partition", "iid", *clients]
         with suppress(ValueError):  # no number
             if how[0] == "h":
-                own = self.data[base].dirichlet
-                return base, ["--partition", "dirichlet", "--alpha", str(float(how[1:])), *clients, *own]
+                options = self.data[base].dirichlet
+                return base, ["--partition", "dirichlet", "--alpha", str(float(how[1:])), *clients, *options]
             if how[0] == "c":
                 return base, ["--partition", "classes", "--classes-per-client", str(int(how[1:])), *clients]
         sys.exit(f"{name}: the partition {how!r} is none of h<number>, c<number> and iid")
 
-    def keys_of(self, name: str, scale: str) -> dict[str, Any]:
-        """job_conf keys of a data set at a scale."""
+    def keys_of(self, name: str, scale: str) -> dict[Any, Any]:
+        """job_conf keys and parameters of a data set at a scale."""
         base = self.data[self.split_name(name)[0]]
-        own = {"small": base.small, "paper": base.paper}.get(scale, {})
-        return {"data_set": base.kind, **base.keys, **self.sizes[scale], **own}
+        at_scale = {"small": base.small, "paper": base.paper}.get(scale, {})
+        return {"data_set": base.kind, **base.keys, **self.sizes[scale], **at_scale}
 
     def missing(self, name: str, folder: Path, sources: Path) -> Path | None:
         """What a data set cannot be had without: the file that it is imported from, or its own folder where that has to
@@ -104,18 +108,18 @@ class Paper:
                 files.setdefault(path.name, []).append(name)
             elif path is not None:
                 folders.append(str(path))
-        said = []
+        sentences = []
         if files:
-            named = _words([f"{file} (for {_words(own)})" for file, own in files.items()])
-            said.append(f"{named} {_are(files)} not in {sources}: name the folder of such files with --sources or "
+            named = _words([f"{file} (for {_words(data_sets)})" for file, data_sets in files.items()])
+            sentences.append(f"{named} {_are(files)} not in {sources}: name the folder of such files with --sources or "
                         "FEDSCALE_EXT_SHARED_DATA")  # fmt: skip
         if folders:
-            said.append(f"{_words(folders)} {_are(folders)} not there: import such data first (`fedscale dataset "
+            sentences.append(f"{_words(folders)} {_are(folders)} not there: import such data first (`fedscale dataset "
                         "import --help`)")  # fmt: skip
         if others := [str(folder / name) for name in names if self._dealt_otherwise(name, folder)]:
             dealt = "was" if len(others) == 1 else "were"
-            said.append(f"{_words(others)} {dealt} dealt to clients in another way: name another --folder")
-        return "; ".join(said)
+            sentences.append(f"{_words(others)} {dealt} dealt to clients in another way: name another --folder")
+        return "; ".join(sentences)
 
     def _dealt_otherwise(self, name: str, folder: Path) -> bool:
         """Whether a folder of this name, of which papers share one for all data, says that it was imported with another
@@ -124,20 +128,20 @@ class Paper:
         path = folder / name / "dataset.json"
         if self.data[base].source is None or not partition or not path.is_file():
             return False
-        found = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get("partition")
-        asked: dict[str, Any] = {
+        imported = json.loads(path.read_text(encoding="utf-8")).get("settings", {}).get("partition")
+        needed: dict[str, Any] = {
             **_UNASKED,
             **{_FIELDS[option]: value for option, value in zip(partition[::2], partition[1::2], strict=True)},
         }
-        there = {**_UNASKED, **(found or {})}
-        return bool(found) and any(str(there.get(field)) != str(value) for field, value in asked.items())
+        in_folder = {**_UNASKED, **(imported or {})}
+        return bool(imported) and any(str(in_folder.get(field)) != str(value) for field, value in needed.items())
 
     def prepared(self, name: str, folder: Path, sources: Path) -> Path:
         """Folder of a data set in FedScale's layout, imported now unless it is there."""
         base, partition = self.split_name(name)
         out, entry = folder / name, self.data[base]
-        if (lacking := self.missing(name, folder, sources)) is not None:
-            sys.exit(f"{lacking} is not there")
+        if (missing := self.missing(name, folder, sources)) is not None:
+            sys.exit(f"{missing} is not there")
         if entry.source is None or _imported(out):
             return out
         options = ["--data-set", entry.kind, "--name", name, "-o", str(out), *entry.options, *partition]

@@ -30,15 +30,15 @@ def bars(*columns: str) -> Plot:
         for row, data, groups in zip(axes, _datas(runs), by_data, strict=True):
             last = groups is by_data[-1] or list(groups) != list(by_data[-1])  # the last row's labels are for all alike
             for axis, column in zip(row, columns, strict=True):
-                for place, (label, group) in enumerate(groups.items()):
+                for index, (label, group) in enumerate(groups.items()):
                     values = shown(group, column)
-                    axis.bar(place, np.mean(values), color=COLORS[arms.index(label) % len(COLORS)], alpha=0.8)
+                    axis.bar(index, np.mean(values), color=COLORS[arms.index(label) % len(COLORS)], alpha=0.8)
                     if len(values) > 1:
-                        axis.plot([place] * len(values), values, "o", color="#1f2430", markersize=3)
+                        axis.plot([index] * len(values), values, "o", color="#1f2430", markersize=3)
                     # bars begin at zero, where differences of a point cannot be seen
                     top = np.nanmax([*values, 0.0])
                     says = "–" if np.isnan(np.mean(values)) else f"{np.mean(values):.4g}"
-                    axis.annotate(says, (place, top), (0, 4), textcoords="offset points",
+                    axis.annotate(says, (index, top), (0, 4), textcoords="offset points",
                                   ha="center", fontsize=7)  # fmt: skip
                 axis.margins(y=0.08)
                 axis.set_xticks(range(len(groups)), list(groups) if last else [], fontsize=7, rotation=30, ha="right")
@@ -58,22 +58,22 @@ def sweep(name: str, column: str = "accuracy %", cost: str = "TMACs", log: bool 
         swept = _one_per_value(runs)
         for axis, what in zip(axes, (column, cost), strict=True):
             for number, data in enumerate(_datas(runs) if not swept else ("",)):
-                own = [run for run in runs if not data or run.data == data]
-                values = sorted({run.arm.x for run in own if run.arm.x is not None})
-                by_value = [shown([run for run in own if run.arm.x == x], what) for x in values]
+                of_data = [run for run in runs if not data or run.data == data]
+                values = sorted({run.arm.x for run in of_data if run.arm.x is not None})
+                by_value = [shown([run for run in of_data if run.arm.x == x], what) for x in values]
                 axis.plot(values, list(map(np.mean, by_value)), "-o", color=COLORS[number], label=data or None)
-                for x, found in zip(values, by_value, strict=True):
-                    axis.plot([x] * len(found), found, ".", color=COLORS[number], alpha=0.5)
-                beside = _groups([run for run in own if run.arm.x is None])
-                for style, ((label, _), group) in zip((":", "--", "-."), beside.items(), strict=False):
+                for x, points in zip(values, by_value, strict=True):
+                    axis.plot([x] * len(points), points, ".", color=COLORS[number], alpha=0.5)
+                level = _groups([run for run in of_data if run.arm.x is None])
+                for style, ((label, _), group) in zip((":", "--", "-."), level.items(), strict=False):
                     axis.axhline(np.mean(shown(group, what)), ls=style, lw=1, color=COLORS[number], label=label)
             axis.set_xlabel(name)
             axis.set_ylabel(AXES.get(what, (what,))[0])
             if log:
                 logarithmic(axis)
             else:
-                places = sorted({run.arm.x for run in runs if run.arm.x is not None})
-                axis.set_xticks(places, [f"{x:g}" for x in places])
+                ticks = sorted({run.arm.x for run in runs if run.arm.x is not None})
+                axis.set_xticks(ticks, [f"{x:g}" for x in ticks])
         legend(figure, axes)
         save(figure, path)
 
@@ -145,9 +145,9 @@ def by_round(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> Non
     figure, axes = panels(experiment, _datas(runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
         for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
-            found = [dict(global_accuracies(run.log_dir)) for run in group if run.log_dir]
-            rounds = sorted(set.intersection(*map(set, found)))
-            means = [100 * np.mean([one[round] for one in found]) for round in rounds]
+            curves = [dict(global_accuracies(run.log_dir)) for run in group if run.log_dir]
+            rounds = sorted(set.intersection(*map(set, curves)))
+            means = [100 * np.mean([one[round] for one in curves]) for round in rounds]
             style = "-" if number < len(COLORS) else "--"
             axis.plot(rounds, means, style, color=COLORS[number % len(COLORS)], label=label, linewidth=1.2)
         axis.set_xlabel("round")
@@ -166,10 +166,10 @@ def grouped(column: str) -> Plot:
         labels = list(dict.fromkeys(run.arm.label for run in runs))
         width = 0.85 / len(labels)
         for number, label in enumerate(labels):
-            for place, data in enumerate(_datas(runs)):
+            for index, data in enumerate(_datas(runs)):
                 values = [run.figures[column] for run in runs if (run.arm.label, run.data) == (label, data)]
                 if values:
-                    x = place + (number - (len(labels) - 1) / 2) * width
+                    x = index + (number - (len(labels) - 1) / 2) * width
                     color = COLORS[number % len(COLORS)]
                     axis.bar(x, np.mean(values), width * 0.9, color=color, alpha=0.8, label=label)
                     axis.plot([x] * len(values), values, "o", color="#1f2430", markersize=2)
@@ -189,11 +189,11 @@ def columns(*columns: str, ylabel: str) -> Plot:
         figure, (axis,) = panels(experiment, ("",), width=max(5.5, 1.2 * len(groups)))
         width = 0.85 / len(columns)
         for number, column in enumerate(columns):
-            for place, group in enumerate(groups.values()):
+            for index, group in enumerate(groups.values()):
                 values = [run.figures.get(column, np.nan) for run in group]
-                x = place + (number - (len(columns) - 1) / 2) * width
+                x = index + (number - (len(columns) - 1) / 2) * width
                 axis.bar(x, np.mean(values), width * 0.9, color=COLORS[number], alpha=0.8,
-                         label=column if place == 0 else None)  # fmt: skip
+                         label=column if index == 0 else None)  # fmt: skip
                 axis.plot([x] * len(values), values, "o", color="#1f2430", markersize=2)
         several = len(_datas(runs)) > 1
         labels = [fill(f"{label}, {data}" if several else label, 16) for label, data in groups]
@@ -214,9 +214,9 @@ def lines(ylabel: str, xlabel: str, columns: Mapping[str, str]) -> Plot:
             for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
                 held = [name for name in columns if all(name in run.figures for run in group)]
                 means = [np.mean([run.figures[name] for run in group]) for name in held]
-                places = [list(columns).index(name) for name in held]
+                positions = [list(columns).index(name) for name in held]
                 style = "-o" if number < len(COLORS) else "--o"
-                axis.plot(places, means, style, color=COLORS[number % len(COLORS)],
+                axis.plot(positions, means, style, color=COLORS[number % len(COLORS)],
                           label=label, markersize=3)  # fmt: skip
             axis.set_ylabel(ylabel)
             axis.set_title(data, fontsize=9)
@@ -235,13 +235,13 @@ def best_shares(runs: Sequence["Run"]) -> dict[str, float]:
     shares = dict.fromkeys(labels, 0.0)
     clients = 0
     for data, seed in dict.fromkeys((run.data, run.seed) for run in runs):
-        own = [run for run in runs if (run.data, run.seed) == (data, seed)]
-        if {run.arm.label for run in own} != set(labels):
+        same_seed = [run for run in runs if (run.data, run.seed) == (data, seed)]
+        if {run.arm.label for run in same_seed} != set(labels):
             continue  # a seed of which some models are still to be trained
-        table = np.stack([client_accuracies(run.log_dir) for run in own if run.log_dir])
+        table = np.stack([client_accuracies(run.log_dir) for run in same_seed if run.log_dir])
         table = table[:, ~np.isnan(table).any(0)]
         best = table == table.max(0)
-        for run, share in zip(own, (best / best.sum(0)).sum(1), strict=True):
+        for run, share in zip(same_seed, (best / best.sum(0)).sum(1), strict=True):
             shares[run.arm.label] += float(share)
         clients += table.shape[1]
     return {label: share / clients for label, share in shares.items()} if clients else {}

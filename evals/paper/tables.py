@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 def tables(folders: Sequence[str] = PAPERS) -> dict[Path, str]:
     """The table of each results file of these papers, by its file."""
-    found = {}
+    pages = {}
     for folder in folders:
         for path in sorted((FOLDER / folder / "results").glob("*.json")):
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -28,17 +28,17 @@ def tables(folders: Sequence[str] = PAPERS) -> dict[Path, str]:
             experiment = replace(experiment, title=f"{experiment.title} ({content['scale']})")
             stem = path.name.removesuffix(".json")
             picture = f"{stem}.png" if path.with_name(f"{stem}.png").is_file() else ""
-            beside = floors(path.parent, content["scale"])
-            found[path.with_name(f"{stem}.md")] = markdown(
+            floor_rows = floors(path.parent, content["scale"])
+            pages[path.with_name(f"{stem}.md")] = markdown(
                 experiment,
                 content["rows"],
                 content["commands"],
                 picture,
                 content.get("shares"),
-                beside,
+                floor_rows,
                 content.get("notes", ()),
             )
-    return found
+    return pages
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from fedscale.cloud import commons  # noqa: E402
 
 from fedscale_ext.config.job_config import JobConfig, make_config  # noqa: E402
 from fedscale_ext.data.importing.importers import import_npz  # noqa: E402
+from fedscale_ext.data.importing.options import NpzOptions  # noqa: E402
 from fedscale_ext.entry import in_process  # noqa: E402
 from fedscale_ext.tasks import calibrate  # noqa: E402
 from fedscale_ext.transport import wire  # noqa: E402
@@ -51,7 +52,7 @@ def tiny_data(folder: Path) -> Path:
         "client": client,
     }
     np.savez(folder / "tiny.npz", **arrays)
-    import_npz(folder / "tiny.npz", folder / "tiny", "femnist", name="tiny generated")
+    import_npz(folder / "tiny.npz", folder / "tiny", "femnist", NpzOptions(name="tiny generated"))
     return folder / "tiny"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evals.speed.task import CLASSES, CLIENTS, SAMPLES, SHAPE
+from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.writer import LayoutWriter
 from fedscale_ext.data.registry import normalisation
 
@@ -38,7 +39,7 @@ def prepare(folder: Path, *, clients: int = CLIENTS, train: int = SAMPLES, test:
                 writer.add(
                     pixels[client, sample], int(labels[client, sample]), f"random{client:04d}", test=sample >= train
                 )
-        writer.finish(seed=1, test_fraction=0.0, shape=SHAPE)
+        writer.finish(Allocation(seed=1, test_fraction=0.0), SHAPE)
     mean, std = (np.float32(values[0]) for values in normalisation("femnist", SHAPE[0]))
     np.save(folder / "x.npy", (pixels[:, :train].astype(np.float32) / np.float32(255) - mean) / std)
     np.save(folder / "y.npy", labels[:, :train])

@@ -1,98 +1,34 @@
 """``fedscale dataset``: get data into FedScale's layout, and look at it."""
 
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.dataset_options import (
+    Force,
+    Format,
+    FormatOptions,
+    Out,
+    OutputOptions,
+    PartitionOptions,
+    Seed,
+    SplitOptions,
+    TestFraction,
+)
 from fedscale_ext.cli.dataset_view import progress_bar, report, report_import
+from fedscale_ext.cli.option_groups import grouped
 from fedscale_ext.core.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from fedscale_ext.data.importing.partition import Partition
+    from fedscale_ext.data.importing.options import ImportOptions
 
 app = typer.Typer(
     help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize femnist",
     no_args_is_help=True,
 )
-
-
-class Format(str, Enum):
-    """Kinds of files that can be imported."""
-
-    npz = "npz"
-    leaf = "leaf"
-    text = "text"
-    parquet = "parquet"
-    folder = "folder"
-    cifar = "cifar"
-    speech = "speech"
-    svhn = "svhn"
-    stl10 = "stl10"
-    unimib = "unimib"
-    idx = "idx"
-    layout = "layout"
-
-
-class Spread(str, Enum):
-    """Partitions over clients."""
-
-    dirichlet = "dirichlet"
-    classes = "classes"
-    shard = "shard"
-    iid = "iid"
-
-
-class Tests(str, Enum):
-    """Where test samples come from."""
-
-    source = "source"
-    local = "local"
-
-
-PartitionOption = Annotated[
-    Spread | None,
-    typer.Option("--partition", metavar="KIND", help="For data without clients: dirichlet, classes, shard or iid."),
-]
-Clients = Annotated[int | None, typer.Option(help="Clients of the partition.")]
-Alpha = Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")]
-MinSamples = Annotated[int, typer.Option(help="Samples that each client of a Dirichlet partition has at least.")]
-SamplesPerClient = Annotated[
-    int, typer.Option(help="Samples that each client of a Dirichlet partition trains on, exactly.", show_default="any")
-]
-Shards = Annotated[int, typer.Option(help="Shards per client of a shard partition.")]
-ClassesPerClient = Annotated[int, typer.Option(help="Classes of each client of a classes partition.")]
-ClientMap = Annotated[
-    Path | None, typer.Option(help="Speech Commands: FedScale's JSON {wav name: client}.", show_default="speakers")
-]
-PictureShape = Annotated[
-    str | None,
-    typer.Option(
-        "--shape",
-        metavar="SHAPE",
-        help="Resize pictures to height x width (128x128) or channels x height x width (3x128x128).",
-        show_default="that of DATA_SET, else of the first picture",
-    ),
-]
-Test = Annotated[
-    Tests, typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own.")
-]
-DataSet = Annotated[
-    str,
-    typer.Option(
-        "--data-set", help="Kind of data, a name from `fedscale dataset list`.", autocompletion=complete.data_sets
-    ),
-]
-Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
-Name = Annotated[
-    str | None, typer.Option(help="Name of this very data set in results.", show_default="its kind, or the npz file's")
-]
-TestFraction = Annotated[float, typer.Option(help="Share of each client's samples kept for testing.")]
-Seed = Annotated[int, typer.Option(help="Seed of partition, split and generation.")]
-Generated = Annotated[bool, typer.Option("--generated", help="These data are made up: every result says so.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")]
 
 
 @app.command("list")
@@ -140,6 +76,7 @@ def list_(
 
 
 @app.command("import")
+@grouped
 def import_(
     source: Annotated[
         Path,
@@ -147,32 +84,17 @@ def import_(
             help="npz, LEAF json or parquet file, a folder of them, of images, of clips, of published files."
         ),
     ],
-    data_set: DataSet,
-    out: Out = None,
-    name: Name = None,
+    data_set: Annotated[
+        str,
+        typer.Option(
+            "--data-set", help="Kind of data, a name from `fedscale dataset list`.", autocompletion=complete.data_sets
+        ),
+    ],
+    output: OutputOptions,
+    partition: PartitionOptions,
+    split: SplitOptions,
+    format_options: FormatOptions,
     format_: Annotated[Format | None, typer.Option("--format", help="Format of SOURCE.", show_default="seen")] = None,
-    partition: PartitionOption = None,
-    clients: Clients = None,
-    alpha: Alpha = 0.5,
-    min_samples: MinSamples = 1,
-    samples_per_client: SamplesPerClient = 0,
-    shards: Shards = 2,
-    classes_per_client: ClassesPerClient = 2,
-    client_map: ClientMap = None,
-    x: Annotated[str, typer.Option("--x", help="npz: array of pictures.")] = "x",
-    y: Annotated[str, typer.Option("--y", help="npz: array of labels.")] = "y",
-    client: Annotated[str, typer.Option(help="npz: array of clients.")] = "client",
-    split: Annotated[str | None, typer.Option(help="npz: array that says train or test.")] = None,
-    names: Annotated[str, typer.Option(help="npz: array of the labels' names.")] = "classes",
-    stride: Annotated[
-        int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")
-    ] = None,
-    shape: PictureShape = None,
-    test: Test = Tests.source,
-    test_fraction: TestFraction = 0.2,
-    seed: Seed = 1,
-    generated: Generated = False,
-    force: Force = False,
 ) -> None:
     """Import data into FedScale's layout.
 
@@ -183,70 +105,32 @@ def import_(
     A split that SOURCE has is kept, unless --test local sets it aside. With either that or --partition, a client's
     test samples have its own mix of classes.
     """
-    from fedscale_ext.core.shapes import parse_picture_shape
     from fedscale_ext.data import registry
 
-    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
+    spread = partition.build()
     kind = format_ or _format(source)
     entry = registry.known(data_set)
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
-    options: dict[str, Any] = {"name": name, "test_fraction": test_fraction, "seed": seed, "force": force}
-    options |= {"partition": spread, "local_test": test is Tests.local, "generated": generated}
-    if shape is not None:
-        options["shape"] = parse_picture_shape(shape, "--shape")
-    if kind is Format.npz:
-        options |= {"x": x, "y": y, "client": client, "split": split, "names": names}
-        options["name"] = name or source.stem  # one's own samples in a known kind's layout are not that data set
-    elif (x, y, client, split, names) != ("x", "y", "client", None, "classes"):
-        raise UserError(
-            f"--x, --y, --client, --split and --names name arrays of an npz file, but {source} is {kind.value} data"
-        )
-    if kind is Format.speech:
-        options["client_map"] = client_map
-    elif client_map is not None:
-        raise UserError(f"--client-map is for the wav files of Speech Commands, but {source} is {kind.value} data")
-    if kind is Format.text:
-        options["stride"] = stride
-    elif stride is not None:
-        raise UserError(f"--stride is for text, but {source} is {kind.value} data")
-    import_and_report(kind.value, source, out or Path("data") / (name or data_set), data_set, options)
+    name = output.name
+    if name is None and kind is Format.npz:
+        name = source.stem  # one's own samples in a known kind's layout are not that data set
+    common = {"name": name, "partition": spread, "generated": output.generated, "force": output.force}
+    options = format_options.build(kind, source, {**common, **split.settings()})
+    import_and_report(kind, source, output.out or Path("data") / (output.name or data_set), data_set, options)
     if not registry.known(data_set):
         meant = did_you_mean(data_set, [entry.name for entry in registry.KNOWN])
         where = "is not in `fedscale dataset list`, its shape and labels are the files'"
         typer.echo(f"note: {data_set!r} {where}{meant}", err=True)
 
 
-def spread_over(
-    partition: Spread | None,
-    clients: int | None,
-    alpha: float,
-    shards: int,
-    classes_per_client: int,
-    min_samples: int,
-    samples_per_client: int,
-) -> "Partition | None":
-    """The partition that the options ask for; UserError where they do not go together."""
-    from fedscale_ext.data.importing.partition import Partition
-
-    if (partition is None) != (clients is None):
-        raise UserError("--partition and --clients belong together: give both, or neither for data with clients")
-    if partition is None and min_samples != 1:
-        raise UserError("--min-samples is for --partition dirichlet")
-    if partition is None and samples_per_client:
-        raise UserError("--samples-per-client is for --partition dirichlet")
-    if partition is None or clients is None:
-        return None
-    return Partition(partition.value, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
-
-
-def import_and_report(kind: str, source: Path, out: Path, data_set: str, options: dict[str, Any]) -> None:
+def import_and_report(kind: Format, source: Path, out: Path, data_set: str, options: "ImportOptions") -> None:
     """Import ``source`` of that format to ``out``, decode it, and say what it is."""
     from fedscale_ext.data.importing import importers
 
-    importer = getattr(importers, f"import_{kind}")
+    importer = getattr(importers, f"import_{kind.value}")
     with progress_bar(f"importing {source.name}") as progress:
-        written = importer(source, out, data_set, progress=progress, **options)
+        written = importer(source, out, data_set, replace(options, progress=progress))
     _decode(written.data_dir, written.data_set)
     report_import(written)
 

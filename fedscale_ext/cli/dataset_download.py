@@ -3,15 +3,25 @@
 import contextlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedscale_ext.cli import complete
-from fedscale_ext.cli import dataset as options
-from fedscale_ext.cli.dataset import Tests, import_and_report, spread_over
+from fedscale_ext.cli.dataset import import_and_report
+from fedscale_ext.cli.dataset_options import (
+    ClientMap,
+    Force,
+    Format,
+    FormatOptions,
+    Out,
+    PartitionOptions,
+    SplitOptions,
+)
 from fedscale_ext.cli.dataset_view import progress_bar
+from fedscale_ext.cli.option_groups import grouped
 from fedscale_ext.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +29,35 @@ if TYPE_CHECKING:
     from fedscale_ext.data.download.get import Got
 
 
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Network."""
+
+    mirror: Annotated[
+        str | None,
+        typer.Option(help="The one mirror to ask, or the address of a folder with the files.", show_default="in turn"),
+    ] = None
+    downloads: Annotated[Path, typer.Option(help="Folder of what comes over the network.")] = Path("data/downloads")
+    drop: Annotated[bool, typer.Option("--no-keep", help="Remove that after the import.")] = False
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Output."""
+
+    out: Out = None
+    own_name: Annotated[
+        str | None, typer.Option("--name", help="Name of this very data set in results.", show_default="NAME")
+    ] = None
+    force: Force = False
+
+
+@grouped
 def download(
+    network: NetworkOptions,
+    output: OutputOptions,
+    partition: PartitionOptions,
+    split: SplitOptions,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -28,28 +66,7 @@ def download(
             autocompletion=complete.downloads,
         ),
     ] = None,
-    out: options.Out = None,
-    own_name: Annotated[
-        str | None, typer.Option("--name", help="Name of this very data set in results.", show_default="NAME")
-    ] = None,
-    mirror: Annotated[
-        str | None,
-        typer.Option(help="The one mirror to ask, or the address of a folder with the files.", show_default="in turn"),
-    ] = None,
-    downloads: Annotated[Path, typer.Option(help="Folder of what comes over the network.")] = Path("data/downloads"),
-    drop: Annotated[bool, typer.Option("--no-keep", help="Remove that after the import.")] = False,
-    partition: options.PartitionOption = None,
-    clients: options.Clients = None,
-    alpha: options.Alpha = 0.5,
-    min_samples: options.MinSamples = 1,
-    samples_per_client: options.SamplesPerClient = 0,
-    shards: options.Shards = 2,
-    classes_per_client: options.ClassesPerClient = 2,
-    client_map: options.ClientMap = None,
-    test: options.Test = Tests.source,
-    test_fraction: options.TestFraction = 0.2,
-    seed: options.Seed = 1,
-    force: options.Force = False,
+    client_map: ClientMap = None,
 ) -> None:
     """Download a data set, check it, and import it into FedScale's layout.
 
@@ -67,8 +84,8 @@ def download(
     from fedscale_ext.data.split import check_fraction
 
     # whatever can be wrong is found before anything comes over the network
-    dataset = downloadable(name).at(mirror)
-    spread = spread_over(partition, clients, alpha, shards, classes_per_client, min_samples, samples_per_client)
+    dataset = downloadable(name).at(network.mirror)
+    spread = partition.build()
     if dataset.needs_partition and spread is None:
         raise UserError(
             f"{dataset.name} has no clients of its own: add --partition dirichlet --clients 100, or another"
@@ -77,12 +94,11 @@ def download(
         raise UserError(f"--client-map is for the wav files of Speech Commands, not for {dataset.name}")
     if (entry := known(dataset.name)) and entry.by_name:
         check_librosa()
-    check_fraction(test_fraction)
-    out_folder = out or Path("data") / (own_name or dataset.name)
-    check_out_dir(out_folder, force)
-    settings: dict[str, Any] = {"name": own_name, "test_fraction": test_fraction, "seed": seed, "force": force}
-    settings |= {"partition": spread, "local_test": test is Tests.local}
-    folder = downloads.expanduser() / dataset.folder
+    check_fraction(split.test_fraction)
+    out_folder = output.out or Path("data") / (output.own_name or dataset.name)
+    check_out_dir(out_folder, output.force)
+    common = {"name": output.own_name, "partition": spread, "force": output.force, **split.settings()}
+    folder = network.downloads.expanduser() / dataset.folder
     with get.sole_user(folder):
         get.check_disk(dataset, folder, out_folder)
         try:
@@ -91,13 +107,11 @@ def download(
         except get.NoHostError as error:
             typer.echo(f"fedscale: {error}", err=True)
             raise typer.Exit(1) from None
-        if got.source.format == "speech":
-            settings["client_map"] = client_map
-        elif client_map is not None:
-            raise UserError(f"--client-map is for the wav files of Speech Commands, but {got.paths[0]} is none of them")
+        kind = Format(got.source.format)
+        options = FormatOptions(client_map=client_map).build(kind, got.paths[0], common)
         with _unpacked(got, dataset) as source:
-            import_and_report(got.source.format, source, out_folder, dataset.name, settings)
-        if drop:
+            import_and_report(kind, source, out_folder, dataset.name, options)
+        if network.drop:
             for path in got.paths:
                 path.unlink()
         else:

@@ -33,8 +33,7 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
-    from fedscale_ext.report.compared import lines, table_notes
-    from fedscale_ext.report.text import comparison_rows
+    from fedscale_ext.report.compared import comparison_rows, lines, table_notes
 
     named = find_jobs(job)
     page, arms, left_out = build(named.folders, out, named.unbegun)

@@ -23,8 +23,7 @@ from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
 from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_checkpoint
-from fedscale_ext.driver.sweep_notices import print_notices
-from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms
+from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms, print_notices
 from fedscale_ext.driver.sweeps import Point, Sweep
 
 ENDING = "-sweep"

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep: one live table in a terminal, a line per event elsewhere, and its arms at the end."""
+"""What a person sees of a sweep: a live table in a terminal, a line per event elsewhere, notices and its arms."""
 
 import statistics
 import time
@@ -15,8 +15,10 @@ from fedscale_ext.driver.progress import counted, span
 from fedscale_ext.driver.screen import Screen
 from fedscale_ext.driver.sweeps import Sweep
 from fedscale_ext.driver.tables import print_table
+from fedscale_ext.report.notices import grouped
 
 _LONGEST = 34  # letters of a job's name in the table
+_NOTICES = 20  # printed at most; each job's summary has all of its own
 
 
 @dataclass
@@ -110,6 +112,15 @@ def print_arms(out: Console, sweep: Sweep, states: Mapping[str, State]) -> None:
         return
     out.print()
     out.print(f"compare: fedscale report {sweep.name}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_notices(err: Console, notices: Mapping[str, Sequence[str]]) -> None:
+    """Print the notices of a sweep's jobs, given by the job's name, for whoever watches the sweep."""
+    sentences = grouped(notices)
+    for sentence, jobs in sentences[:_NOTICES]:
+        err.print(f"[yellow]note:[/] {escape(sentence)} ({escape(jobs)})", highlight=False, soft_wrap=True)
+    if (more := len(sentences) - _NOTICES) > 0:
+        err.print(f"[yellow]note:[/] {more} more notices stand in the jobs' summaries", highlight=False, soft_wrap=True)
 
 
 def _mean(values: Sequence[float]) -> str:

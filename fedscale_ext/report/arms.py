@@ -13,8 +13,7 @@ import numpy as np
 from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
-from fedscale_ext.report.fine_tuned import fine_tuned
-from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
+from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob, fine_tuned
 from fedscale_ext.report.tables import seconds
 from fedscale_ext.util.quantities import quantity
 

@@ -1,4 +1,7 @@
-"""The table that compares arms: a cell for each figure, the best of each marked, the papers' rows beside."""
+"""The table that compares arms: a cell for each figure, the best of each marked, the papers' rows below.
+
+Pages, csv files and the terminal show it.
+"""
 
 import csv
 import io
@@ -8,10 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedscale_ext.report.arms import Arm, Figure, best, shown, with_fine_tuned
-from fedscale_ext.report.fine_tuned import FineTunedJob
+from fedscale_ext.report.loading import FineTunedJob
 from fedscale_ext.report.published import paper_row
 
 Kind = Literal["arm", "tuned", "paper", "floor"]
+# shown in a terminal: few columns, so that 80 of its own suffice
+_IN_TERMINAL = ("accuracy", "global", "iqr", "macs", "network", "time")
+_WITH_SPREAD = ("accuracy", "global")
 _FLOORS = {"majority": "majority of the client's own labels", "most_frequent": "most frequent label of all clients"}
 
 
@@ -133,3 +139,21 @@ def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:
         return Cell("–")
     spread = arm.std(figure.key)
     return Cell(figure.tell(mean), f"± {figure.tell(spread)}" if spread else "", top)
+
+
+def comparison_rows(arms: Sequence[Arm], compared: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows for the terminal, without papers' rows; the best of a column has a star behind it."""
+    columns = [(index, figure) for index, figure in enumerate(shown(arms)) if figure.key in _IN_TERMINAL]
+    rows = []
+    for line in compared:
+        if line.kind == "paper":
+            continue
+        cells = []
+        for index, figure in columns:
+            cell = line.cells[index]
+            spread = f" {cell.spread}" if cell.spread and figure.key in _WITH_SPREAD else ""
+            cells.append(f"{cell.value}{spread}{'*' if cell.best else ''}")
+        marks = "; ".join(filter(None, ("personal" if line.personal else "", line.state)))
+        label = f"{line.label} ({marks})" if marks else line.label
+        rows.append([label, str(len(arms[line.index].jobs)) if line.index is not None else "", *cells])
+    return ["", "jobs", *(figure.title for _, figure in columns)], rows

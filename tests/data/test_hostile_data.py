@@ -15,6 +15,7 @@ import fedscale_ext.data.mapping as mapping
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import _FORMATS, decode
 from fedscale_ext.data.importing.importers import import_leaf, import_npz
+from fedscale_ext.data.importing.options import NpzOptions
 from fedscale_ext.data.layout import describe, read_layout
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
@@ -255,6 +256,6 @@ def test_a_damaged_npz_is_imported_or_one_sentence(tmp_path: Path) -> None:
     for data in mutated([whole], 150):
         (tmp_path / "a.npz").write_bytes(data)
         try:
-            import_npz(tmp_path / "a.npz", tmp_path / "out", "own", force=True)
+            import_npz(tmp_path / "a.npz", tmp_path / "out", "own", NpzOptions(force=True))
         except UserError as error:
             assert str(error).isprintable()

@@ -8,6 +8,7 @@ from PIL import Image
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
+from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import open_data_set
 
@@ -33,7 +34,9 @@ def samples_of(data, client):
 
 def test_npz_keeps_pixels_labels_and_clients(npz, tmp_path):
     seen = []
-    report = import_npz(npz, tmp_path / "out", "femnist", name="mine", progress=lambda *now: seen.append(now))
+    report = import_npz(
+        npz, tmp_path / "out", "femnist", NpzOptions(name="mine", progress=lambda *now: seen.append(now))
+    )
     assert (report.clients, report.train_samples, report.test_samples) == (4, 32, 8)
     assert not report.generated and not report.already_there and seen[-1] == (40, 40)
     data = open_data_set(report.data_dir, "femnist")
@@ -63,7 +66,7 @@ def test_npz_with_its_own_split(tmp_path):
     report = import_npz(path, tmp_path / "a", "Mnist")
     assert (report.clients, report.train_samples, report.test_samples) == (3, 30, 10)
     np.savez(path, x=X, y=Y, client=CLIENT, part=np.where(np.arange(40) % 4, "train", "test"))
-    report = import_npz(path, tmp_path / "b", "Mnist", split="part")
+    report = import_npz(path, tmp_path / "b", "Mnist", NpzOptions(split="part"))
     assert (report.train_samples, report.test_samples) == (30, 10)
     data = open_data_set(tmp_path / "b", "Mnist")
     tested = {data.x[row].tobytes() for client in range(1, 5) for row in data.test_rows(client)}
@@ -73,7 +76,7 @@ def test_npz_with_its_own_split(tmp_path):
 def test_partition_spreads_training_and_test_samples(tmp_path):
     path = tmp_path / "split.npz"
     np.savez(path, x_train=X[:30], y_train=Y[:30], x_test=X[30:], y_test=Y[30:])
-    report = import_npz(path, tmp_path / "out", "Mnist", partition=Partition("iid", 5))
+    report = import_npz(path, tmp_path / "out", "Mnist", NpzOptions(partition=Partition("iid", 5)))
     assert (report.clients, report.train_samples, report.test_samples) == (5, 30, 10)
     assert open_data_set(tmp_path / "out", "Mnist").client_names == ["c1", "c2", "c3", "c4", "c5"]
     with pytest.raises(UserError, match="partition"):
@@ -87,7 +90,10 @@ def test_an_exact_number_of_samples_leaves_others_out(tmp_path, split):
     )
     partition = Partition("dirichlet", 3, samples_per_client=7)
     report = import_npz(
-        tmp_path / "all.npz", tmp_path / "out", "Mnist", partition=partition, split="part" if split else None
+        tmp_path / "all.npz",
+        tmp_path / "out",
+        "Mnist",
+        NpzOptions(partition=partition, split="part" if split else None),
     )
     # a split of its own: 30 and 10; without, two of nine are held out of each
     trained, tested, left_out = (21, 10, 9) if split else (21, 6, 13)
@@ -102,7 +108,7 @@ def test_orders_of_axes_and_floats(tmp_path, order):
     colour = np.stack([X[:8], X[8:16], X[16:24]], axis=1)
     given = {"NCHW": colour, "NHWC": colour.transpose(0, 2, 3, 1), "float": colour.astype(np.float32) / 255}[order]
     np.savez(tmp_path / "c.npz", x=given, y=Y[:8], client=CLIENT[:8])
-    import_npz(tmp_path / "c.npz", tmp_path / "out", "own-data", test_fraction=0.0)
+    import_npz(tmp_path / "c.npz", tmp_path / "out", "own-data", NpzOptions(test_fraction=0.0))
     data = open_data_set(tmp_path / "out", "own-data")
     assert np.array_equal(data.x, colour) and data.num_classes == 8
     assert not (tmp_path / "out" / "client_data_mapping" / "test.csv").exists()
@@ -143,21 +149,21 @@ def test_second_time_is_done_and_other_settings_need_force(npz, tmp_path):
     again = import_npz(npz, out, "femnist")
     assert again.already_there and again.train_samples == first.train_samples
     with pytest.raises(UserError, match="--force"):
-        import_npz(npz, out, "femnist", seed=2)
-    assert not import_npz(npz, out, "femnist", seed=2, force=True).already_there
+        import_npz(npz, out, "femnist", NpzOptions(seed=2))
+    assert not import_npz(npz, out, "femnist", NpzOptions(seed=2, force=True)).already_there
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "some.npz"]
 
 
 def test_data_that_are_called_generated_stay_so(npz, tmp_path):
-    written = import_npz(npz, tmp_path / "made", "femnist", generated=True)
+    written = import_npz(npz, tmp_path / "made", "femnist", NpzOptions(generated=True))
     assert written.generated and open_data_set(written.data_dir, "femnist").generated
     with pytest.raises(UserError, match="--force"):
         import_npz(npz, tmp_path / "made", "femnist")
-    anew = import_layout(written.data_dir, tmp_path / "anew", "femnist", partition=Partition("iid", 4))
+    anew = import_layout(written.data_dir, tmp_path / "anew", "femnist", ImportOptions(partition=Partition("iid", 4)))
     assert anew.generated
     assert not import_npz(npz, tmp_path / "real", "femnist").generated
-    spread = {"partition": Partition("iid", 4), "generated": True}
-    assert import_layout(tmp_path / "real", tmp_path / "called", "femnist", **spread).generated
+    options = ImportOptions(partition=Partition("iid", 4), generated=True)
+    assert import_layout(tmp_path / "real", tmp_path / "called", "femnist", options).generated
 
 
 def test_a_strange_folder_is_not_replaced(npz, tmp_path, monkeypatch):
@@ -168,7 +174,7 @@ def test_a_strange_folder_is_not_replaced(npz, tmp_path, monkeypatch):
         import_npz(npz, out, "femnist")
     monkeypatch.chdir(out)
     with pytest.raises(UserError, match="cannot be replaced"):
-        import_npz(npz, tmp_path, "femnist", force=True)
+        import_npz(npz, tmp_path, "femnist", NpzOptions(force=True))
     assert (out / "thesis.txt").exists()
 
 
@@ -178,7 +184,7 @@ def test_a_failing_forced_import_keeps_what_was_there(npz, tmp_path):
     before = open_data_set(out, "femnist").digest
     np.savez(npz, x=X, y=Y + 60, client=CLIENT)
     with pytest.raises(UserError):
-        import_npz(npz, out, "femnist", force=True)
+        import_npz(npz, out, "femnist", NpzOptions(force=True))
     assert open_data_set(out, "femnist").digest == before
 
 
@@ -266,7 +272,7 @@ def test_folders_of_clients_and_labels(tmp_path):
     data = open_data_set(tmp_path / "out", "femnist")
     assert samples_of(data, 1) == {X[n].tobytes(): (10, 11, 9)[n % 3] for n in range(0, 12, 2)}
     partition = Partition("dirichlet", 3)
-    report = import_folder(tmp_path / "tree" / "w0", tmp_path / "p", "own", partition=partition)
+    report = import_folder(tmp_path / "tree" / "w0", tmp_path / "p", "own", ImportOptions(partition=partition))
     assert (report.clients, report.classes, report.shape) == (3, 3, (1, 28, 28))
     with pytest.raises(UserError, match="client/label"):
         import_folder(tmp_path / "tree" / "w0", tmp_path / "q", "own")
@@ -277,7 +283,9 @@ def test_folders_of_clients_and_labels(tmp_path):
 
 
 def test_real_writers_give_twelve_test_samples_each(shared_data, tmp_path):
-    report = import_npz(shared_data / "chars74k_55writers.npz", tmp_path / "out", "femnist", name="chars74k")
+    report = import_npz(
+        shared_data / "chars74k_55writers.npz", tmp_path / "out", "femnist", NpzOptions(name="chars74k")
+    )
     data = open_data_set(report.data_dir, "femnist")
     assert data.num_clients == 55 and set(data.test_sizes) == {12} and set(data.train_sizes) == {50}
     original = np.load(shared_data / "chars74k_55writers.npz")

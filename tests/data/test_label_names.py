@@ -13,6 +13,7 @@ from fedscale_ext.cli.app import app
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data import label_names
 from fedscale_ext.data.importing.importers import import_layout
+from fedscale_ext.data.importing.options import ImportOptions
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
@@ -147,7 +148,7 @@ def rows_of(folder: Path, split: str = "train") -> list[str]:
 
 def test_an_import_of_a_layout_keeps_the_csvs_names(named: Named, tmp_path: Path) -> None:
     folder = named([*TRAIN, ("small", 2)], [("digit", 1)])
-    written = import_layout(folder, tmp_path / "out", "kinds", name="n")
+    written = import_layout(folder, tmp_path / "out", "kinds", ImportOptions(name="n"))
     assert rows_of(written.data_dir) == ["capital,0", "digit,1", "small,2", "small,2"]
     assert rows_of(written.data_dir, "test") == ["digit,1"]
     assert json.loads((written.data_dir / "dataset.json").read_text())["label_names"] == ["capital", "digit", "small"]
@@ -156,7 +157,7 @@ def test_an_import_of_a_layout_keeps_the_csvs_names(named: Named, tmp_path: Path
 def test_an_import_of_a_layout_refuses_names_that_contradict_labels(named: Named, tmp_path: Path) -> None:
     folder = named(TRAIN, [("capital", 2), ("digit", 0)])
     with pytest.raises(UserError, match=r"label_name 'capital' has label_id 0 in train.csv and 2 in test") as refused:
-        import_layout(folder, tmp_path / "out", "kinds", name="n")
+        import_layout(folder, tmp_path / "out", "kinds", ImportOptions(name="n"))
     assert "and 1 more" in str(refused.value) and not (tmp_path / "out").exists()
 
 
@@ -164,4 +165,4 @@ def test_an_import_of_a_layout_refuses_names_that_contradict_its_description(nam
     folder = named(TRAIN, label_names=["small", "digit", "capital"])
     sentence = r"label_name 'capital' has label_id 0 in train.csv and 2 in dataset.json"
     with pytest.raises(UserError, match=re.escape(sentence)):
-        import_layout(folder, tmp_path / "out", "kinds", name="n")
+        import_layout(folder, tmp_path / "out", "kinds", ImportOptions(name="n"))

@@ -10,6 +10,7 @@ from PIL import Image
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz
+from fedscale_ext.data.importing.options import ImportOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.importing.writer import Written
 from fedscale_ext.data.labels import whole_numbers
@@ -181,7 +182,7 @@ def test_folders_that_are_numbers_are_numbered_from_0(tmp_path: Path) -> None:
 
 def test_a_layout_anew_keeps_names_and_number_of_classes(tmp_path: Path) -> None:
     import_folder(folders(tmp_path / "a", ("ant", "bee")), tmp_path / "out", "own")
-    anew = import_layout(tmp_path / "out", tmp_path / "anew", "own", partition=Partition("iid", 3))
+    anew = import_layout(tmp_path / "out", tmp_path / "anew", "own", ImportOptions(partition=Partition("iid", 3)))
     assert (anew.classes, anew.label_names) == (2, ("ant", "bee"))
 
 

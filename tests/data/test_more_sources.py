@@ -17,6 +17,7 @@ from fedscale_ext.data.importing.importers import (
     import_npz,
     import_parquet,
 )
+from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
@@ -40,13 +41,13 @@ def cifar10(root: Path) -> Path:
 
 def test_cifar10_keeps_its_split(tmp_path: Path) -> None:
     root = cifar10(tmp_path / "downloads")
-    written = import_cifar(root, tmp_path / "out", "cifar10", partition=IID)
+    written = import_cifar(root, tmp_path / "out", "cifar10", ImportOptions(partition=IID))
     assert (written.clients, written.train_samples, written.test_samples) == (5, 50, 10)
     data = open_data_set(tmp_path / "out", "cifar10")
     labels = {data.x[row].tobytes(): int(data.y[row]) for row in data.train.rows}
     assert labels == {PICTURES[n].tobytes(): n % 10 for n in range(50)}
     assert {data.x[row].tobytes() for row in data.test.rows} == {PICTURES[n].tobytes() for n in range(50, 60)}
-    inside = import_cifar(root / "cifar-10-batches-bin", tmp_path / "b", "cifar10", partition=IID)
+    inside = import_cifar(root / "cifar-10-batches-bin", tmp_path / "b", "cifar10", ImportOptions(partition=IID))
     assert inside.train_samples == 50
 
 
@@ -56,7 +57,7 @@ def test_cifar100_has_fine_labels(tmp_path: Path) -> None:
     for name, rows in (("train", range(40)), ("test", range(40, 50))):
         content = b"".join(bytes([n % 20, 99 - n]) + PICTURES[n].tobytes() for n in rows)
         (folder / f"{name}.bin").write_bytes(content)
-    import_cifar(folder, tmp_path / "out", "cifar100", partition=IID)
+    import_cifar(folder, tmp_path / "out", "cifar100", ImportOptions(partition=IID))
     data = open_data_set(tmp_path / "out", "cifar100")
     assert sorted(data.y) == sorted(99 - n for n in range(50)) and data.num_classes == 100
 
@@ -90,7 +91,7 @@ def test_broken_cifar_is_one_sentence(tmp_path: Path, break_it, said: str) -> No
     root = cifar10(tmp_path / "downloads")
     break_it(root)
     with pytest.raises(UserError, match=said):
-        import_cifar(root, tmp_path / "out", "cifar10", partition=IID)
+        import_cifar(root, tmp_path / "out", "cifar10", ImportOptions(partition=IID))
     assert not (tmp_path / "out").exists()
 
 
@@ -108,8 +109,8 @@ def test_tests_follow_each_clients_own_classes(tmp_path: Path) -> None:
     split = np.where(np.arange(900) < 600, "train", "test")
     np.savez(tmp_path / "a.npz", x=x, y=y, split=split)
     two = Partition("classes", 20, classes_per_client=2)
-    import_npz(tmp_path / "a.npz", tmp_path / "kept", "Mnist", split="split", partition=two)
-    import_npz(tmp_path / "a.npz", tmp_path / "drawn", "Mnist", partition=two, test_fraction=1 / 3)
+    import_npz(tmp_path / "a.npz", tmp_path / "kept", "Mnist", NpzOptions(split="split", partition=two))
+    import_npz(tmp_path / "a.npz", tmp_path / "drawn", "Mnist", NpzOptions(partition=two, test_fraction=1 / 3))
     for folder, samples in (("kept", 600), ("drawn", 600)):
         data = open_data_set(tmp_path / folder, "Mnist")
         assert len(data.train.rows) == samples and data.num_clients == 20
@@ -122,7 +123,9 @@ def test_tests_follow_each_clients_own_classes(tmp_path: Path) -> None:
 def test_leaf_users_are_set_aside_by_a_partition(tmp_path: Path) -> None:
     users = {name: {"x": [[0.5] * 16] * 10, "y": list(range(10))} for name in ("a", "b")}
     (tmp_path / "all.json").write_text(json.dumps({"users": list(users), "user_data": users}))
-    written = import_leaf(tmp_path / "all.json", tmp_path / "out", "tiny", partition=Partition("dirichlet", 4, 0.5))
+    written = import_leaf(
+        tmp_path / "all.json", tmp_path / "out", "tiny", ImportOptions(partition=Partition("dirichlet", 4, 0.5))
+    )
     assert (written.clients, written.train_samples + written.test_samples) == (4, 20)
 
 
@@ -143,7 +146,7 @@ def folder_source(root: Path) -> Path:
 
 
 def layout_source(root: Path) -> Path:
-    import_npz(npz_source(root), root / "there", "own", partition=IID)
+    import_npz(npz_source(root), root / "there", "own", NpzOptions(partition=IID))
     return root / "there"
 
 
@@ -174,13 +177,13 @@ def test_a_partition_is_refused_before_samples_are_written(
     source, written = SOURCES[importer](tmp_path), []
     monkeypatch.setattr("fedscale_ext.data.importing.writer.write_sample", lambda path, x: written.append(path))
     with pytest.raises(UserError, match=said):
-        importer(source, tmp_path / "out", "own", partition=partition)
+        importer(source, tmp_path / "out", "own", NpzOptions(partition=partition))
     assert written == []
 
 
 def test_a_test_fraction_is_refused_before_samples_are_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="test fraction must be"):
-        import_folder(tmp_path, tmp_path / "out", "own", test_fraction=1.5)
+        import_folder(tmp_path, tmp_path / "out", "own", ImportOptions(test_fraction=1.5))
 
 
 # ---- a folder in FedScale's layout anew ----
@@ -189,8 +192,8 @@ def test_a_test_fraction_is_refused_before_samples_are_written(tmp_path: Path) -
 def test_generated_handwriting_gets_dirichlet_clients_and_stays_generated(tmp_path: Path) -> None:
     synthesize_femnist(tmp_path / "gen", writers=3, samples_per_class=1)
     before = open_data_set(tmp_path / "gen", "femnist")
-    options = {"partition": Partition("dirichlet", 6, 0.1)}
-    written = import_layout(tmp_path / "gen", tmp_path / "out", "femnist", **options)
+    options = ImportOptions(partition=Partition("dirichlet", 6, 0.1))
+    written = import_layout(tmp_path / "gen", tmp_path / "out", "femnist", options)
     assert written.generated and written.clients == 6 and written.name == before.name
     data = open_data_set(tmp_path / "out", "femnist")
     assert data.generated and data.num_classes == 62
@@ -199,7 +202,7 @@ def test_generated_handwriting_gets_dirichlet_clients_and_stays_generated(tmp_pa
     )
     (tmp_path / "gen" / FOLDER / "more").mkdir()
     (tmp_path / "gen" / FOLDER / "more" / "file").write_text("what is decoded is no part of the source")
-    assert import_layout(tmp_path / "gen", tmp_path / "out", "femnist", **options).already_there
+    assert import_layout(tmp_path / "gen", tmp_path / "out", "femnist", options).already_there
 
 
 def test_open_image_of_any_size_is_resized(tmp_path: Path) -> None:
@@ -234,7 +237,7 @@ def test_depth_images_by_device(tmp_path: Path, scale: int) -> None:
     np.savez(
         tmp_path / "depth.npz", x=x.astype(np.float32 if scale == 1 else np.uint8), y=y, client=np.arange(60) // 20
     )
-    import_npz(tmp_path / "depth.npz", tmp_path / "out", "depth_har", test_fraction=0.0)
+    import_npz(tmp_path / "depth.npz", tmp_path / "out", "depth_har", NpzOptions(test_fraction=0.0))
     data = open_data_set(tmp_path / "out", "depth_har", input_shape=(1, 32, 32), test_split=0.0)
     assert data.input_shape == (1, 32, 32) and data.num_classes == 5
     inputs = data.batch(range(60)).numpy()
@@ -249,7 +252,7 @@ def test_sensor_windows_are_kept_as_they_are(tmp_path: Path) -> None:
     x = np.random.default_rng(1).normal(0, 1, (40, 9, 128)).astype(np.float16)
     y, who = np.arange(40) % 6, np.arange(40) // 10
     np.savez(tmp_path / "har.npz", x=x, y=y, client=who)
-    import_npz(tmp_path / "har.npz", tmp_path / "out", "uci_har", test_fraction=0.0)
+    import_npz(tmp_path / "har.npz", tmp_path / "out", "uci_har", NpzOptions(test_fraction=0.0))
     data = open_data_set(tmp_path / "out", "uci_har", test_split=0.0)
     assert data.input_shape == (1, 9, 128) and data.num_classes == 6 and data.x.dtype == np.float16
     assert np.array_equal(data.x[:, 0], x) and np.array_equal(data.batch([3]).numpy()[0, 0], x[3].astype(np.float32))
@@ -267,21 +270,27 @@ def test_pictures_are_no_values(tmp_path: Path) -> None:
         import_folder(tmp_path / "tree", tmp_path / "out", "uci_har")
 
 
-LOG_MEL = {"x": "logmel", "y": "label", "names": "words"}
+LOG_MEL = NpzOptions(x="logmel", y="label", names="words")
 
 
 @pytest.mark.parametrize(
     ("file", "data_set", "options", "clients", "shape"),
     [
-        ("chars74k_55writers", "femnist", {}, 55, (1, 28, 28)),
+        ("chars74k_55writers", "femnist", NpzOptions(), 55, (1, 28, 28)),
         ("speech_commands_logmel", "google_speech", LOG_MEL, 239, (1, 49, 40)),
         ("speech_commands_logmel", "google_speech12", LOG_MEL, 239, (1, 49, 40)),
-        ("uci_har", "uci_har", {}, 30, (1, 9, 128)),
-        ("cifar100_3k600", "cifar100", {"partition": Partition("iid", 20)}, 20, (3, 32, 32)),
+        ("uci_har", "uci_har", NpzOptions(), 30, (1, 9, 128)),
+        ("cifar100_3k600", "cifar100", NpzOptions(partition=Partition("iid", 20)), 20, (3, 32, 32)),
     ],
 )
 def test_the_real_data_come_in_by_one_call(
-    shared_data: Path, tmp_path: Path, file: str, data_set: str, options: dict, clients: int, shape: tuple[int, ...]
+    shared_data: Path,
+    tmp_path: Path,
+    file: str,
+    data_set: str,
+    options: NpzOptions,
+    clients: int,
+    shape: tuple[int, ...],
 ) -> None:
-    written = import_npz(shared_data / f"{file}.npz", tmp_path / "out", data_set, **options)
+    written = import_npz(shared_data / f"{file}.npz", tmp_path / "out", data_set, options)
     assert (written.clients, written.shape, written.generated) == (clients, shape, False)

@@ -15,6 +15,7 @@ from fedscale_ext.data.images import decode, natural_shape
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
 from fedscale_ext.data.importing.notes import alike_note
+from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
@@ -43,7 +44,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_pictures_of_one_size_need_no_words(tree: Path, tmp_path: Path) -> None:
-    written = import_folder(tree, tmp_path / "out", "own", test_fraction=0.3)
+    written = import_folder(tree, tmp_path / "out", "own", ImportOptions(test_fraction=0.3))
     assert written.notes == () and (written.shape, written.label_names) == ((3, 8, 12), ("l0", "l1"))
     assert json.loads((tmp_path / "out/dataset.json").read_text())["notes"] == []
 
@@ -65,7 +66,7 @@ def test_resized_and_converted_pictures_are_counted(tree: Path, tmp_path: Path) 
 def test_a_shape_is_what_pictures_get(
     tree: Path, tmp_path: Path, shape: tuple[int, ...], full: tuple[int, ...]
 ) -> None:
-    written = import_folder(tree, tmp_path / "out", "own", shape=shape)
+    written = import_folder(tree, tmp_path / "out", "own", ImportOptions(shape=shape))
     assert written.shape == full
     assert any("as --shape asks (12 of 8x12)" in note for note in written.notes)
     assert open_data_set(tmp_path / "out", "own").input_shape == full
@@ -75,7 +76,7 @@ def test_a_shape_is_what_pictures_get(
 
 def test_a_shape_takes_the_place_of_a_known_kinds(tree: Path, tmp_path: Path) -> None:
     assert import_folder(tree, tmp_path / "kind", "cifar100").shape == (3, 32, 32)
-    assert import_folder(tree, tmp_path / "shape", "cifar100", shape=(16, 16)).shape == (3, 16, 16)
+    assert import_folder(tree, tmp_path / "shape", "cifar100", ImportOptions(shape=(16, 16))).shape == (3, 16, 16)
     assert open_data_set(tmp_path / "shape", "cifar100").input_shape == (3, 16, 16)
 
 
@@ -83,17 +84,17 @@ def test_big_pictures_are_resized_where_a_shape_is_given(tree: Path, tmp_path: P
     save(tree / "c0/l0/0.png", (1100, 1300))
     with pytest.raises(UserError, match=r"0\.png has 1100 x 1300 pixels .* by --shape \(height x width, as 128x128"):
         import_folder(tree, tmp_path / "out", "own")
-    written = import_folder(tree, tmp_path / "out", "own", shape=(3, 11, 13))
+    written = import_folder(tree, tmp_path / "out", "own", ImportOptions(shape=(3, 11, 13)))
     assert written.shape == (3, 11, 13) and any("1 of 1100x1300" in note for note in written.notes)
     with pytest.raises(UserError, match="1 or 3 channels and sides of 1 to 1024"):
-        import_folder(tree, tmp_path / "no", "own", shape=(3, 2000, 13))
+        import_folder(tree, tmp_path / "no", "own", ImportOptions(shape=(3, 2000, 13)))
 
 
 def test_big_pictures_of_an_array_are_resized_for_jobs(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 3, 1030), np.uint8), y=[0, 1, 0, 1], client=[1, 1, 2, 2])
     with pytest.raises(UserError, match=r"array 'x' of .* --shape resizes pictures"):
         import_npz(tmp_path / "a.npz", tmp_path / "out", "own")
-    written = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", shape=(3, 10))
+    written = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", NpzOptions(shape=(3, 10)))
     assert written.shape == (1, 3, 10)
     assert any(note.startswith("4 of 4 pictures were resized to 1x3x10") for note in written.notes)
     assert open_data_set(tmp_path / "out", "own").input_shape == (1, 3, 10)
@@ -110,7 +111,7 @@ def test_arrays_of_another_size_than_their_kinds_are_reported(tmp_path: Path) ->
 def test_a_shape_is_for_pictures(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 9, 128), np.float32), y=[0, 1, 0, 1], client=[1, 1, 2, 2])
     with pytest.raises(UserError, match="samples of uci_har are values: leave --shape out"):
-        import_npz(tmp_path / "a.npz", tmp_path / "out", "uci_har", shape=(9, 64))
+        import_npz(tmp_path / "a.npz", tmp_path / "out", "uci_har", NpzOptions(shape=(9, 64)))
 
 
 def test_parquet_pictures_get_one_shape(tmp_path: Path) -> None:
@@ -126,12 +127,18 @@ def test_parquet_pictures_get_one_shape(tmp_path: Path) -> None:
     written = import_parquet(tmp_path / "a.parquet", tmp_path / "out", "own")
     assert "1 of 3 pictures was resized to 3x6x6" in (notes := " ".join(written.notes))
     assert "class 1 ('5') has a single sample: row 2 of" in notes and written.shape == (3, 6, 6)
-    assert import_parquet(tmp_path / "a.parquet", tmp_path / "b", "own", shape=(1, 4, 4)).shape == (1, 4, 4)
+    assert import_parquet(tmp_path / "a.parquet", tmp_path / "b", "own", ImportOptions(shape=(1, 4, 4))).shape == (
+        1,
+        4,
+        4,
+    )
 
 
 def test_a_layout_anew_takes_a_shape(tree: Path, tmp_path: Path) -> None:
     import_folder(tree, tmp_path / "out", "own")
-    written = import_layout(tmp_path / "out", tmp_path / "anew", "own", shape=(4, 6), partition=Partition("iid", 2))
+    written = import_layout(
+        tmp_path / "out", tmp_path / "anew", "own", ImportOptions(shape=(4, 6), partition=Partition("iid", 2))
+    )
     assert written.shape == (3, 4, 6)
     assert "12 of 12 pictures were resized to 3x4x6 (12 of 8x12)" in written.notes
 
@@ -193,11 +200,11 @@ def test_arrays_lose_colours_only_where_they_have_some(tmp_path: Path) -> None:
     grey = np.random.default_rng(0).integers(0, 256, (4, 8, 8), dtype=np.uint8)
     x = np.stack([grey] * 3, axis=3)
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(4), client=np.arange(4) % 2)
-    notes = import_npz(tmp_path / "a.npz", tmp_path / "grey", "own", shape=(1, 8, 8)).notes
+    notes = import_npz(tmp_path / "a.npz", tmp_path / "grey", "own", NpzOptions(shape=(1, 8, 8))).notes
     assert not any("became grey" in note for note in notes)
     x[1, 3, 3, 2] ^= 1
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(4), client=np.arange(4) % 2)
-    notes = import_npz(tmp_path / "a.npz", tmp_path / "one", "own", shape=(1, 8, 8)).notes
+    notes = import_npz(tmp_path / "a.npz", tmp_path / "one", "own", NpzOptions(shape=(1, 8, 8))).notes
     assert "1 of 4 pictures was in colour and became grey" in notes
 
 
@@ -251,7 +258,7 @@ def test_files_that_are_left_out_are_counted(tree: Path, tmp_path: Path) -> None
     save(tree / "c0/over.png", (8, 12))
     (tree / "c1/empty").mkdir()
     (tree / "c2").mkdir()
-    written = import_folder(tree, tmp_path / "out", "own", test_fraction=0.3)
+    written = import_folder(tree, tmp_path / "out", "own", ImportOptions(test_fraction=0.3))
     assert written.clients == 2 and written.train_samples + written.test_samples == 12
     assert set(written.notes) == {
         "left out: 2 files with other endings (1 of .tif, 1 of .txt)",
@@ -265,7 +272,7 @@ def test_equal_samples_are_counted(tmp_path: Path) -> None:
     x = np.stack([picture(n, (6, 6)) for n in (0, 1, 2, 0, 1, 5)])
     test = [0, 0, 0, 0, 1, 0]
     np.savez(tmp_path / "a.npz", x=x, y=[0, 1, 1, 1, 1, 0], client=[1] * 6, test=test)
-    written = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", split="test")
+    written = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", NpzOptions(split="test"))
     assert written.notes == (
         "2 samples equal an earlier one, as images/0000/0000003.png does images/0000/0000000.png",
         "1 of these came with more than one label",
@@ -281,7 +288,7 @@ def test_constant_and_dark_samples_are_reported(tmp_path: Path) -> None:
     assert any(note.startswith("1 sample has the same value everywhere, the first is row 2 of 'x'") for note in notes)
     assert "no pixel is above 1 of 255: give pixels of 0 to 255 as bytes, or of 0 to 1 as floats" in notes
     np.savez(tmp_path / "a.npz", x=x.astype(np.float32), y=[0, 1, 1, 0], client=[1] * 4)
-    notes = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", force=True).notes
+    notes = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", NpzOptions(force=True)).notes
     assert "the floats in 0..1 of array 'x' became bytes in 0..255" in notes
     assert not any("no pixel" in note for note in notes)
 
@@ -299,17 +306,17 @@ def npz(tmp_path: Path, client: object, **more: object) -> Path:
 def test_clients_without_test_samples_are_counted(tmp_path: Path) -> None:
     written = import_npz(npz(tmp_path, ["a", "a", "b", "c", "a"]), tmp_path / "out", "own")
     assert "2 of 3 clients have no test samples: they are not in the accuracies ('b', 'c')" in written.notes
-    none = import_npz(tmp_path / "a.npz", tmp_path / "none", "own", test_fraction=0.0)
+    none = import_npz(tmp_path / "a.npz", tmp_path / "none", "own", NpzOptions(test_fraction=0.0))
     assert "there are no test samples: jobs hold out a share of each client's (test_split)" in none.notes
     split = npz(tmp_path, ["a", "a", "b", "c"], test=np.array([0, 1, 1, 0]))
-    notes = import_npz(split, tmp_path / "split", "own", split="test").notes
+    notes = import_npz(split, tmp_path / "split", "own", NpzOptions(split="test")).notes
     assert "1 client has test samples alone, which no job uses: 'b'" in notes
     assert "1 of 2 clients has no test samples: it is not in the accuracies ('c')" in notes
 
 
 def test_a_class_that_nobody_trains_on_is_reported(tmp_path: Path) -> None:
     split = npz(tmp_path, ["a", "a", "b", "b"], test=np.array([0, 1, 0, 1]))
-    notes = import_npz(split, tmp_path / "out", "own", split="test").notes
+    notes = import_npz(split, tmp_path / "out", "own", NpzOptions(split="test")).notes
     assert "class 1 has test samples alone: nobody trains on it" in notes
 
 

@@ -3,6 +3,7 @@
 import gzip
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.io
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.importers import import_idx, import_npz, import_stl10, import_svhn, import_unimib
+from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.data.verify import verify
@@ -43,14 +45,14 @@ def svhn(folder: Path) -> Path:
 
 
 def test_svhn_keeps_its_split_and_ten_is_zero(tmp_path: Path) -> None:
-    written = import_svhn(svhn(tmp_path / "svhn"), tmp_path / "out", partition=IID)
+    written = import_svhn(svhn(tmp_path / "svhn"), tmp_path / "out", options=ImportOptions(partition=IID))
     assert (written.clients, written.train_samples, written.test_samples, written.classes) == (4, 40, 20, 10)
     data = open_data_set(tmp_path / "out", "svhn")
     assert seen(data, data.train.rows) == expected(DIGITS[:40], np.arange(40) % 10)
     assert seen(data, data.test.rows) == expected(DIGITS[40:], np.arange(40, 60) % 10)
     assert data.batch([0]).min() >= -1 and data.batch([0]).max() <= 1
     (tmp_path / "svhn" / "extra_32x32.mat").write_bytes(b"is not read")
-    assert import_svhn(tmp_path / "svhn", tmp_path / "out", partition=IID).already_there
+    assert import_svhn(tmp_path / "svhn", tmp_path / "out", options=ImportOptions(partition=IID)).already_there
 
 
 def write_svhn(root: Path, **held: np.ndarray) -> None:
@@ -72,7 +74,7 @@ def test_broken_svhn_is_one_sentence(tmp_path: Path, break_it, said: str) -> Non
     root = svhn(tmp_path / "svhn")
     break_it(root)
     with pytest.raises(UserError, match=said):
-        import_svhn(root, tmp_path / "out", partition=IID)
+        import_svhn(root, tmp_path / "out", options=ImportOptions(partition=IID))
     assert not (tmp_path / "out").exists()
 
 
@@ -92,14 +94,14 @@ def stl10(root: Path) -> Path:
 
 
 def test_stl10_keeps_its_split_and_pictures_stand_upright(tmp_path: Path) -> None:
-    written = import_stl10(stl10(tmp_path / "in"), tmp_path / "out", partition=IID)
+    written = import_stl10(stl10(tmp_path / "in"), tmp_path / "out", options=ImportOptions(partition=IID))
     assert (written.train_samples, written.test_samples, written.shape) == (10, 6, (3, 96, 96))
     data = open_data_set(tmp_path / "out", "stl10")
     assert seen(data, data.train.rows) == expected(PHOTOS[:10], np.arange(10))
     assert seen(data, data.test.rows) == expected(PHOTOS[10:], np.arange(10, 16) % 10)
     assert ",truck,9" in (tmp_path / "out" / "client_data_mapping" / "train.csv").read_text()
     (tmp_path / "in" / "stl10_binary" / "unlabeled_X.bin").unlink()
-    assert import_stl10(tmp_path / "in", tmp_path / "out", partition=IID).already_there
+    assert import_stl10(tmp_path / "in", tmp_path / "out", options=ImportOptions(partition=IID)).already_there
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_broken_stl10_is_one_sentence(tmp_path: Path, name: str, content: bytes 
     path = stl10(tmp_path) / "stl10_binary" / name
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(UserError, match=said):
-        import_stl10(tmp_path, tmp_path / "out", partition=IID)
+        import_stl10(tmp_path, tmp_path / "out", options=ImportOptions(partition=IID))
 
 
 # ---- UniMiB SHAR: rows of x, y and z, 151 times each; labels are the fall, the subject, the trial ----
@@ -136,7 +138,7 @@ def unimib(root: Path) -> Path:
 
 
 def test_unimibs_clients_are_its_subjects(tmp_path: Path) -> None:
-    written = import_unimib(unimib(tmp_path / "in"), tmp_path / "out", test_fraction=0.25)
+    written = import_unimib(unimib(tmp_path / "in"), tmp_path / "out", options=ImportOptions(test_fraction=0.25))
     assert (written.clients, written.train_samples, written.test_samples) == (30, 180, 60)
     assert (written.classes, written.shape) == (8, (1, 18, 25))
     data = open_data_set(tmp_path / "out", "unimib_shar")
@@ -151,7 +153,7 @@ def test_unimibs_clients_are_its_subjects(tmp_path: Path) -> None:
 
 
 def test_unimib_along_time_has_three_channels(tmp_path: Path) -> None:
-    import_unimib(unimib(tmp_path / "in") / "UniMiB-SHAR", tmp_path / "out", test_fraction=0.0)
+    import_unimib(unimib(tmp_path / "in") / "UniMiB-SHAR", tmp_path / "out", options=ImportOptions(test_fraction=0.0))
     data = open_data_set(tmp_path / "out", "unimib_shar", test_split=0.0, input_shape=(3, 1, 150))
     assert data.input_shape == (3, 1, 150)
     assert {row.tobytes() for row in data.x} == {row.tobytes() for row in WINDOWS[:, :, None, :150]}
@@ -159,7 +161,7 @@ def test_unimib_along_time_has_three_channels(tmp_path: Path) -> None:
 
 def test_unimib_with_hypemefeds_clients(tmp_path: Path) -> None:
     spread = Partition("dirichlet", 6, 0.5, min_samples=24)
-    import_unimib(unimib(tmp_path / "in"), tmp_path / "out", partition=spread)
+    import_unimib(unimib(tmp_path / "in"), tmp_path / "out", options=ImportOptions(partition=spread))
     data = open_data_set(tmp_path / "out", "unimib_shar")
     assert data.num_clients == 6 and (data.train_sizes + data.test_sizes).min() >= 24
 
@@ -210,7 +212,7 @@ def idx(folder: Path, packed: bool = True) -> Path:
 @pytest.mark.parametrize(("place", "packed"), [("", True), ("FashionMNIST/raw", True), ("FashionMNIST/raw", False)])
 def test_idx_files_keep_their_split(tmp_path: Path, place: str, packed: bool) -> None:
     idx(tmp_path / "in" / place, packed)
-    import_idx(tmp_path / "in", tmp_path / "out", "FashionMnist", partition=IID)
+    import_idx(tmp_path / "in", tmp_path / "out", "FashionMnist", ImportOptions(partition=IID))
     data = open_data_set(tmp_path / "out", "FashionMnist")
     assert seen(data, data.train.rows) == expected(CLOTHES[:30], np.arange(30) % 10)
     assert seen(data, data.test.rows) == expected(CLOTHES[30:], np.arange(30, 50) % 10)
@@ -234,7 +236,7 @@ def test_broken_idx_is_one_sentence(tmp_path: Path, change, said: str, packed: b
     data = change(gzip.decompress(path.read_bytes()) if packed else path.read_bytes())
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.raises(UserError, match=said):
-        import_idx(folder, tmp_path / "out", "FashionMnist", partition=IID)
+        import_idx(folder, tmp_path / "out", "FashionMnist", ImportOptions(partition=IID))
 
 
 def test_a_damaged_gzip_is_one_sentence(tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ def test_a_damaged_gzip_is_one_sentence(tmp_path: Path) -> None:
     ):
         path.write_bytes(data)
         with pytest.raises(UserError, match="no idx file as expected"):
-            import_idx(folder, tmp_path / "out", "FashionMnist", partition=IID)
+            import_idx(folder, tmp_path / "out", "FashionMnist", ImportOptions(partition=IID))
 
 
 # ---- test samples of a client's own, and other shapes of values ----
@@ -259,9 +261,9 @@ def test_a_damaged_gzip_is_one_sentence(tmp_path: Path) -> None:
 
 def test_local_tests_set_the_split_aside(tmp_path: Path) -> None:
     spread = Partition("dirichlet", 3, 0.3, min_samples=8)
-    official = import_svhn(svhn(tmp_path / "svhn"), tmp_path / "kept", partition=spread)
-    options = {"partition": spread, "local_test": True, "test_fraction": 0.25}
-    local = import_svhn(tmp_path / "svhn", tmp_path / "local", **options)
+    official = import_svhn(svhn(tmp_path / "svhn"), tmp_path / "kept", options=ImportOptions(partition=spread))
+    options = ImportOptions(partition=spread, local_test=True, test_fraction=0.25)
+    local = import_svhn(tmp_path / "svhn", tmp_path / "local", options=options)
     assert official.test_samples == 20 and local.train_samples + local.test_samples == 60
     data = open_data_set(tmp_path / "local", "svhn")
     everyone = np.concatenate([data.train.rows, data.test.rows])
@@ -271,14 +273,14 @@ def test_local_tests_set_the_split_aside(tmp_path: Path) -> None:
         test = np.bincount(data.y[data.test_rows(client)], minlength=10)
         assert train.sum() + test.sum() >= 8 and abs(test.sum() - (train + test).sum() / 4) <= 0.5
         assert np.abs(test - (train + test) / 4).max() <= 1
-    assert import_svhn(tmp_path / "svhn", tmp_path / "local", **options).already_there
-    again = import_svhn(tmp_path / "svhn", tmp_path / "again", **options)
+    assert import_svhn(tmp_path / "svhn", tmp_path / "local", options=options).already_there
+    again = import_svhn(tmp_path / "svhn", tmp_path / "again", options=options)
     csv = "client_data_mapping/test.csv"
     assert (again.data_dir / csv).read_bytes() == (local.data_dir / csv).read_bytes()
-    import_svhn(tmp_path / "svhn", tmp_path / "other", seed=2, **options)
+    import_svhn(tmp_path / "svhn", tmp_path / "other", options=replace(options, seed=2))
     assert (tmp_path / "other" / csv).read_bytes() != (local.data_dir / csv).read_bytes()
     with pytest.raises(UserError, match="other settings"):
-        import_svhn(tmp_path / "svhn", tmp_path / "local", partition=spread, test_fraction=0.25)
+        import_svhn(tmp_path / "svhn", tmp_path / "local", options=ImportOptions(partition=spread, test_fraction=0.25))
 
 
 def test_local_tests_of_natural_clients_have_their_own_mix(tmp_path: Path) -> None:
@@ -286,7 +288,7 @@ def test_local_tests_of_natural_clients_have_their_own_mix(tmp_path: Path) -> No
     who, y = np.repeat(np.arange(4), 60), np.tile(np.repeat(np.arange(6), 10), 4)
     split = {"x_train": x[:200], "y_train": y[:200], "c_train": who[:200]}
     np.savez(tmp_path / "har.npz", **split, x_test=x[200:], y_test=y[200:], c_test=who[200:])
-    import_npz(tmp_path / "har.npz", tmp_path / "out", "uci_har", local_test=True)
+    import_npz(tmp_path / "har.npz", tmp_path / "out", "uci_har", NpzOptions(local_test=True))
     data = open_data_set(tmp_path / "out", "uci_har")
     for client in range(1, 5):
         assert np.bincount(data.y[data.test_rows(client)], minlength=6).tolist() == [2] * 6
@@ -295,7 +297,7 @@ def test_local_tests_of_natural_clients_have_their_own_mix(tmp_path: Path) -> No
 def test_windows_come_along_time_when_asked_for(tmp_path: Path) -> None:
     x = RNG.normal(0, 1, (20, 9, 128)).astype(np.float16)
     np.savez(tmp_path / "har.npz", x=x, y=np.arange(20) % 6, client=np.arange(20) // 10)
-    import_npz(tmp_path / "har.npz", tmp_path / "out", "uci_har", test_fraction=0.0)
+    import_npz(tmp_path / "har.npz", tmp_path / "out", "uci_har", NpzOptions(test_fraction=0.0))
     usual = open_data_set(tmp_path / "out", "uci_har", test_split=0.0)
     along = open_data_set(tmp_path / "out", "uci_har", test_split=0.0, input_shape=(9, 1, 128))
     assert usual.input_shape == (1, 9, 128) and along.input_shape == (9, 1, 128)

@@ -10,6 +10,7 @@ import pytest
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.audio import CLIP, log_mel, square_mfcc, write_wav
 from fedscale_ext.data.importing.importers import import_layout, import_npz, import_speech
+from fedscale_ext.data.importing.options import ImportOptions, NpzOptions, SpeechOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.registry import SPEECH_WORDS, known
 from fedscale_ext.data.store import open_data_set
@@ -57,7 +58,7 @@ def test_speakers_are_clients_and_labels_fedscales(archive: Path, tmp_path: Path
 
 
 def test_twelve_classes_have_unknown_words_and_silence(archive: Path, tmp_path: Path) -> None:
-    written = import_speech(archive, tmp_path / "a", "google_speech12", test_fraction=0.0)
+    written = import_speech(archive, tmp_path / "a", "google_speech12", SpeechOptions(test_fraction=0.0))
     data = open_data_set(tmp_path / "a", "google_speech12", test_split=0.0)
     counts = np.bincount(data.y, minlength=12)
     # 18 clips of the ten words are 2 for each on average
@@ -65,7 +66,7 @@ def test_twelve_classes_have_unknown_words_and_silence(archive: Path, tmp_path: 
     assert set(data.client_names) <= set(SPEAKERS)
     hum = data.x[data.y == 0].astype(np.float32)
     assert np.abs(hum - log_mel(tone(60)).astype(np.float32)).mean() < 1.0
-    again = import_speech(archive, tmp_path / "b", "google_speech12", test_fraction=0.0)
+    again = import_speech(archive, tmp_path / "b", "google_speech12", SpeechOptions(test_fraction=0.0))
     other = open_data_set(tmp_path / "b", "google_speech12", test_split=0.0)
     assert again.clients == written.clients and np.array_equal(other.x, data.x)
 
@@ -80,9 +81,9 @@ def test_fedscales_client_map(archive: Path, tmp_path: Path) -> None:
         if number % 10:
             names[name] = number % 4
     (tmp_path / "map.json").write_text(json.dumps({**names, "yes_ffffffff_nohash_0.wav": 0}))
-    written = import_speech(flat, tmp_path / "out", "google_speech", client_map=tmp_path / "map.json")
+    written = import_speech(flat, tmp_path / "out", "google_speech", SpeechOptions(client_map=tmp_path / "map.json"))
     assert (written.clients, written.left_out, written.absent) == (4, 3, 1)
-    again = import_speech(flat, tmp_path / "out", "google_speech", client_map=tmp_path / "map.json")
+    again = import_speech(flat, tmp_path / "out", "google_speech", SpeechOptions(client_map=tmp_path / "map.json"))
     assert (again.already_there, again.left_out, again.absent) == (True, 3, 1)
     data = open_data_set(tmp_path / "out", "google_speech")
     assert data.client_names == ["0", "1", "2", "3"]
@@ -109,7 +110,7 @@ def test_a_broken_archive_leaves_nothing_behind(archive: Path, tmp_path: Path, b
 def test_a_broken_map_is_refused(archive: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "map.json").write_text(content)
     with pytest.raises(UserError, match="client map"):
-        import_speech(archive, tmp_path / "out", "google_speech", client_map=tmp_path / "map.json")
+        import_speech(archive, tmp_path / "out", "google_speech", SpeechOptions(client_map=tmp_path / "map.json"))
 
 
 def test_clips_are_no_pictures(archive: Path, tmp_path: Path) -> None:
@@ -154,7 +155,12 @@ def test_fedscales_folder_is_read_as_it_is(layout: Path) -> None:
 
 
 def test_the_folders_clips_get_other_clients(layout: Path, tmp_path: Path) -> None:
-    import_layout(layout, tmp_path / "out", "google_speech", partition=Partition("classes", 4, classes_per_client=1))
+    import_layout(
+        layout,
+        tmp_path / "out",
+        "google_speech",
+        ImportOptions(partition=Partition("classes", 4, classes_per_client=1)),
+    )
     data = open_data_set(tmp_path / "out", "google_speech")
     assert data.num_clients == 4 and (len(data.train.rows), len(data.test.rows)) == (18, 6)
     for client in range(1, 5):
@@ -203,14 +209,14 @@ def test_arrays_of_features_and_of_clips_are_the_same_data(tmp_path: Path) -> No
     np.savez(tmp_path / "mel.npz", audio=features, y=y, client=who, words=words)
     data_sets = []
     for kind in ("clips", "mel"):
-        import_npz(tmp_path / f"{kind}.npz", tmp_path / kind, "google_speech", x="audio", names="words")
+        import_npz(tmp_path / f"{kind}.npz", tmp_path / kind, "google_speech", NpzOptions(x="audio", names="words"))
         data_sets.append(open_data_set(tmp_path / kind, "google_speech"))
     assert np.array_equal(data_sets[0].x, data_sets[1].x) and np.array_equal(data_sets[0].y, data_sets[1].y)
     assert {SPEECH_WORDS[label] for label in data_sets[0].y} == set(words)
-    import_npz(tmp_path / "mel.npz", tmp_path / "twelve", "google_speech12", x="audio", names="words")
+    import_npz(tmp_path / "mel.npz", tmp_path / "twelve", "google_speech12", NpzOptions(x="audio", names="words"))
     assert set(open_data_set(tmp_path / "twelve", "google_speech12").y.tolist()) == {1, 2, 3}
     with pytest.raises(UserError, match="no array 'labels'"):
-        import_npz(tmp_path / "mel.npz", tmp_path / "no", "google_speech", x="audio", names="labels")
+        import_npz(tmp_path / "mel.npz", tmp_path / "no", "google_speech", NpzOptions(x="audio", names="labels"))
     np.savez(tmp_path / "odd.npz", x=features, y=y, client=who, classes=np.array(["no", "wow", "jupiter"]))
     with pytest.raises(UserError, match="names classes that google_speech does not have"):
         import_npz(tmp_path / "odd.npz", tmp_path / "no", "google_speech")
@@ -235,7 +241,9 @@ def test_clips_of_half_the_rate_get_the_features_of_the_whole_one(tmp_path: Path
     hertz = (300, 400, 700)  # whole periods: nothing at the ends
     audio = np.stack([tone(each)[::2] for each in hertz])
     np.savez(tmp_path / "digits.npz", audio=audio, label=np.array([0, 3, 9]), client=np.array([0, 0, 1]))
-    import_npz(tmp_path / "digits.npz", tmp_path / "digits", "fsdd", x="audio", y="label", test_fraction=0.0)
+    import_npz(
+        tmp_path / "digits.npz", tmp_path / "digits", "fsdd", NpzOptions(x="audio", y="label", test_fraction=0.0)
+    )
     data = open_data_set(tmp_path / "digits", "fsdd", test_split=0.0)
     assert data.input_shape == (1, 49, 40) and data.num_classes == 10 and data.y.tolist() == [0, 3, 9]
     for row, each in enumerate(hertz):
@@ -245,12 +253,14 @@ def test_clips_of_half_the_rate_get_the_features_of_the_whole_one(tmp_path: Path
 def test_places_in_an_array_of_words_need_its_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", audio=tone(400)[None], label=np.array([24]), client=np.array([0]), words=SPEECH_WORDS)
     with pytest.raises(UserError, match=r"label 24, out of range for speech12_mfcc32 .* name it by --names"):
-        import_npz(tmp_path / "a.npz", tmp_path / "out", "speech12_mfcc32", x="audio", y="label")
+        import_npz(tmp_path / "a.npz", tmp_path / "out", "speech12_mfcc32", NpzOptions(x="audio", y="label"))
 
 
 def test_digits_as_mosss_squares_are_resampled_too(tmp_path: Path) -> None:
     np.savez(tmp_path / "digits.npz", audio=tone(400)[None, ::2], label=np.array([3]), client=np.array([0]))
-    import_npz(tmp_path / "digits.npz", tmp_path / "digits", "fsdd_mfcc32", x="audio", y="label", test_fraction=0.0)
+    import_npz(
+        tmp_path / "digits.npz", tmp_path / "digits", "fsdd_mfcc32", NpzOptions(x="audio", y="label", test_fraction=0.0)
+    )
     data = open_data_set(tmp_path / "digits", "fsdd_mfcc32", test_split=0.0)
     assert data.input_shape == (1, 32, 32) and data.num_classes == 10
     difference = np.abs(data.x[0].astype(np.float64) - square_mfcc(tone(400)))
@@ -263,7 +273,7 @@ def test_digits_as_mosss_squares_are_resampled_too(tmp_path: Path) -> None:
 def test_fedoras_keeps_all_other_words_and_adds_a_tenth_of_silence_to_each_client(
     archive: Path, tmp_path: Path
 ) -> None:
-    written = import_speech(archive, tmp_path / "a", "speech12_mfcc", test_fraction=0.0)
+    written = import_speech(archive, tmp_path / "a", "speech12_mfcc", SpeechOptions(test_fraction=0.0))
     data = open_data_set(tmp_path / "a", "speech12_mfcc", test_split=0.0)
     # three speakers of ten clips each, of which four are of two other words
     assert np.bincount(data.y, minlength=12).tolist() == [3, 12, 6, 6, 6] + [0] * 7
@@ -271,10 +281,10 @@ def test_fedoras_keeps_all_other_words_and_adds_a_tenth_of_silence_to_each_clien
     for client in (1, 2, 3):
         assert (data.y[data.train_rows(client)] == 0).sum() == 1
     assert set(data.client_names) == set(SPEAKERS)
-    again = import_speech(archive, tmp_path / "b", "speech12_mfcc", test_fraction=0.0)
+    again = import_speech(archive, tmp_path / "b", "speech12_mfcc", SpeechOptions(test_fraction=0.0))
     assert again.train_samples == written.train_samples
     assert np.array_equal(open_data_set(tmp_path / "b", "speech12_mfcc", test_split=0.0).x, data.x)
-    words = import_speech(archive, tmp_path / "c", "speech_mfcc", test_fraction=0.0)
+    words = import_speech(archive, tmp_path / "c", "speech_mfcc", SpeechOptions(test_fraction=0.0))
     assert (words.train_samples, words.classes, words.shape) == (30, 35, (1, 40, 51))
 
 
@@ -283,7 +293,7 @@ def test_real_clips_as_fedoras_has_them(shared_data: Path, tmp_path: Path) -> No
     if not source.exists():
         pytest.skip(f"{source} is not there")
     written = import_npz(
-        source, tmp_path / "out", "speech12_mfcc", x="audio", y="label", names="words", test_fraction=0.0
+        source, tmp_path / "out", "speech12_mfcc", NpzOptions(x="audio", y="label", names="words", test_fraction=0.0)
     )
     data = open_data_set(tmp_path / "out", "speech12_mfcc", test_split=0.0)
     assert (written.clients, written.train_samples, written.shape) == (12, 660, (1, 40, 51))
@@ -295,9 +305,9 @@ def test_real_clips_as_fedoras_has_them(shared_data: Path, tmp_path: Path) -> No
 
 
 def test_clips_become_squares(archive: Path, tmp_path: Path) -> None:
-    written = import_speech(archive, tmp_path / "a", "speech12_mfcc32", test_fraction=0.0)
+    written = import_speech(archive, tmp_path / "a", "speech12_mfcc32", SpeechOptions(test_fraction=0.0))
     assert (written.classes, written.shape) == (12, (1, 32, 32))
-    twelve = import_speech(archive, tmp_path / "b", "google_speech12", test_fraction=0.0)
+    twelve = import_speech(archive, tmp_path / "b", "google_speech12", SpeechOptions(test_fraction=0.0))
     features, plain = (open_data_set(tmp_path / f, k, test_split=0.0)
                        for f, k in (("a", "speech12_mfcc32"), ("b", "google_speech12")))  # fmt: skip
     assert written.train_samples == twelve.train_samples and np.array_equal(features.y, plain.y)
@@ -308,7 +318,9 @@ def test_real_clips_as_moss_has_them(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "speech_commands_raw_12speakers.npz"
     if not source.exists():
         pytest.skip(f"{source} is not there")
-    import_npz(source, tmp_path / "out", "speech12_mfcc32", x="audio", y="label", names="words", test_fraction=0.0)
+    import_npz(
+        source, tmp_path / "out", "speech12_mfcc32", NpzOptions(x="audio", y="label", names="words", test_fraction=0.0)
+    )
     data = open_data_set(tmp_path / "out", "speech12_mfcc32", test_split=0.0)
     x = data.batch(np.arange(len(data.y)))
     assert len(x) == 660 and abs(float(x.mean())) < 0.05 and float(x.std()) == pytest.approx(1, abs=0.05)

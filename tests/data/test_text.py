@@ -11,6 +11,7 @@ import pytest
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.formats.text import CHARACTERS, numbers
 from fedscale_ext.data.importing.importers import import_leaf, import_text
+from fedscale_ext.data.importing.options import TextOptions
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import DataSet, open_data_set
 
@@ -61,19 +62,19 @@ def test_leafs_split_is_kept_and_windows_are_its_own(tmp_path: Path) -> None:
         symbols = numbers(text).tolist()
         assert windows(data, data.train_rows(client)) == [(symbols[i : i + 80], symbols[i + 80]) for i in range(6)]
         assert windows(data, data.test_rows(client)) == [(symbols[i : i + 80], symbols[i + 80]) for i in (90, 91)]
-    assert import_text(tmp_path / "leaf", tmp_path / "fewer", stride=3).train_samples == 4
+    assert import_text(tmp_path / "leaf", tmp_path / "fewer", options=TextOptions(stride=3)).train_samples == 4
 
 
 def test_texts_are_cut_so_that_every_symbol_is_read_once(tmp_path: Path) -> None:
     path = written(tmp_path / "texts.json", {"A": TEXT, "B": TEXT[:81], "C": TEXT[:80]})
-    report = import_text(path, tmp_path / "out", test_fraction=0.3)
+    report = import_text(path, tmp_path / "out", options=TextOptions(test_fraction=0.3))
     assert (report.clients, report.left_out) == (2, 1)  # C has no label for its only window
     data = open_data_set(tmp_path / "out", "shakespeare")
     rows = np.sort(np.concatenate([data.train_rows(1), data.test_rows(1)]))
     symbols = numbers(TEXT).tolist()
     assert sorted(windows(data, rows)) == sorted((symbols[i : i + 80], symbols[i + 80]) for i in range(0, 420, 80))
     assert len(data.test_rows(1)) == 2
-    assert import_text(path, tmp_path / "wide", stride=200).train_samples == 3 - 1 + 1
+    assert import_text(path, tmp_path / "wide", options=TextOptions(stride=200)).train_samples == 3 - 1 + 1
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_what_is_no_such_text_is_refused_in_a_sentence(
 ) -> None:
     path = written(tmp_path / "all.json", content)
     with pytest.raises(UserError, match=why) as error:
-        import_text(path, tmp_path / "out", stride=stride)
+        import_text(path, tmp_path / "out", options=TextOptions(stride=stride))
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 

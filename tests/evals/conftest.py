@@ -10,7 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evals.paper.engine import Experiment, filled, planned
+from evals.paper.engine import Experiment, planned
+from evals.paper.job_keys import resolved
 from evals.paper.papers import Paper
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.method_params import make_params
@@ -26,10 +27,9 @@ def jobs_of() -> Callable[[Paper, Experiment, str], list[tuple[str, dict[str, An
         assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
         made = []
         for arm, data in arms:
-            keys = filled({**paper.keys_of(data, scale), **arm.keys})
+            keys = resolved({**paper.keys_of(data, scale), **arm.keys})
             method = str(keys["method"])
             own = {key: value for key, value in keys.items() if key.partition(".")[0] in (key, method)}
-            assert not any("$" in f"{key}{value}" for key, value in own.items())
             settings = [f"{key}={json.dumps(value)}" for key, value in own.items()]
             config = load_config(str(paper.folder / "job.yml"), settings)
             made.append((data, keys, make_params(method_class(method).Params, config)))

@@ -28,11 +28,12 @@ from evals.fedoras import (
     texts,
 )
 from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
-from evals.fedoras.settings import DATA, PAPER, UNTIL_DONE
+from evals.fedoras.settings import DATA, PAPER, SUPERNET_DECAY, SUPERNET_ROUNDS, TWIN_ROUNDS, UNTIL_DONE
 from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, filled, planned
+from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.job_keys import resolved
 from evals.paper.orders import Order
 from fedscale_ext import models
 from fedscale_ext.methods.fedoras.allocation import brackets_of
@@ -61,10 +62,10 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, j
     for data, keys, params in jobs_of(PAPER, experiment(name), scale):
         if keys["method"] == "fedoras":
             assert keys["rounds"] == UNTIL_DONE
-            assert params.twin_rounds in (0, PAPER.keys_of(data, scale)["$twin_rounds"])
+            assert params.twin_rounds in (0, PAPER.keys_of(data, scale)[TWIN_ROUNDS])
 
 
-STEPS = ("learning_rate", "$supernet_decay", "batch_size", "fedoras.finetune_lr", "fedoras.finetune_batch")
+STEPS = ("learning_rate", SUPERNET_DECAY, "batch_size", "fedoras.finetune_lr", "fedoras.finetune_batch")
 
 
 @pytest.mark.parametrize(("data", "scale"), [(name, "paper" if DATA[name].paper else "small") for name in sorted(DATA)])
@@ -79,10 +80,11 @@ def test_twins_and_fine_tuning_train_as_each_data_set_wants(data: str, scale: st
         return
     assert found[3:] == (0.01, 32)
     if small:  # to a fifth over the supernet's rounds
-        assert found[0] == 0.05 and keys["$supernet_decay"] ** keys["$supernet_rounds"] == pytest.approx(0.2, abs=0.02)
+        assert found[0] == 0.05 and keys[SUPERNET_DECAY] ** keys[SUPERNET_ROUNDS] == pytest.approx(0.2, abs=0.02)
     else:
         assert found[:2] == (0.1, 1.0)
-    assert not {name for name in keys if name.startswith("fedoras.twin_")}  # fine-tuning's client, the supernet's rate
+    # twins have fine-tuning's client and the supernet's rate
+    assert not {name for name in keys if str(name).startswith("fedoras.twin_")}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +95,8 @@ def test_twins_and_fine_tuning_train_as_each_data_set_wants(data: str, scale: st
 def test_supernets_have_as_many_steps_for_one_of_random_weights_as_in_the_paper(small: str, whole: str) -> None:
     def steps(data: str, scale: str) -> float:
         keys = {"fedoras.finetune_batch": 32, **PAPER.keys_of(data, scale)}
-        supernet = keys["$supernet_rounds"] * keys["local_epochs"] / keys["batch_size"]
-        return float(supernet / (keys["$twin_rounds"] / keys["fedoras.finetune_batch"]))
+        supernet = keys[SUPERNET_ROUNDS] * keys["local_epochs"] / keys["batch_size"]
+        return float(supernet / (keys[TWIN_ROUNDS] / keys["fedoras.finetune_batch"]))
 
     assert steps(small, "small") == pytest.approx(steps(whole, "paper"), rel=0.1)
 
@@ -116,13 +118,13 @@ def test_an_arm_has_no_published_figures_of_another_partition() -> None:
 def test_arms_of_fedoras_train_their_supernet_at_a_constant_rate_but_for_one() -> None:
     """The published configurations have no decay in stage 1."""
     arm = with_twins("cifar10-h0.1")
-    keys = filled({**PAPER.keys_of("cifar10-h0.1", "small"), **arm.keys})
+    keys = resolved({**PAPER.keys_of("cifar10-h0.1", "small"), **arm.keys})
     assert (keys["decay_factor"], keys["fedoras.twin_rounds"]) == (1.0, 30)
     rounds = {one.x: one.keys for one in longer.EXPERIMENT.arms if one.scales == ("small",)}
     assert {x: (own["fedoras.supernet_rounds"], own["decay_factor"]) for x, own in rounds.items()} == {
         0.375: (30, 1.0), 2.0: (160, 1.0)}  # fmt: skip
     (falling,) = (arm for arm in ablation.EXPERIMENT.arms if arm.label == ablation.FALLING)
-    keys = filled({**PAPER.keys_of("cifar10-h0.1", "small"), **falling.keys})
+    keys = resolved({**PAPER.keys_of("cifar10-h0.1", "small"), **falling.keys})
     assert keys["decay_factor"] == 0.980949 and "paper" not in falling.scales
 
 
@@ -211,7 +213,7 @@ def test_the_first_claim_has_a_row_for_each_length_of_the_supernet() -> None:
     short, now = ledger.CLAIMS["A1, 30 rounds"], ledger.CLAIMS["A1"]
     assert (short.script, now.script) == ("longer", "table6")
     assert [order.more for order in short.orders] == ["0.4 times the rounds, supernet"] * 4
-    assert round(0.375 * PAPER.keys_of("cifar10-h0.1", "small")["$supernet_rounds"]) == 30
+    assert round(0.375 * PAPER.keys_of("cifar10-h0.1", "small")[SUPERNET_ROUNDS]) == 30
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +227,7 @@ def trained(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
     def run(arm: Arm, **more: Any) -> Run:
         key = json.dumps([arm.label, more])
         if key not in made:
-            keys = filled({"$twin_rounds": 1, "$supernet_decay": 1.0, **TINY, "model": str(space), **arm.keys, **more})
+            keys = resolved({TWIN_ROUNDS: 1, SUPERNET_DECAY: 1.0, **TINY, "model": str(space), **arm.keys, **more})
             method = keys["method"]
             keys = {name: value for name, value in keys.items() if name.partition(".")[0] in (name, method)}
             log_dir = jobs.train(keys, "tiny", 1, session_job_file, runs, in_process=True)

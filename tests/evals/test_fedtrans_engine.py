@@ -13,6 +13,7 @@ from evals.fedtrans.arms import LARGEST, MIDDLE, anchors
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import jobs, output, plots
 from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.job_keys import Parameter, WeightsOf
 from evals.paper.output import aggregated
 from fedscale_ext.metrics.models import load_model
 
@@ -151,7 +152,7 @@ def test_rows_made_of_jobs_and_of_rows_are_there_once(places: dict[str, Path], t
         return {row["label"]: (row["seeds"], row["figures"]["x"]["values"]) for row in content["rows"]}
 
     assert write({1: 5.0, 2: 7.0}, []) == {"twice": ([1, 2], [10.0, 14.0]), "total": ([1, 2], [10.0, 14.0])}
-    earlier, _, _ = output.kept(tmp_path / "made", {("job", "x", 2), ("job", "x", 3)})
+    earlier, _, _ = output.earlier_results(tmp_path / "made", {("job", "x", 2), ("job", "x", 3)})
     assert write({2: 8.0, 3: 9.0}, earlier) == {
         "twice": ([1, 2, 3], [10.0, 16.0, 18.0]), "total": ([1, 2, 3], [10.0, 16.0, 18.0])
     }  # fmt: skip
@@ -201,7 +202,7 @@ def test_a_baseline_has_the_devices_of_the_job_whose_model_it_is_given(places: d
 
 
 def test_a_model_is_trained_on_from_its_weights(places: dict[str, Path], tmp_path: Path, done: Any) -> None:
-    on = Arm("trained on", {"method": "fedavg", "model": LARGEST, "initial_weights": "@"})
+    on = Arm("trained on", {"method": "fedavg", "model": LARGEST, "initial_weights": WeightsOf(LARGEST)})
     experiment = Experiment("on", "Trained on", [EXPERIMENT.arms[0], on, EXPERIMENT.arms[1]])
     assert call(experiment, {**places, "results": tmp_path}) == 0
     first_loss = {}  # by the weights that a job started from, of those with the largest model
@@ -328,7 +329,8 @@ def test_data_that_another_paper_dealt_otherwise_are_not_taken(tmp_path: Path) -
 def test_data_for_public_samples_must_be_there_too(
     places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one = Experiment("one", "One", [Arm("A", {"method": "fedmd", "$far": "har", "public_dir": "$far"}, "chars74k")])
+    far = Parameter("far")
+    one = Experiment("one", "One", [Arm("A", {"method": "fedmd", far: "har", "public_dir": far}, "chars74k")])
     assert call(one, {**places, "results": tmp_path / "none", "sources": tmp_path}) == 2
     assert "uci_har.npz (for har) is not in" in capsys.readouterr().err
 

@@ -10,7 +10,8 @@ from evals.fedtrans import fig1b, own_settings, readings, settings, table3
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
 from evals.paper import plots
-from evals.paper.engine import Arm, Run, filled, planned
+from evals.paper.engine import Arm, Run, planned
+from evals.paper.job_keys import ModelOf, WeightsOf, recorded, resolved
 from evals.paper.output import aggregated, markdown
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.method_params import make_params
@@ -28,17 +29,16 @@ SCRIPTS = (
 def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str) -> None:
     arms = planned(PAPER, importlib.import_module(f"evals.fedtrans.{name}").EXPERIMENT, scale, None)
     assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
-    trained = {(data, json.dumps(dict(arm.keys), sort_keys=True)) for arm, data in arms}
+    trained = {(data, json.dumps(recorded(arm.keys), sort_keys=True)) for arm, data in arms}
     twice = {"fig11a", "fig11b", "fig12", "eta"}  # whose default stands beside too
     assert len(arms) - len(trained) == (name in twice)
     labels = {arm.label for arm, _ in arms}
     for arm, data in arms:
-        keys = filled({**PAPER.keys_of(data, scale), **arm.keys})
-        reference = str(keys.get("model", "")).partition(":")
-        if reference[0].startswith("@"):
-            assert reference[2] in labels
+        keys = resolved({**PAPER.keys_of(data, scale), **arm.keys})
+        if isinstance(model := keys.get("model"), ModelOf):
+            assert model.arm in labels
             del keys["model"]
-            assert keys.pop("initial_weights", "@") == "@"
+            assert keys.pop("initial_weights", WeightsOf(model)) == WeightsOf(model)
         method = str(keys["method"])
         settings = [
             f"{key}={json.dumps(value)}" for key, value in keys.items() if key.partition(".")[0] in (key, method)
@@ -57,7 +57,7 @@ def test_readings_have_a_row_for_whole_blocks_on_a_resnet_and_for_a_clients_hist
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
 def test_baselines_with_their_own_settings_train_by_epochs(scale: str) -> None:
     for arm, data in planned(PAPER, own_settings.EXPERIMENT, scale, None):
-        keys = filled({**PAPER.keys_of(data, scale), **arm.keys, "model": "resnet18_speech"})
+        keys = resolved({**PAPER.keys_of(data, scale), **arm.keys, "model": "resnet18_speech"})
         job = [f"{key}={json.dumps(value)}" for key, value in keys.items() if "." not in key]
         config = load_config(str(PAPER.folder / "job.yml"), job)
         assert config.fedscale.local_steps == (2 if scale == "smoke" and "own" not in arm.label else 20)

@@ -31,7 +31,7 @@ from evals.hypemefed.cka import cka
 from evals.hypemefed.settings import PAPER
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, filled
+from evals.paper.engine import Arm, Experiment, Run
 from evals.paper.orders import Order, Row, differences
 from fedscale_ext.metrics.records import read_records
 
@@ -77,10 +77,6 @@ def test_a_data_set_stands_in_with_the_partition_that_is_asked_for() -> None:
     assert PAPER.data_at("unimib-h1", "paper") == "unimib-h1"
     assert PAPER.split_name("fashion-h0.1")[1][-2:] == ["--min-samples", "50"]
     assert "--min-samples" not in PAPER.split_name("fashion-iid")[1]
-
-
-def test_what_begins_with_a_dollar_is_put_in_and_none_takes_away() -> None:
-    assert filled({"$n": "vgg", "model": "multi_$n", "a": None, "rounds": 3}) == {"model": "multi_vgg", "rounds": 3}
 
 
 def test_differences_are_paired_by_seed(row: Callable[..., Any]) -> None:
@@ -153,7 +149,7 @@ def test_errors_are_means_over_late_rounds_and_convolutions(tmp_path: Path) -> N
                                         "block3.bn1.weight": values(7.0),
                                         "exit3.linear.weight": values(7.0)}}]  # fmt: skip
     (tmp_path / "internals.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    own, old, random = errors.beside([Run(Arm("k=25"), "har", 1, tmp_path)])
+    own, old, random = errors.with_other_guesses([Run(Arm("k=25"), "har", 1, tmp_path)])
     assert own.figures["MAE"] == pytest.approx(0.3) and own.figures["MAE, block 3"] == 0.4
     assert (old.arm.label, random.arm.label) == ("old layer, k=25", "random order, k=25")
     assert old.figures["normalised MAE"] == pytest.approx(0.2) and random.figures["MAE"] == 0.5

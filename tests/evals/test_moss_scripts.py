@@ -13,10 +13,10 @@ import pytest
 
 from evals.moss import arms, fig4, fig8, fig11a, ledger, published, readings, rows, table3
 from evals.moss.arms import ACCURACY, BASELINES, GLOBAL, LITERAL, LOCAL, MOSS, PRUNING, ROUNDS
-from evals.moss.settings import BATCHES, DEALT, EXCEPTIONS, MOMENTA, PAPER, RATES, TYPED
+from evals.moss.settings import BATCHES, DEALT, EXCEPTIONS, MOMENTA, PAPER, RATES, THIRD, TYPED
 from evals.paper import device_types, jobs
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, filled, planned
+from evals.paper.engine import Arm, Experiment, Run, planned
 
 SCRIPTS = """table3 table4 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11a fig11b fig11c momentum readings matching
     kinds""".split()
@@ -31,7 +31,7 @@ def experiment(name: str) -> Experiment:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, jobs_of: Callable[..., Any]) -> None:
     for data, keys, params in jobs_of(PAPER, experiment(name), scale):
-        devices = PAPER.keys_of(data, scale)["$third"] * 3
+        devices = PAPER.keys_of(data, scale)[THIRD] * 3
         if keys["method"] in DEALT:
             assert sum(params.groups) == devices == (300 if "full" in data else 30)
         if keys["method"] in TYPED:
@@ -149,10 +149,6 @@ def test_what_collapsed_or_never_settled_says_nothing_of_convergence() -> None:
     assert _on_rounds([moss, local], collapsed)[0] == "not decidable"
     assert "has nothing beside it" in _on_rounds([moss])[1][0]
     assert all(ledger.CLAIMS[claim].leaves_out for claim in ("M4", "M5", "M5, energy", "M6"))
-
-
-def test_lists_have_what_begins_with_a_dollar_put_in() -> None:
-    assert filled({"$a": "x", "names": ["$a", "b"], "numbers": [1, 2]}) == {"names": ["x", "b"], "numbers": [1, 2]}
 
 
 def test_jobs_are_told_apart_by_what_files_hold_and_not_where(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_data_sets_without_a_job_are_named_below_the_title(drawn: list[Figure], 
     assert drawn[1].get_suptitle() == "Methods on four data sets\nno job yet on cifar10-h0.5, chars74k"
     assert [axis.get_title() for axis in drawn[1].axes] == ["speech", "har"]
     one = [run for run in made if run.data == "chars74k"]
-    output.write(bars, some, tmp_path / "more", ["x"], "small", kept=[replace(run, log_dir=None) for run in one])
+    output.write(bars, some, tmp_path / "more", ["x"], "small", earlier=[replace(run, log_dir=None) for run in one])
     assert drawn[2].get_suptitle().endswith("no job yet on cifar10-h0.5")
 
 

@@ -20,10 +20,9 @@ from fedscale_ext.report.arms import (
     short,
     shown,
 )
-from fedscale_ext.report.compared import comma_separated, has_papers, lines
+from fedscale_ext.report.compared import comma_separated, comparison_rows, has_papers, lines
 from fedscale_ext.report.loading import load_job
 from fedscale_ext.report.published import paper_row
-from fedscale_ext.report.text import comparison_rows
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from written_job import write_job
 
 from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, shown
 from fedscale_ext.report.build import build
-from fedscale_ext.report.compared import Line, comma_separated, lines, table_notes
+from fedscale_ext.report.compared import Line, comma_separated, comparison_rows, lines, table_notes
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.report.text import comparison_rows
 
 FLOOR = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}
 

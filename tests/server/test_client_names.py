@@ -12,6 +12,7 @@ import fedscale_ext
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.importers import import_npz
+from fedscale_ext.data.importing.options import NpzOptions
 from fedscale_ext.entry.in_process import run_in_process
 
 NAMES = ["mill", "größe", "7", "hut"]
@@ -26,7 +27,7 @@ def named_job(tmp_path: Path) -> Path:
     client = np.repeat(NAMES, 6)
     x = rng.integers(0, 255, (len(client), 28, 28)).astype(np.uint8)
     np.savez(tmp_path / "named.npz", x=x, y=rng.integers(0, 3, len(client)), client=client)
-    import_npz(tmp_path / "named.npz", tmp_path / "data", "femnist", name="named")
+    import_npz(tmp_path / "named.npz", tmp_path / "data", "femnist", NpzOptions(name="named"))
     return write_job_file(tmp_path / "data", tmp_path)
 
 

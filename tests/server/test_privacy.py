@@ -17,6 +17,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import Emit, ignore_event
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.importing.importers import import_npz
+from fedscale_ext.data.importing.options import NpzOptions
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
@@ -112,7 +113,7 @@ def test_one_clients_data_moves_a_released_model_by_no_more_than_two_norms(job_f
             x[client == 2], y[client == 2] = 255 - x[client == 2], 3 - y[client == 2]
         np.savez(tmp_path / f"v{version}.npz", x=x, y=y, client=client)
         folders.append(tmp_path / f"v{version}")
-        import_npz(tmp_path / f"v{version}.npz", folders[-1], "femnist", name="generated")
+        import_npz(tmp_path / f"v{version}.npz", folders[-1], "femnist", NpzOptions(name="generated"))
     for clip in (0.05, 0.5):
         keys = {**NOISE, "dp_clip_norm": clip, "num_participants": 6, "rounds": 1, "cohort_size": 3}  # everybody is in
         one, other = (

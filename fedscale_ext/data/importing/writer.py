@@ -17,13 +17,13 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.folders import new_folder
+from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
-from fedscale_ext.data.importing.partition import Partition, follow
 from fedscale_ext.data.labels import Classes, class_notes, number_classes
 from fedscale_ext.data.layout import DESCRIPTION, MAPPING, notes_in, read_description
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.samples import VALUES, ending, write_sample
-from fedscale_ext.data.split import check_fraction, group, held_out_mask
+from fedscale_ext.data.split import group
 
 _PER_FOLDER = 1000
 _DESCRIBED = (
@@ -55,6 +55,29 @@ class Written:
     absent: int = 0
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What a source says of all its samples.
+
+    Args:
+        classes: number of classes that it declares; None where its labels are all that tells.
+        label_names: names of labels 0, 1, …; () where they have none.
+        left_out: samples that it has and that no client gets.
+        absent: clips that a client map names and the source lacks.
+        notes: what it changed or noticed, a sentence each.
+
+    """
+
+    classes: int | None = None
+    label_names: Sequence[str] = ()
+    left_out: int = 0
+    absent: int = 0
+    notes: Sequence[str] = ()
+
+
+NO_FACTS = SourceFacts()
 
 
 def check_out_dir(out_dir: Path, force: bool) -> dict[str, Any]:
@@ -173,54 +196,36 @@ class LayoutWriter:
     def _path(self, sample: int) -> str:
         return f"{self._images}/{sample // _PER_FOLDER:04d}/{sample:07d}{self._ending}"
 
-    def finish(
-        self,
-        *,
-        seed: int,
-        test_fraction: float,
-        partition: Partition | None = None,
-        shape: Shape,
-        classes: int | None = None,
-        label_names: Sequence[str] = (),
-        left_out: int = 0,
-        absent: int = 0,
-        stratified: bool = False,
-        notes: Sequence[str] = (),
-    ) -> Written:
+    def finish(self, allocation: Allocation, shape: Shape, facts: SourceFacts = NO_FACTS) -> Written:
         """Decide whose each sample is and which are for tests, write the csv files, give the folder its name.
 
-        A source's own split is kept; without one, ``test_fraction`` of each client's samples go to test.csv
-        (0: no test.csv). Under a ``partition``, a client's test samples have its own mix of classes either way, with
-        ``stratified`` also those held out of clients that the source has. ``shape`` is what models get, ``classes`` how
-        many classes the source declares (None: labels of a kind of the user's own are numbered from 0), ``notes`` are
-        what the source reports.
+        A source's own split is kept. Without one, a share of each client's samples go to test.csv (none: no test.csv).
+
+        Args:
+            allocation: how samples are shared out.
+            shape: what models get.
+            facts: what the source says of all its samples.
+
         """
-        check_fraction(test_fraction)
         if not len(self):
             raise UserError(f"there are no samples to write to {self.out_dir}")
         split = np.array(self._test)
-        numbered = number_classes(np.array(self._label), self.entry, classes, label_names)
+        numbered = number_classes(np.array(self._label), self.entry, facts.classes, facts.label_names)
         labels = numbered.labels
-        if partition is not None:
-            client = spread(partition, labels, split, seed, test_fraction)
-            width = len(str(partition.clients))
-            names = [f"c{number:0{width}d}" for number in range(1, partition.clients + 1)]
+        if allocation.partition is not None:
+            client = allocation.clients(labels, split)
+            clients = allocation.partition.clients
+            names = [f"c{number:0{len(str(clients))}d}" for number in range(1, clients + 1)]
         else:
             client, names = np.array(self._client), list(self._clients)
-        if (split < 0).any():
-            of_classes = labels if stratified or partition is not None else None
-            test = held_out_mask(client, len(names), test_fraction, seed, of_classes)
-        else:
-            test = split == 1
+        test = allocation.test_samples(client, len(names), labels, split)
         nobodys = client < 0
-        test &= ~nobodys
         train = ~test & ~nobodys
         if not train.any():
             raise UserError(f"the samples for {self.out_dir} are all test samples: there is nothing to train on")
         rows, _ = group(client, len(names))
         for row in np.flatnonzero(nobodys).tolist():
             (self._folder / self._path(row)).unlink()
-        left_out += int(nobodys.sum())
         for file, mask in (("train", train), ("test", test)):
             if mask.any():
                 self._write_csv(file, rows[mask[rows]], client, names, labels, numbered.names)
@@ -236,10 +241,10 @@ class LayoutWriter:
             shape=shape,
             already_there=False,
             seconds=time.monotonic() - self._started,
-            left_out=left_out,
-            absent=absent,
+            left_out=facts.left_out + int(nobodys.sum()),
+            absent=facts.absent,
             label_names=tuple(numbered.names),
-            notes=(*numbered.notes, *notes, *self._notes(numbered, client, names, train, test)),
+            notes=(*numbered.notes, *facts.notes, *self._notes(numbered, client, names, train, test)),
         )
         about = {key: getattr(written, key) for key in _DESCRIBED} | {"how": self.how, "settings": self.settings}
         (self._folder / DESCRIPTION).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
@@ -298,20 +303,6 @@ class LayoutWriter:
         os.rename(self._folder, self.out_dir)
         if old is not None:
             shutil.rmtree(old, ignore_errors=True)
-
-
-def spread(partition: Partition, labels: np.ndarray, split: np.ndarray, seed: int, test_fraction: float) -> np.ndarray:
-    """Client of each sample, -1 for what is left over; where the source has a split (``split`` 1: test), tests follow
-    the training samples, where not, ``test_fraction`` of each client's samples will be held out.
-
-    UserError where the samples do not do for the partition."""
-    test = split == 1
-    if (split < 0).any() or test.all():
-        return partition.assign(labels, seed, test_fraction)
-    client = np.empty(len(labels), dtype=np.int64)
-    client[~test] = partition.assign(labels[~test], seed)
-    client[test] = follow(client[~test], labels[~test], labels[test], partition.clients, seed)
-    return client
 
 
 def report_progress(progress: Progress | None, done: int, total: int) -> None:

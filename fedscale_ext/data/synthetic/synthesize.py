@@ -8,6 +8,7 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written, report_progress
 from fedscale_ext.data.registry import CHARACTERS
 from fedscale_ext.data.synthetic.glyphs import draw, writer_style
@@ -57,4 +58,4 @@ def synthesize_femnist(
             for picture, label in zip(pictures, labels.tolist(), strict=True):
                 writer.add(picture[None], label, f"w{number:04d}")
                 report_progress(progress, len(writer), total)
-        return writer.finish(seed=seed, test_fraction=test_fraction, shape=(1, *pictures.shape[1:]))
+        return writer.finish(Allocation(seed, test_fraction), (1, *pictures.shape[1:]))

@@ -16,6 +16,7 @@ from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.importers import import_npz
+from fedscale_ext.data.importing.options import NpzOptions
 from fedscale_ext.methods.moss.params import MossParams
 
 MOSS: dict[str, Any] = {
@@ -102,7 +103,7 @@ def har(shared_data: Path, tmp_path: Path) -> Path:
         x, y, client = (file[f"{name}_train"] for name in "xyc")
     rows = np.concatenate([np.flatnonzero(client == person)[::5][:40] for person in np.unique(client)[:6]])
     np.savez(tmp_path / "har.npz", x=x[rows], y=y[rows], client=client[rows])
-    import_npz(tmp_path / "har.npz", tmp_path / "har", "uci_har", local_test=True)
+    import_npz(tmp_path / "har.npz", tmp_path / "har", "uci_har", NpzOptions(local_test=True))
     return tmp_path / "har"
 
 

@@ -1,10 +1,10 @@
-"""Notices of a sweep's jobs, each sentence once."""
+"""What a person sees of a sweep: notices of its jobs, each sentence once."""
 
 import io
 
 from rich.console import Console
 
-from fedscale_ext.driver.sweep_notices import print_notices
+from fedscale_ext.driver.sweep_view import print_notices
 
 
 def printed(notices: dict[str, list[str]]) -> list[str]:

@@ -1,0 +1,186 @@
+"""Options that the ``fedscale dataset`` commands share, in groups by what they are about."""
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedscale_ext.core.errors import UserError
+
+if TYPE_CHECKING:
+    from fedscale_ext.data.importing.options import ImportOptions
+    from fedscale_ext.data.importing.partition import Partition
+
+
+class Format(str, Enum):
+    """Kinds of files that can be imported."""
+
+    npz = "npz"
+    leaf = "leaf"
+    text = "text"
+    parquet = "parquet"
+    folder = "folder"
+    cifar = "cifar"
+    speech = "speech"
+    svhn = "svhn"
+    stl10 = "stl10"
+    unimib = "unimib"
+    idx = "idx"
+    layout = "layout"
+
+
+class PartitionKind(str, Enum):
+    """Partitions over clients."""
+
+    dirichlet = "dirichlet"
+    classes = "classes"
+    shard = "shard"
+    iid = "iid"
+
+
+class TestSource(str, Enum):
+    """Where test samples come from."""
+
+    source = "source"
+    local = "local"
+
+
+Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")]
+TestFraction = Annotated[float, typer.Option(help="Share of each client's samples kept for testing.")]
+Seed = Annotated[int, typer.Option(help="Seed of partition, split and generation.")]
+ClientMap = Annotated[
+    Path | None, typer.Option(help="Speech Commands: FedScale's JSON {wav name: client}.", show_default="speakers")
+]
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Output."""
+
+    out: Out = None
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of this very data set in results.", show_default="its kind, or the npz file's"),
+    ] = None
+    generated: Annotated[bool, typer.Option("--generated", help="These data are made up: every result says so.")] = (
+        False
+    )
+    force: Force = False
+
+
+@dataclass(frozen=True)
+class PartitionOptions:
+    """Partition over clients, for data without clients."""
+
+    partition: Annotated[
+        PartitionKind | None,
+        typer.Option("--partition", metavar="KIND", help="For data without clients: dirichlet, classes, shard or iid."),
+    ] = None
+    clients: Annotated[int | None, typer.Option(help="Clients of the partition.")] = None
+    alpha: Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")] = 0.5
+    min_samples: Annotated[
+        int, typer.Option(help="Samples that each client of a Dirichlet partition has at least.")
+    ] = 1
+    samples_per_client: Annotated[
+        int,
+        typer.Option(help="Samples that each client of a Dirichlet partition trains on, exactly.", show_default="any"),
+    ] = 0
+    shards: Annotated[int, typer.Option(help="Shards per client of a shard partition.")] = 2
+    classes_per_client: Annotated[int, typer.Option(help="Classes of each client of a classes partition.")] = 2
+
+    def build(self) -> "Partition | None":
+        """Return the partition, None where none is asked for; UserError where the options do not go together."""
+        from fedscale_ext.data.importing.partition import Partition
+
+        if (self.partition is None) != (self.clients is None):
+            raise UserError("--partition and --clients belong together: give both, or neither for data with clients")
+        if self.partition is None or self.clients is None:
+            if self.min_samples != 1:
+                raise UserError("--min-samples is for --partition dirichlet")
+            if self.samples_per_client:
+                raise UserError("--samples-per-client is for --partition dirichlet")
+            return None
+        return Partition(
+            self.partition.value,
+            self.clients,
+            alpha=self.alpha,
+            shards_per_client=self.shards,
+            classes_per_client=self.classes_per_client,
+            min_samples=self.min_samples,
+            samples_per_client=self.samples_per_client,
+        )
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """Training and test samples."""
+
+    test: Annotated[
+        TestSource,
+        typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own."),
+    ] = TestSource.source
+    test_fraction: TestFraction = 0.2
+    seed: Seed = 1
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of :class:`ImportOptions` that these options decide."""
+        return {"local_test": self.test is TestSource.local, "test_fraction": self.test_fraction, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class FormatOptions:
+    """Options of one format."""
+
+    x: Annotated[str, typer.Option("--x", help="npz: array of pictures.")] = "x"
+    y: Annotated[str, typer.Option("--y", help="npz: array of labels.")] = "y"
+    client: Annotated[str, typer.Option(help="npz: array of clients.")] = "client"
+    split: Annotated[str | None, typer.Option(help="npz: array that says train or test.")] = None
+    names: Annotated[str, typer.Option(help="npz: array of the labels' names.")] = "classes"
+    stride: Annotated[
+        int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")
+    ] = None
+    client_map: ClientMap = None
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape",
+            metavar="SHAPE",
+            help="Resize pictures to height x width (128x128) or channels x height x width (3x128x128).",
+            show_default="that of DATA_SET, else of the first picture",
+        ),
+    ] = None
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Names of the arrays of an npz file."""
+        return {"x": self.x, "y": self.y, "client": self.client, "split": self.split, "names": self.names}
+
+    def build(self, kind: Format, source: Path, common: dict[str, Any]) -> "ImportOptions":
+        """Return the options of the format, with the fields in ``common`` that all formats have.
+
+        Raises:
+            UserError: an option is for another format than ``source`` has.
+
+        """
+        from fedscale_ext.core.shapes import parse_picture_shape
+        from fedscale_ext.data.importing.options import ImportOptions, NpzOptions, SpeechOptions, TextOptions
+
+        shape = None if self.shape is None else parse_picture_shape(self.shape, "--shape")
+        arrays = self.arrays
+        other = f"but {source} is {kind.value} data"
+        if kind is not Format.npz and arrays != FormatOptions().arrays:
+            raise UserError(f"--x, --y, --client, --split and --names name arrays of an npz file, {other}")
+        if kind is not Format.speech and self.client_map is not None:
+            raise UserError(f"--client-map is for the wav files of Speech Commands, {other}")
+        if kind is not Format.text and self.stride is not None:
+            raise UserError(f"--stride is for text, {other}")
+        if kind is Format.npz:
+            return NpzOptions(**common, **arrays, shape=shape)
+        if kind is Format.speech:
+            return SpeechOptions(**common, client_map=self.client_map, shape=shape)
+        if kind is Format.text:
+            return TextOptions(**common, stride=self.stride, shape=shape)
+        return ImportOptions(**common, shape=shape)

@@ -1,0 +1,108 @@
+"""The settings of an import: those of every format, and those that one format adds."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.shapes import with_channels
+from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.formats.npz_file import CLASS_NAMES
+from fedscale_ext.data.importing.allocation import Allocation
+from fedscale_ext.data.importing.partition import Partition
+from fedscale_ext.data.registry import KnownDataSet
+from fedscale_ext.data.split import check_fraction
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """Settings that every import takes.
+
+    Args:
+        name: name of the data in results; by default its kind.
+        partition: how to spread the samples over clients, in place of the source's own clients.
+        test_fraction: share of each client's samples for tests, where the source has no split.
+        local_test: set the source's split aside and draw each client's test samples from its own, class by class.
+        seed: seed of all draws.
+        generated: the data are made up; every result says so.
+        shape: size of pictures, (height, width) or (channels, height, width). By default that of the data set, else
+            that of the first picture.
+        force: replace what is in the output folder.
+        progress: called with (samples done, samples in all).
+
+    """
+
+    name: str | None = None
+    partition: Partition | None = None
+    test_fraction: float = 0.2
+    local_test: bool = False
+    seed: int = 1
+    generated: bool = False
+    shape: Sequence[int] | None = None
+    force: bool = False
+    progress: Progress | None = None
+
+    @property
+    def allocation(self) -> Allocation:
+        """Who gets each sample, and for what."""
+        return Allocation(self.seed, self.test_fraction, self.partition, self.local_test)
+
+    def check(self, entry: KnownDataSet | None) -> None:
+        """Raise UserError for settings that no source of the data set ``entry`` can meet."""
+        check_fraction(self.test_fraction)
+        if self.shape is not None:
+            with_channels(self.shape, 1)  # refuses sides that are out of bounds
+            if entry is not None and entry.values:
+                raise UserError(f"a shape is for pictures, but samples of {entry.name} are values: leave --shape out")
+
+
+@dataclass(frozen=True)
+class NpzOptions(ImportOptions):
+    """Settings for an npz file: the names of its arrays.
+
+    Args:
+        x: samples, [N, H, W], [N, H, W, C] or [N, C, H, W] (uint8, or floats in 0..1).
+        y: labels, int [N].
+        client: clients, [N] (integers or names).
+        split: array [N] of "train" / "test", or of 0 / 1 (1: test); None: the file has none.
+        names: names of the labels, [classes]; a data set that knows them gives them its own numbers.
+
+    """
+
+    x: str = "x"
+    y: str = "y"
+    client: str = "client"
+    split: str | None = None
+    names: str = CLASS_NAMES
+
+    @property
+    def arrays(self) -> dict[str, str | None]:
+        """Names of the arrays by their meaning."""
+        return {"x": self.x, "y": self.y, "client": self.client, "split": self.split, "names": self.names}
+
+
+@dataclass(frozen=True)
+class TextOptions(ImportOptions):
+    """Settings for text.
+
+    Args:
+        stride: characters from one window to the next. LEAF's windows are one apart, and one in ``stride`` of them is
+            taken (default: all). Whole texts are cut every ``stride`` characters (default: 80).
+
+    """
+
+    stride: int | None = None
+
+
+@dataclass(frozen=True)
+class SpeechOptions(ImportOptions):
+    """Settings for Speech Commands.
+
+    Args:
+        client_map: FedScale's JSON ``{wav name: client}``; by default each speaker is a client.
+
+    """
+
+    client_map: StrPath | None = None
