@@ -51,6 +51,7 @@ setup(
         "wandb": ["wandb>=0.16"],
         "slurm": ["submitit>=1.5"],
         "privacy": ["dp-accounting>=0.6,<0.7"],
+        "docs": ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"],
         "test": [
             "pytest>=8.0",
             "pytest-xdist>=3.5",

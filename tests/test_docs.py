@@ -60,10 +60,10 @@ def test_the_ci_runs_the_readmes_test_command() -> None:
     assert len(commands) == 2 and commands[1].endswith(" && .venv/bin/python -m pytest")
 
 
-def test_the_readme_has_each_method_with_the_data_sets_of_its_configurations() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_methods_page_has_each_method_with_the_data_sets_of_its_configurations() -> None:
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     told = {
-        name: set(data.split(", ")) - {"–"} for name, data in re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", readme, re.M)
+        name: set(data.split(", ")) - {"–"} for name, data in re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", page, re.M)
     }
     shipped: dict[str, set[str]] = {name: set() for name in method_names()}
     for name in set(shipped_configs()) - {"quickstart"}:
@@ -71,6 +71,13 @@ def test_the_readme_has_each_method_with_the_data_sets_of_its_configurations() -
         method, *_, data = name.removesuffix("_small").split("_")
         shipped[method].add(data)
     assert told == shipped
+
+
+def test_the_readme_is_short_and_names_each_method() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 120
+    table = readme[readme.index("## Methods") : readme.index("## What came out")]
+    assert {name for name in method_names() if f"`{name}`" in table} == set(method_names())
 
 
 def test_specs_of_the_documents_are_models(tmp_path: Path) -> None:

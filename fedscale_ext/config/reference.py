@@ -28,7 +28,7 @@ their names, meanings and defaults, with these differences:
   one thread; with `use_cuda: True`, one. Slots win: `localhost:[4]` starts four, `localhost:[2,2]` two on each of
   two GPUs (FedScale's own driver needs slots). On a CPU, results do not depend on the number of executors.
 - `wandb_token` may be `login` for a machine that knows its key
-  ([what is shown](running.md#tensorboard-and-weights--biases)).
+  ([what is shown](running.md#tensorboard-weights-and-biases)).
 - `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`; `python`, `work_dir` and
   `auth.ssh_config` are keys of this package for it ([several machines](cluster.md)). `auth` takes no other keys but
   FedScale's `ssh_user` and `ssh_private_key`. Of `setup_commands`, those are run that need no shell.
