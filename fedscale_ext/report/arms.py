@@ -13,6 +13,7 @@ import numpy as np
 from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
+from fedscale_ext.report.disqualified import disqualified
 from fedscale_ext.report.fine_tuned import fine_tuned
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
 from fedscale_ext.report.tables import seconds
@@ -132,6 +133,11 @@ class Arm:
         return [job.seed for job in self.jobs]
 
     @cached_property
+    def disqualified(self) -> str | None:
+        """Why it may not be the best of a column, in a clause; None where it may."""
+        return disqualified(self.jobs)
+
+    @cached_property
     def figures(self) -> dict[str, list[float]]:
         """Key of a figure -> its values, one a job; without figures that a job does not have."""
         values = {figure.key: [figure.get(job) for job in self.jobs] for figure in FIGURES}
@@ -229,6 +235,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
         notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
                      "did equally many rounds only.")  # fmt: skip
+    if sentence := _disqualified_words(arms):
+        notes.append(sentence)
     early = [f"{job.name} ({job.state})" for job in jobs if not job.finished]
     if early:
         notes.append(f"Not finished: {', '.join(early)}.")
@@ -262,19 +270,33 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     """Places of the arms with the best mean of a figure among those that have ended and compete with them
-    (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal."""
+    (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal.
+
+    Arms that diverged or only guess (:attr:`Arm.disqualified`) are never the best; others may be better than they are.
+    """
     result: set[int] = set()
     conditions = [arm.comparable(figure) for arm in arms]
     for where in set(conditions):
         means = {index: mean for index, arm in enumerate(arms) if conditions[index] == where and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
-        if not means or figure.more_is_better is None:
+        valid = {index: mean for index, mean in means.items() if arms[index].disqualified is None}
+        if not valid or figure.more_is_better is None:
             continue
-        top = (max if figure.more_is_better else min)(means.values())
-        ties = {index for index, mean in means.items() if _equal(mean, top)}
-        if len(ties) < len(means):
+        top = (max if figure.more_is_better else min)(valid.values())
+        ties = {index for index, mean in valid.items() if _equal(mean, top)}
+        worse = (
+            top > mean if figure.more_is_better else top < mean for mean in means.values() if not _equal(mean, top)
+        )
+        if any(worse):
             result |= ties
     return result
+
+
+def _disqualified_words(arms: Sequence[Arm]) -> str:
+    """A sentence on the rows that get no mark, among those of a comparison of several; or nothing."""
+    rows = [arm for _, arm in with_fine_tuned(arms)]
+    reasons = [f"{arm.label} ({arm.disqualified})" for arm in rows if not arm.state and arm.disqualified]
+    return f"Not marked as the best in any column: {'; '.join(reasons)}." if reasons and len(rows) > 1 else ""
 
 
 def _equal(one: float, other: float) -> bool:

@@ -185,6 +185,7 @@ class _Row:
 
     value: float
     state: str = ""
+    disqualified: str | None = None
 
     def comparable(self, figure: Figure) -> tuple[str, int, bool]:
         return "data", 20, False
