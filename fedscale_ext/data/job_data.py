@@ -74,10 +74,10 @@ def public_notice(config: JobConfig, used: bool) -> str | None:
     if samples:
         return (
             f"{samples:,} training samples are set aside as public data, as for every method of this configuration; "
-            f"{job.method} does not use them"
+            "this job's method does not use them"
         )
     if job.public_dir and not used:
-        return f"{job.method} does not use public data: it leaves public_dir {job.public_dir} unread"
+        return f"this job's method does not use public data: it leaves public_dir {job.public_dir} unread"
     return None
 
 

@@ -125,6 +125,27 @@ def test_floors_of_several_splits_name_their_arms(compared: Any) -> None:
     ]  # fmt: skip
 
 
+def test_one_data_set_under_two_names_has_one_row_for_each_floor(compared: Any) -> None:
+    data = {"generated": False, "digest": "1"}
+    arms = compared(fedavg={"floor": FLOOR, "data": {"name": "one", **data}},
+                    local={"floor": FLOOR, "data": {"name": "two", **data}})  # fmt: skip
+    (floor,) = [row for row in lines(arms) if row.kind == "floor"]
+    assert (floor.label, floor.data) == ("majority of the client's own labels", "one, two")
+
+
+def test_the_page_names_data_once_for_all_methods_that_leave_public_samples(undrawn: None, tmp_path: Path) -> None:
+    data = {"name": "x", "generated": False, "digest": "1", "public_samples": 12}
+    folders = [
+        write_job(tmp_path / method, method=method, data={**data, "public_data_used": method == "feddf"})
+        for method in ("fedavg", "feddf", "heterofl")
+    ]
+    text = build(folders, tmp_path / "out").page.read_text(encoding="utf-8")
+    sentence = "Data: x (real), 12 training samples set aside as public data, which fedavg and heterofl do not use</p>"
+    assert sentence in text
+    alone = build(folders[:1], tmp_path / "alone").page.read_text(encoding="utf-8")
+    assert "Data: x (real), 12 training samples set aside as public data, which fedavg does not use</p>" in alone
+
+
 def marks(arms: list[Arm], key: str) -> list[bool]:
     return [cell(arms, row, key).best for row in lines(arms) if row.index is not None]
 
