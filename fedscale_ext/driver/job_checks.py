@@ -208,20 +208,15 @@ def check(
     conf: str, overrides: Sequence[str], out: Console, err: Console, *, seeds: str | None, grid: Sequence[str]
 ) -> int:
     """Check the job of a configuration, or all jobs of a sweep, and print what they are; the exit code: 0 or 2."""
-    configs, verdicts = [], {}
+    configs, verdicts, repeats = [], {}, None
     if seeds is None and not grid:
         config = load_config(conf, overrides)
         preparation.check_start(config)
         configs.append(preparation.hide_key(config))
     else:
-        startable = []
-        for point in sweep_plan.read_points(conf, overrides, seeds, grid):
-            try:
-                configs.append(sweep_plan.member(conf, overrides, point))
-                startable.append(point)
-            except UserError as error:
-                verdicts[point.name] = Verdict(str(error))
-        sweep_plan.refuse_equal(startable, configs)
+        plan = sweep_plan.read_plan(conf, overrides, seeds, grid)
+        configs, repeats = plan.configs, plan.repeats
+        verdicts = {name: Verdict(fault) for name, fault in plan.faults.items()}
     verdicts |= check_jobs(configs, out, err)
     for name, verdict in verdicts.items():
         _print(name, verdict, out)
@@ -234,8 +229,8 @@ def check(
         err.print(f"fedscale: {jobs}: {fault}", markup=False, highlight=False, soft_wrap=True)
     if faults:
         return 2
-    if idle := idle_keys(*configs):
-        out.print(f"note: {idle}", markup=False, highlight=False, soft_wrap=True)
+    for note in filter(None, (idle_keys(*configs), repeats)):
+        out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"{counted(len(verdicts), 'job')} can start", markup=False, highlight=False)
     return 0
 

@@ -45,8 +45,9 @@ def start(
     bad input, before the first job starts.
     """
     file = read_conf(conf)  # once: what is checked is what the jobs get, whatever becomes of it
-    points = sweep_plan.read_points(file, overrides, seeds, grid)
-    configs = sweep_plan.checked(file, overrides, points)
+    plan = sweep_plan.read_plan(file, overrides, seeds, grid)
+    plan.refuse_faults()
+    points, configs = plan.points, plan.configs
     name = load_config(file, overrides).fedscale.job_name + ENDING
     with sweeps.claim(name):
         sweep_plan.refuse_running(points)
@@ -70,7 +71,11 @@ def start(
         display = SweepDisplay(out, err, states, slots)
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
-        display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
+        display.line(
+            f"sweep {name}: {counted(len(points), 'job')}, {slots} at once" + (f", {done} done before" if done else "")
+        )
+        if plan.repeats is not None:
+            display.line(plan.repeats)
         if left_out:
             names = listed([point.name for point in left_out], _NAMED)
             display.line(f"{counted(len(left_out), 'job')} of the sweep that these options do not name "

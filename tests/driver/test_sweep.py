@@ -52,6 +52,16 @@ def test_a_sweep_says_once_what_none_of_its_jobs_reads(fedscale, state, write_co
     assert (code, err) == (0, idle + NOTE + "note: [nothing] happened (all 2 jobs)\n")
 
 
+def test_jobs_that_would_repeat_another_are_left_out_in_one_sentence(fedscale, state, write_conf):
+    conf = write_conf({"moss.lr": 0.1}, worker_ips=["localhost:[1]"])
+    code, out, _ = run(fedscale, conf, "--grid", "fedtrans.beta=0.1,0.2")
+    lines = out.splitlines()
+    assert code == 0 and lines[0] == "sweep fake-sweep: 1 job, 2 at once"
+    assert lines[1] == ("1 of 2 jobs of the grid would repeat another one, as they do not read what differs, and are "
+                        "left out: fake-beta_0.2 (as fake-beta_0.1)")  # fmt: skip
+    assert jobs.names() == ["fake-beta_0.1"] == [point.name for point in sweeps.read("fake-sweep").points]
+
+
 def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_conf):
     conf = write_conf()
     for words, sentence in (
