@@ -44,12 +44,13 @@ class Verdict:
     """Result of the check of a job: ``fault`` is None where it can start.
 
     ``facts`` are titles with words, empty where data and models were not checked. ``notices`` are sentences about the
-    job.
+    job. ``digest`` is that of its data, None where these were not opened.
     """
 
     fault: str | None
     facts: Sequence[tuple[str, str]] = ()
     notices: Sequence[str] = ()
+    digest: str | None = None
 
 
 class _Display(Screen):
@@ -111,7 +112,7 @@ def _order(config: JobConfig, run: Path | None, finished: bool) -> dict[str, Any
     gpu = max(index for _, index in executor_slots(config))
     argv = to_argv(config, cuda_device=f"cuda:{gpu}")
     here = not _awaits_setup(config)
-    comparable = here and config.entry_paths()[1].is_relative_to(PACKAGE)  # another executor may read data its own way
+    comparable = here and _reads_with_this_package(config)
     return {
         "job": config.fedscale.job_name,
         "argv": argv,
@@ -119,6 +120,11 @@ def _order(config: JobConfig, run: Path | None, finished: bool) -> dict[str, Any
         "digest": runs.data_digest(run) if run is not None and comparable else None,
         "prepare": not finished and _outside(config) is None,
     }
+
+
+def _reads_with_this_package(config: JobConfig) -> bool:
+    """Whether the executor is this package's: another one may read data its own way, with other digests."""
+    return config.entry_paths()[1].is_relative_to(PACKAGE)
 
 
 def _outside(config: JobConfig) -> str | None:
@@ -140,7 +146,8 @@ def _verdict(config: JobConfig, event: Mapping[str, Any] | None, finished: bool)
     if event is None or outside is not None:
         return Verdict(None, notices=notices)
     facts = [(title, words) for title, words in event["facts"]]
-    return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [_SETUP])])
+    digest = event.get("digest") if _reads_with_this_package(config) else None
+    return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [_SETUP])], digest)
 
 
 def _awaits_setup(config: JobConfig) -> bool:
