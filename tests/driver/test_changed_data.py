@@ -15,7 +15,7 @@ from fedscale_ext.driver import jobs, sweep, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.sweeps import Point, Sweep
 
-from .conftest import done, wait_until
+from .conftest import FAKES, done, wait_until
 
 NOBODY = Proc("driver", 1, 0.0)
 KEYS = {"job_name": "tiny", "data_set": "femnist", "model": "cnn_small", "rounds": 1, "num_participants": 4,
@@ -110,6 +110,14 @@ def test_a_job_is_not_queued_again_on_other_data(call, state, conf, data, monkey
     change(data)
     words = ["driver", "submit", conf, "--slurm", "--resume"]
     assert call(*words) == (2, "", f"fedscale: job tiny: {OTHER.format(data)}\n")
+
+
+def test_the_digest_of_a_check_counts_where_the_executor_is_this_packages(conf):
+    event = {"event": "checked", "facts": [["data", "real"]], "notices": [], "digest": "11"}
+    assert check._verdict(load_config(conf), event, False).digest == "11"
+    keys = yaml.safe_load(conf.read_text()) | {"executor_entry": str(FAKES / "executor.py")}
+    conf.write_text(yaml.safe_dump(keys))
+    assert check._verdict(load_config(conf), event, False).digest is None
 
 
 def test_a_sweep_compares_the_data_of_its_jobs_alone(call, state, conf, data, monkeypatch):
