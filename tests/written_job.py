@@ -32,11 +32,12 @@ def write_job(
     folder: Path, *, seed: int = 0, method: str = "fedtrans", data_set: str = "femnist", generated: bool = False,
     finished: bool = True, rounds: int = 20, clients: bool = True, job_name: str | None = None,
     settings: dict[str, Any] | None = None, shift: float = 0.0, whole: float | None = None,
-    personal: bool = False, tuned: float | None = None, **head: Any,
+    personal: bool = False, tuned: float | None = None, failed: dict[str, int] | None = None, **head: Any,
 ) -> Path:  # fmt: skip
     """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``whole``
     is what its global model reaches, ``personal`` serves each client its own version, ``tuned`` is what each reaches
-    after fine-tuning, ``head`` goes into its header."""
+    after fine-tuning, ``failed`` are reasons of clients that fail in the first round, ``head`` goes into its
+    header."""
     job = header(generated=generated)
     flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
             "method": method, "learning_rate": 0.05}  # fmt: skip
@@ -44,6 +45,7 @@ def write_job(
     job["config"] = {**flat, **(settings or {})}
     written = Recorder(folder, header=job, internals=False)
     history = records(rounds, every=10)
+    history[0].failed = failed or history[0].failed
     for record in history:
         if personal and record.evaluation is not None:
             record.evaluation = replace(record.evaluation, serve=tuple(map(personal_version, record.evaluation.serve)))

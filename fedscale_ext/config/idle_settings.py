@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from fedscale_ext.config.job_config import JobConfig
-from fedscale_ext.config.keys import RESAMPLED
+from fedscale_ext.config.keys import RESAMPLED, JobKeys
 from fedscale_ext.config.methods import is_built_in
 from fedscale_ext.core.errors import listed
 
@@ -14,6 +15,8 @@ _MOMENTS = ("eta", "tau", "beta", "beta2")
 _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_window", "clip_bound", "cut_off_util",
          "round_threshold", "round_penalty", "pacer_delta", "pacer_step", "blacklist_rounds",
          "blacklist_max_len")  # fmt: skip
+
+_PRIVACY = tuple(key for key in JobKeys.model_fields if key.startswith("dp_") and key != "dp_noise_multiplier")
 
 Reason = tuple[str, str]
 """A setting, and its value that leaves other settings unread; or a sentence, and no value."""
@@ -70,6 +73,14 @@ def _stop_elsewhere(config: JobConfig) -> Reason | None:
     return None if stop == "accuracy" else ("fedtrans.stop", stop)
 
 
+def _never_converged(config: JobConfig) -> Reason | None:
+    return ("stop_gain", "null") if config.job.stop_gain is None else None
+
+
+def _without_privacy(config: JobConfig) -> Reason | None:
+    return ("dp_noise_multiplier", "null") if config.job.dp_noise_multiplier is None else None
+
+
 def _by_the_data(config: JobConfig) -> Reason | None:
     return ("the data tell classes and shape", "") if is_built_in(config.job.method) else None
 
@@ -95,6 +106,8 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     (("device_match",), _without_trace),
     (("bn_statistics_clients",), _running_statistics),
     (("fedtrans.stop_gain", "fedtrans.stop_rounds"), _stop_elsewhere),
+    (("stop_patience", "stop_unit"), _never_converged),
+    (_PRIVACY, _without_privacy),
     (("num_classes", "input_dim", "output_dim", "input_shape"), _by_the_data),
     (("loss_decay",), _loss_of_qfedavg),
     (("gradient_policy",), _method_named),
@@ -108,6 +121,11 @@ def _reason(config: JobConfig, key: str) -> Reason | None:
         return _METHOD, config.job.method
     reasons = (reason(config) for keys, reason in _TABLE if key in keys)
     return next((reason for reason in reasons if reason is not None), None)
+
+
+def read_settings(config: JobConfig) -> dict[str, Any]:
+    """Return the settings that a job reads, as JSON, with their defaults: jobs with equal ones are equal."""
+    return {key: value for key, value in config.echo().items() if _reason(config, key) is None}
 
 
 def idle_keys(*configs: JobConfig) -> str | None:

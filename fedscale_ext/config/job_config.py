@@ -94,6 +94,10 @@ class JobConfig:
         settings = {**vars(self.fedscale), **self.job.model_dump(), **self.params}
         return {key: value for key, value in settings.items() if key not in _SECRET}
 
+    def takes_away(self, key: str) -> bool:
+        """Tell whether a key is given as null, which turns off what it asks for, and what other keys say of that."""
+        return key in self.given and or_none(self.given[key]) is None
+
     def decisive(self) -> dict[str, Any]:
         """The settings that decide the job's result, as JSON, without places, ports, rounds and other methods' keys."""
         return decisive(self.echo())

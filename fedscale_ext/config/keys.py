@@ -71,7 +71,10 @@ class JobKeys(BaseModel):
         3.0e8, gt=0, description="forward MACs of the model that the trace's ms/sample were measured with"
     )
     deadline_s: float | None = Field(
-        None, gt=0, description="deadline of rule `deadline`; default: the weakest client's time for the base"
+        None,
+        gt=0,
+        description="deadline of rule `deadline`; default: the weakest client's time for the base. It bounds MACs, at "
+        "the smallest model's bytes per MAC: a notice tells of clients that take longer",
     )
     capacity_model: str | None = Field(
         None,

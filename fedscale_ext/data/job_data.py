@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.config.data_settings import data_settings
 from fedscale_ext.config.job_config import JobConfig, set_aside
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
@@ -22,16 +23,8 @@ def open_job_data(config: JobConfig, progress: Progress | None = None) -> DataSe
 
 def data_arguments(config: JobConfig) -> dict[str, Any]:
     """Return all arguments of ``open_data_set`` for the clients' data set: equal ones give the same data set."""
-    args, job = config.fedscale, config.job
-    return {
-        "data_dir": args.data_dir,
-        "data_set": args.data_set,
-        "data_map_file": args.data_map_file,
-        "test_split": job.test_split,
-        "seed": job.data_seed,
-        "input_shape": job.sample_shape,
-        "held_back": _how(config) if set_aside(config.echo()) else None,
-    }
+    settings = data_settings(config)
+    return {**settings, "held_back": None if settings["held_back"] is None else HeldBack(*settings["held_back"])}
 
 
 def _how(config: JobConfig) -> HeldBack:
@@ -74,10 +67,10 @@ def public_notice(config: JobConfig, used: bool) -> str | None:
     if samples:
         return (
             f"{samples:,} training samples are set aside as public data, as for every method of this configuration; "
-            f"{job.method} does not use them"
+            "this job's method does not use them"
         )
     if job.public_dir and not used:
-        return f"{job.method} does not use public data: it leaves public_dir {job.public_dir} unread"
+        return f"this job's method does not use public data: it leaves public_dir {job.public_dir} unread"
     return None
 
 

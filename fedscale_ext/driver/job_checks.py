@@ -44,12 +44,13 @@ class Verdict:
     """Result of the check of a job: ``fault`` is None where it can start.
 
     ``facts`` are titles with words, empty where data and models were not checked. ``notices`` are sentences about the
-    job.
+    job. ``digest`` is that of its data, None where these were not opened.
     """
 
     fault: str | None
     facts: Sequence[tuple[str, str]] = ()
     notices: Sequence[str] = ()
+    digest: str | None = None
 
 
 class _Display(Screen):
@@ -111,7 +112,7 @@ def _order(config: JobConfig, run: Path | None, finished: bool) -> dict[str, Any
     gpu = max(index for _, index in executor_slots(config))
     argv = to_argv(config, cuda_device=f"cuda:{gpu}")
     here = not _awaits_setup(config)
-    comparable = here and config.entry_paths()[1].is_relative_to(PACKAGE)  # another executor may read data its own way
+    comparable = here and _reads_with_this_package(config)
     return {
         "job": config.fedscale.job_name,
         "argv": argv,
@@ -119,6 +120,11 @@ def _order(config: JobConfig, run: Path | None, finished: bool) -> dict[str, Any
         "digest": runs.data_digest(run) if run is not None and comparable else None,
         "prepare": not finished and _outside(config) is None,
     }
+
+
+def _reads_with_this_package(config: JobConfig) -> bool:
+    """Whether the executor is this package's: another one may read data its own way, with other digests."""
+    return config.entry_paths()[1].is_relative_to(PACKAGE)
 
 
 def _outside(config: JobConfig) -> str | None:
@@ -140,7 +146,8 @@ def _verdict(config: JobConfig, event: Mapping[str, Any] | None, finished: bool)
     if event is None or outside is not None:
         return Verdict(None, notices=notices)
     facts = [(title, words) for title, words in event["facts"]]
-    return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [_SETUP])])
+    digest = event.get("digest") if _reads_with_this_package(config) else None
+    return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [_SETUP])], digest)
 
 
 def _awaits_setup(config: JobConfig) -> bool:
@@ -208,20 +215,15 @@ def check(
     conf: str, overrides: Sequence[str], out: Console, err: Console, *, seeds: str | None, grid: Sequence[str]
 ) -> int:
     """Check the job of a configuration, or all jobs of a sweep, and print what they are; the exit code: 0 or 2."""
-    configs, verdicts = [], {}
+    configs, verdicts, repeats = [], {}, None
     if seeds is None and not grid:
         config = load_config(conf, overrides)
         preparation.check_start(config)
         configs.append(preparation.hide_key(config))
     else:
-        startable = []
-        for point in sweep_plan.read_points(conf, overrides, seeds, grid):
-            try:
-                configs.append(sweep_plan.member(conf, overrides, point))
-                startable.append(point)
-            except UserError as error:
-                verdicts[point.name] = Verdict(str(error))
-        sweep_plan.refuse_equal(startable, configs)
+        plan = sweep_plan.read_plan(conf, overrides, seeds, grid)
+        configs, repeats = plan.configs, plan.repeats
+        verdicts = {name: Verdict(fault) for name, fault in plan.faults.items()}
     verdicts |= check_jobs(configs, out, err)
     for name, verdict in verdicts.items():
         _print(name, verdict, out)
@@ -234,8 +236,8 @@ def check(
         err.print(f"fedscale: {jobs}: {fault}", markup=False, highlight=False, soft_wrap=True)
     if faults:
         return 2
-    if idle := idle_keys(*configs):
-        out.print(f"note: {idle}", markup=False, highlight=False, soft_wrap=True)
+    for note in filter(None, (idle_keys(*configs), repeats)):
+        out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     out.print(f"{counted(len(verdicts), 'job')} can start", markup=False, highlight=False)
     return 0
 

@@ -156,6 +156,11 @@ class Processes:
             del self._running[message.name]
         return message
 
+    def end(self, name: str) -> None:
+        """Ask one process to end, politely; its Exit comes later."""
+        if (process := self._running.get(name)) is not None:
+            signal_group(process.pid, signal.SIGTERM)
+
     def stop(self, term_s: float = _TERM_S) -> None:
         """End all processes: politely, after ``term_s`` or a second interrupt by force. Returns when all are gone."""
         for number, wait_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, _KILL_S)):

@@ -130,8 +130,14 @@ def rounds_done(run: Path, last: Job | None) -> int:
     return max((int(round) for round in rounds if round.isdecimal()), default=0)
 
 
-def data_digest(run: Path) -> str | None:
-    """The digest of the data that a run had; None where its header.json states none, as that of an earlier release."""
+def data_digest(run: Path, since: float = 0.0) -> str | None:
+    """The digest of the data that a run had; None where its header.json states none, as that of an earlier release, or
+    is older than the time ``since``."""
+    try:
+        if (run / HEADER).stat().st_mtime < since:
+            return None
+    except OSError:
+        return None
     before = _header(run)
     return before.data.digest if before is not None else None
 

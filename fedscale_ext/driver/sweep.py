@@ -7,13 +7,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from rich.console import Console
 
+from fedscale_ext.config.data_settings import data_settings
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, read_conf
 from fedscale_ext.core.errors import UserError, listed
@@ -31,6 +32,7 @@ ENDING = "-sweep"
 VARIABLE = "FEDSCALE_EXT_SWEEP"
 _NAMED = 4  # jobs that a sentence names
 _LOOK_S = 0.5  # between two looks at how far the jobs are
+_CLOCK_S = 2.0  # that the clocks of a file system and of this process may differ
 _STOP_S = 10.0  # a driver stops its job within 5 s
 
 
@@ -44,8 +46,9 @@ def start(
     bad input, before the first job starts.
     """
     file = read_conf(conf)  # once: what is checked is what the jobs get, whatever becomes of it
-    points = sweep_plan.read_points(file, overrides, seeds, grid)
-    configs = sweep_plan.checked(file, overrides, points)
+    plan = sweep_plan.read_plan(file, overrides, seeds, grid)
+    plan.refuse_faults()
+    points, configs = plan.points, plan.configs
     name = load_config(file, overrides).fedscale.job_name + ENDING
     with sweeps.claim(name):
         sweep_plan.refuse_running(points)
@@ -69,7 +72,11 @@ def start(
         display = SweepDisplay(out, err, states, slots)
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
-        display.line(f"sweep {name}: {len(points)} jobs, {slots} at once" + (f", {done} done before" if done else ""))
+        display.line(
+            f"sweep {name}: {counted(len(points), 'job')}, {slots} at once" + (f", {done} done before" if done else "")
+        )
+        if plan.repeats is not None:
+            display.line(plan.repeats)
         if left_out:
             names = listed([point.name for point in left_out], _NAMED)
             display.line(f"{counted(len(left_out), 'job')} of the sweep that these options do not name "
@@ -78,7 +85,8 @@ def start(
         checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
         print_notices(err, checked)
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
-            run = _Run(sweep, file.path, configs, states, display, Processes(log), supervise)
+            known = {name: verdict.digest for name, verdict in verdicts.items() if verdict.digest is not None}
+            run = _Run(sweep, file.path, configs, states, display, Processes(log), supervise, known)
             stopped = run.run(waiting, slots)
         print_arms(out, sweep, states)
         print_notices(err, {job: [notice for notice in state.notices if notice not in checked.get(job, ())]
@@ -100,7 +108,7 @@ class _Run:
     """The jobs of a sweep that are under way; everything that happens arrives in ``processes.next``."""
 
     def __init__(self, sweep: Sweep, source: Path, configs: Sequence[JobConfig], states: dict[str, State],
-                 display: SweepDisplay, processes: Processes, supervise: bool):  # fmt: skip
+                 display: SweepDisplay, processes: Processes, supervise: bool, digests: Mapping[str, str]):  # fmt: skip
         self.sweep = sweep
         self.source = str(source.absolute())  # of the configuration, where the user has it
         self.configs = {config.fedscale.job_name: config for config in configs}
@@ -110,6 +118,11 @@ class _Run:
         self.supervise = supervise
         known = cache(digest_of)  # jobs share files
         self.files = {config.fedscale.job_name: file_digests(config, known) for config in configs}
+        self.data = _SweepData(configs, digests)
+        for name, state in states.items():  # of jobs that a resumed sweep leaves, some may not have been checked
+            if state.status == "finished" and (digest := runs.data_digest(Path(sweep.runs[name]))) is not None:
+                self.data.fault(name, digest)
+        self.started: dict[str, float] = {}
         self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
 
     def run(self, waiting: Sequence[Point], slots: int) -> bool:
@@ -133,14 +146,17 @@ class _Run:
                 self.processes.stop(_STOP_S)
         for name in under_way:  # some may have ended before they were told to stop
             self._read(name)
-            if self._has_finished(name):
+            if (fault := self._exchanged_data(name)) is not None:
+                self._disown(name, fault)
+            elif self._has_finished(name):
                 self._finish(name)
             else:
                 self.states[name].status = "stopped"
         return stopped
 
     def _start(self, point: Point) -> None:
-        if fault := self._changed_files(point.name, file_digests(self.configs[point.name], _digest_of_file)):
+        fault = self._changed_files(point.name, file_digests(self.configs[point.name], _digest_of_file))
+        if fault := fault or self.data.exchanged(point.name):
             self._fail(point.name, fault)
             return
         last, before = jobs.read(point.name), self.sweep.runs.get(point.name)
@@ -158,6 +174,7 @@ class _Run:
             del environment[name]
         state = self.states[point.name]
         state.status, state.began = "running", time.monotonic()
+        self.started[point.name] = time.time()
         self.processes.start(point.name, command, {**environment, VARIABLE: self.source})
         self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
 
@@ -169,9 +186,11 @@ class _Run:
         sweeps.write(self.sweep)
 
     def _look(self) -> None:
-        """How far the running jobs are, from what their drivers remember."""
+        """How far the running jobs are, from what their drivers remember; a job on exchanged data is ended."""
         for name in self.processes.running():
             self._read(name)
+            if self._exchanged_data(name) is not None:
+                self.processes.end(name)
 
     def _read(self, name: str) -> str | None:
         """Take over what a job's record says of this run; why it failed, if it says so."""
@@ -187,6 +206,8 @@ class _Run:
     def _end(self, gone: Exit) -> None:
         state = self.states[gone.name]
         reason = self._read(gone.name)
+        if (fault := self._exchanged_data(gone.name)) is not None:
+            return self._disown(gone.name, fault)
         if gone.code == 0:
             return self._finish(gone.name)
         error_lines = [line for line in self.processes.tails[gone.name] if line.startswith("fedscale: ")]
@@ -195,9 +216,10 @@ class _Run:
         self.display.ended(gone.name)
 
     def _finish(self, name: str) -> None:
-        """Count a job whose driver is done, unless it read other files than the sweep began with."""
-        if fault := self._changed_files(name, runs.file_digests_of(Path(self.sweep.runs[name]))):
-            return self._fail(name, fault)
+        """Count a job whose driver is done, unless it read other files or data than the sweep began with."""
+        fault = self._changed_files(name, runs.file_digests_of(Path(self.sweep.runs[name])))
+        if fault := fault or self._exchanged_data(name):
+            return self._disown(name, fault)
         state = self.states[name]
         state.status, state.took = "finished", time.monotonic() - state.began
         self.display.ended(name)
@@ -218,9 +240,48 @@ class _Run:
         return (f"{', '.join(changed)} {has} other contents than when the sweep began; restore {them}, and "
                 "continue the sweep with --resume")  # fmt: skip
 
+    def _exchanged_data(self, name: str) -> str | None:
+        """A sentence where a job that was started has other data than the sweep began with, None elsewhere."""
+        digest = runs.data_digest(Path(self.sweep.runs[name]), self.started[name] - _CLOCK_S)
+        return None if digest is None else self.data.fault(name, digest)
+
+    def _disown(self, name: str, reason: str) -> None:
+        """Fail a job that had other files or data; its run is not the sweep's, and --resume starts it anew."""
+        self.sweep.runs.pop(name)
+        sweeps.write(self.sweep)
+        self._fail(name, reason)
+
     def _fail(self, name: str, reason: str) -> None:
         self.states[name].status, self.states[name].reason = "failed", reason
         self.display.ended(name)
+
+
+class _SweepData:
+    """The data that the jobs of a sweep began with, and which of them were exchanged since.
+
+    ``digests`` has those that a check found, by the jobs' names; for other data the first job that has them counts.
+    """
+
+    def __init__(self, configs: Sequence[JobConfig], digests: Mapping[str, str]):
+        self._folder = {config.fedscale.job_name: config.fedscale.data_dir for config in configs}
+        self._key = {config.fedscale.job_name: repr(data_settings(config)) for config in configs}
+        self._digest = {self._key[name]: digest for name, digest in digests.items()}
+        self._exchanged: set[str] = set()  # keys
+
+    def fault(self, name: str, digest: str) -> str | None:
+        """A sentence where a job opened data with another ``digest`` than the sweep began with, None elsewhere."""
+        key = self._key[name]
+        if self._digest.setdefault(key, digest) == digest:
+            return None
+        self._exchanged.add(key)
+        return self.exchanged(name)
+
+    def exchanged(self, name: str) -> str | None:
+        """A sentence where some job opened other data than the sweep began with, and this one would too; or None."""
+        if self._key[name] not in self._exchanged:
+            return None
+        return (f"data_dir {self._folder[name]} holds other samples or clients than when the sweep began; put these "
+                "back, and continue the sweep with --resume")  # fmt: skip
 
 
 def _digest_of_file(path: Path) -> str:

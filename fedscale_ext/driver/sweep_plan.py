@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from fedscale_ext.config.idle_settings import read_settings
 from fedscale_ext.config.job_config import ConfFile, JobConfig, executor_slots, load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
@@ -18,6 +19,7 @@ from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweeps import Point
 
 _MOST = 1000
+_NAMED = 4  # arms that a sentence names
 _OWN = {
     "seed": "give seeds with --seeds",
     "job_name": "each job gets a name of its own",
@@ -103,16 +105,54 @@ def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
     return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
 
 
-def checked(conf: str | ConfFile, overrides: Sequence[str], points: Sequence[Point]) -> list[JobConfig]:
-    """The configuration of each job, as far as it can be checked without torch; UserError names job and setting."""
-    configs = []
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of a sweep that can start, as far as that can be checked without torch, and their configurations.
+
+    ``faults`` are sentences on jobs that cannot, by their names. ``repeats`` is one on jobs that are left out because
+    they would repeat another one; None where there are none.
+    """
+
+    points: list[Point]
+    configs: list[JobConfig]
+    faults: dict[str, str]
+    repeats: str | None
+
+    def refuse_faults(self) -> None:
+        """Raise a UserError for the first job that cannot start; it names the job and the setting."""
+        for name, fault in self.faults.items():
+            raise UserError(f"job {name} of the sweep: {fault}")
+
+
+def read_plan(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> Plan:
+    """Plan a sweep over --seeds and --grid; UserError for what these cannot be, and for two names of one job."""
+    startable, configs, faults = [], [], {}
+    points = read_points(conf, overrides, seeds, grid)
     for point in points:
         try:
             configs.append(member(conf, overrides, point))
+            startable.append(point)
         except UserError as error:
-            raise UserError(f"job {point.name} of the sweep: {error}") from None
-    refuse_equal(points, configs)
-    return configs
+            faults[point.name] = str(error)
+    refuse_equal(startable, configs)
+    first: dict[str, Point] = {}
+    repeated: dict[str, Point] = {}  # by the name of a job, the one that it would repeat
+    for point, config in zip(startable, configs, strict=True):
+        settings = {**read_settings(config), **config.cluster.model_dump(), "job_name": None}
+        other = first.setdefault(json.dumps(settings, sort_keys=True, default=str), point)
+        if other is not point:
+            repeated[point.name] = other
+    kept = [index for index, point in enumerate(startable) if point.name not in repeated]
+    arms = dict.fromkeys((point.arm, repeated[point.name].arm) for point in startable if point.name in repeated)
+    words = ", ".join(f"{arm} (as {other})" for arm, other in list(arms)[:_NAMED])
+    words += f" and {len(arms) - _NAMED} more" if len(arms) > _NAMED else ""
+    repeats = (
+        f"{len(repeated)} of {len(points)} jobs of the grid would repeat another one, as they do not read what "
+        f"differs, and are left out: {words}"
+    )
+    return Plan(
+        [startable[index] for index in kept], [configs[index] for index in kept], faults, repeats if repeated else None
+    )
 
 
 def refuse_equal(points: Sequence[Point], configs: Sequence[JobConfig]) -> None:

@@ -57,10 +57,12 @@ class DataSets:
 
 @dataclass(frozen=True)
 class Checked:
-    """Facts about a job that can start: titles with words, and the ``notices`` that its aggregator gives."""
+    """Facts about a job that can start: titles with words, and the ``notices`` that its aggregator gives; ``digest`` is
+    that of its data, None where these were not opened."""
 
     facts: list[tuple[str, str]]
     notices: list[str]
+    digest: str | None = None
 
 
 def check_job(config: JobConfig, data_sets: DataSets, folder: Path, emit: Emit) -> Checked:
@@ -85,7 +87,7 @@ def check_job(config: JobConfig, data_sets: DataSets, folder: Path, emit: Emit) 
     try:
         job.executors = [0]
         job.prepare(read_registration(registration(data, device)))
-        return Checked(_facts(job, data), notices)
+        return Checked(_facts(job, data), notices, data.digest)
     finally:
         job.stop()
 

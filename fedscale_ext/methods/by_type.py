@@ -39,15 +39,20 @@ class ByTypeAggregator(MultiModelAggregator):
         """
         return [self.item_of(client + 1) for client in range(self.task.num_clients)]
 
+    def opening(self) -> list[WorkItem]:
+        """Work items of all clients in the job's first round, in the order of their numbers."""
+        return self.usual(first=True)
+
     def next_items(self) -> list[WorkItem]:
         """Work items of all clients in the next round, in the order of their numbers."""
         return self.usual(first=False)
 
     def results(self) -> dict[str, Any]:
         """Report accuracy, rounds, time, modelled energy and transmission by type."""
-        usual, first = (self._participation(self.usual(first=first)) for first in (False, True))
+        items = self.usual(first=False), self.usual(first=True), self.opening()
+        usual, first, opening = map(self._participation, items)
         shares = self.kept_share()
-        figures = device_type_figures(self.history, self.type_of, self.type_names(), usual, first, shares)
+        figures = device_type_figures(self.history, self.type_of, self.type_names(), usual, first, opening, shares)
         return figures if shares is None else {**figures, "kept_share": shares.tolist()}
 
     def _participation(self, items: Sequence[WorkItem]) -> Participation:

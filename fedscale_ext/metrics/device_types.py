@@ -38,12 +38,14 @@ def device_type_figures(
     names: Sequence[str],
     usual: Participation,
     first: Participation | None = None,
+    opening: Participation | None = None,
     kept_share: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
     ``type_of_client`` int64 [clients] has the index in ``names`` of each client's type. ``first`` is what a client's
-    first round takes, where that differs from ``usual``. ``kept_share`` float64 [clients] is the part of the model that
+    first round takes, where that differs from ``usual``; ``opening`` what it takes in round 1 of the job, where that
+    differs from ``first``. ``kept_share`` float64 [clients] is the part of the model that
     a client holds in the end, for methods that keep parts of one model.
 
     Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: a device's
@@ -52,8 +54,10 @@ def device_type_figures(
     tested = [record for record in records if record.evaluation is not None]
     curves = _curves(tested, type_of_client, len(names))
     mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
+    first = first or usual
+    phases = usual, first, opening or first
     types = [
-        {"type": name, **_of_type(records, tested, curves[:, index], type_of_client == index, usual, first or usual)}
+        {"type": name, **_of_type(records, tested, curves[:, index], type_of_client == index, phases)}
         for index, name in enumerate(names)
     ]
     at_the_end = {} if kept_share is None else {"kept_share": kept_share}
@@ -107,20 +111,22 @@ def _of_type(
     tested: Sequence[RoundRecord],
     curve: np.ndarray,
     mine: np.ndarray,
-    usual: Participation,
-    first: Participation,
+    phases: tuple[Participation, Participation, Participation],
 ) -> dict[str, Any]:
     settled_index = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
     last = tested[settled_index].round if settled_index is not None else 0
-    taken = np.zeros(len(mine), dtype=np.int64)
+    taken, opened = (np.zeros(len(mine), dtype=np.int64) for _ in range(2))
     for record in records:
         if record.round <= last:
-            taken[np.array(record.participants, dtype=np.int64) - 1] += 1
+            clients_of_round = np.array(record.participants, dtype=np.int64) - 1
+            taken[clients_of_round] += 1
+            opened[clients_of_round] += record.round == 1
+    times = taken - (taken > 0), (taken > 0) - opened, opened  # usual, first, opening
     clients = int(mine.sum())
 
     def total(name: str) -> float:
-        each, at_first = getattr(usual, name), getattr(first, name)
-        return float((taken * each + (taken > 0) * (at_first - each))[mine].sum())
+        costs = [getattr(phase, name) * number for phase, number in zip(phases, times, strict=True)]
+        return float(sum(costs)[mine].sum())
 
     return {
         "clients": clients,
@@ -128,7 +134,7 @@ def _of_type(
         "curve": [[record.round, float(value)] for record, value in zip(tested, curve, strict=True)],
         "settled_round": last or None,
         "settled_accuracy": float(curve[settled_index]) if settled_index is not None else None,
-        "one_way_mb": _one_way(usual, mine) * last / MB,
+        "one_way_mb": _one_way(phases[0], mine) * last / MB,
         "traffic_mb": total("bytes") / MB,
         "time_s": total("seconds") / max(clients, 1),
         "modelled_energy_j": total("energy_j") / max(clients, 1),

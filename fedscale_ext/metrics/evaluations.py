@@ -109,6 +109,7 @@ def write_evaluation(
 def evaluation_from_json(log_dir: Path, data: Mapping[str, Any]) -> StoredEvaluation:
     """The evaluation that a line of metrics.jsonl tells of. KeyError and ValueError for anything else."""
     figures: dict[str, Any] = {name: math.nan if value is None else value for name, value in data["accuracy"].items()}
+    figures["loss"] = read_number(data["accuracy"]["loss"])  # of a model that diverged it is "inf"
     figures["worst_client"] = data["accuracy"]["worst_client"]
     known = Accuracy(**{field.name: figures[field.name] for field in dataclasses.fields(Accuracy)})
     named = {title: (read_number(top1), read_number(loss)) for title, (top1, loss) in data["named"].items()}

@@ -22,7 +22,8 @@ def capacities(
     """Return the forward MACs per sample of the largest model that each device can train.
 
     Rule ``deadline``: the largest model whose computation and communication fit ``deadline_s``. A larger model is
-    assumed to have as many bytes per MAC as the smallest one. Rule ``computation`` (FedTrans sheet 9.32): proportional
+    assumed to have as many bytes per MAC as the smallest one; one with more takes longer, which the job reports
+    (``server/deadline.py``). Rule ``computation`` (FedTrans sheet 9.32): proportional
     to speed, T_c = MAC(M_0) lat_max / lat_c. The smallest model fits every device under both rules.
 
     Args:

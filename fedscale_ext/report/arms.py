@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from textwrap import shorten
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
+from fedscale_ext.report.disqualified import disqualified
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob, fine_tuned
 from fedscale_ext.report.tables import seconds
 from fedscale_ext.util.quantities import quantity
@@ -109,6 +111,11 @@ class Arm:
         return self.jobs[0].data
 
     @property
+    def digest(self) -> str:
+        """Digest of the data."""
+        return str(self.jobs[0].header["data"]["digest"])
+
+    @property
     def personal(self) -> bool:
         """True if clients are tested on personal models."""
         return any(job.personal for job in self.jobs)
@@ -123,12 +130,17 @@ class Arm:
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
         devices = job.devices if figure.key in _OF_DEVICES else {}
         rounds = tuple(dict.fromkeys(done))
-        return str(job.header["data"]["digest"]), job.rounds_asked, self.personal, rounds, *sorted(devices.items())
+        return self.digest, job.rounds_asked, self.personal, rounds, *sorted(devices.items())
 
     @property
     def seeds(self) -> list[int]:
         """Seeds of the jobs, in their order."""
         return [job.seed for job in self.jobs]
+
+    @cached_property
+    def disqualified(self) -> str | None:
+        """Why it may not be the best of a column, in a clause; None where it may."""
+        return disqualified(self.jobs)
 
     @cached_property
     def figures(self) -> dict[str, list[float]]:
@@ -179,27 +191,35 @@ def shown(arms: Sequence[Arm]) -> list[Figure]:
 def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
     """Group jobs that differ in their seed alone, in the order of ``jobs``.
 
-    Jobs of earlier versions did not record the contents of the files that their settings name. Such a job joins the
-    first arm with its settings.
+    Files that settings name count with their contents, wherever they lie. Jobs of earlier versions did not record
+    these: such a job joins the first arm whose settings name the same paths.
     """
-    groups: list[tuple[str, list[LoadedJob]]] = []
+    arms: list[list[LoadedJob]] = []
     for job in jobs:
-        key = json.dumps([job.data, job.header["data"]["digest"], job.settings], sort_keys=True, default=str)
-        for other, group in groups:
-            if other == key and not differing_files(job.named_files, *(one.named_files for one in group)):
+        for group in arms:
+            if all(_same(job, other) for other in group):
                 group.append(job)
                 break
         else:
-            groups.append((key, [job]))
-    arms = [group for _, group in groups]
+            arms.append([job])
     return [Arm(label, group) for label, group in zip(_labels(arms), arms, strict=True)]
 
 
+def _same(one: LoadedJob, other: LoadedJob) -> bool:
+    """Whether two jobs differ in their seed alone."""
+    return (one.data, one.header["data"]["digest"]) == (other.data, other.header["data"]["digest"]) and not differences(
+        [one, other]
+    )
+
+
 def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
-    """Settings in which jobs differ -> each job's value, None where it has none."""
+    """Settings in which jobs differ (:meth:`LoadedJob.same_setting`) -> each job's value, None where it has none."""
     keys = dict.fromkeys(key for job in jobs for key in job.settings)
-    settings = {key: [job.settings.get(key) for job in jobs] for key in keys}
-    return {key: values for key, values in settings.items() if any(value != values[0] for value in values)}
+    return {
+        key: [job.settings.get(key) for job in jobs]
+        for key in keys
+        if not all(jobs[0].same_setting(job, key) for job in jobs)
+    }
 
 
 def cautions(arms: Sequence[Arm]) -> list[str]:
@@ -221,13 +241,14 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
             seeds = ", ".join(map(str, arm.seeds))
             notes.append(f"Of {arm.label} a seed is there more than once ({seeds}): equal jobs give equal results, and "
                          "the standard deviation is too small.")  # fmt: skip
-    files = {json.dumps([job.header["config"].get(key) for key in DEVICE_FILES]) for job in jobs}
-    if len(files) > 1 and len({json.dumps(job.devices, sort_keys=True) for job in jobs}) > 1:
+    if any(not one.same_setting(other, key) for one, other in combinations(jobs, 2) for key in DEVICE_FILES):
         notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
                      "compare, and the best are marked among the same devices only.")  # fmt: skip
     if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
         notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
                      "did equally many rounds only.")  # fmt: skip
+    if sentence := _disqualified_words(arms):
+        notes.append(sentence)
     early = [f"{job.name} ({job.state})" for job in jobs if not job.finished]
     if early:
         notes.append(f"Not finished: {', '.join(early)}.")
@@ -240,12 +261,14 @@ def _stopped_words(job: LoadedJob) -> str:
 
 
 def _device_words(arms: Sequence[Arm]) -> str:
-    """The files of devices of each arm, by the names that settings give them."""
-    configs = {arm.label: arm.jobs[0].header["config"] for arm in arms}
-    return "; ".join(
-        f"{label}: {', '.join(str(config[key]) for key in DEVICE_FILES if config.get(key)) or RESAMPLED}"
-        for label, config in configs.items()
-    )
+    """The files of devices of each arm, by the names that settings give them; those of one name by contents, too."""
+    names, full = (
+        [", ".join(arm.jobs[0].shown_setting(key, contents=contents) for key in DEVICE_FILES
+                   if arm.jobs[0].settings.get(key)) or RESAMPLED for arm in arms]
+        for contents in (False, True)
+    )  # fmt: skip
+    words = full if len(set(names)) < len(set(full)) else names
+    return "; ".join(f"{arm.label}: {text}" for arm, text in zip(arms, words, strict=True))
 
 
 def _why_data_differ(arms: Sequence[Arm]) -> str:
@@ -261,19 +284,33 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     """Places of the arms with the best mean of a figure among those that have ended and compete with them
-    (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal."""
+    (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal.
+
+    Arms that diverged or only guess (:attr:`Arm.disqualified`) are never the best; others may be better than they are.
+    """
     result: set[int] = set()
     conditions = [arm.comparable(figure) for arm in arms]
     for where in set(conditions):
         means = {index: mean for index, arm in enumerate(arms) if conditions[index] == where and not arm.state
                  for mean in [arm.mean(figure.key)] if mean is not None}  # fmt: skip
-        if not means or figure.more_is_better is None:
+        valid = {index: mean for index, mean in means.items() if arms[index].disqualified is None}
+        if not valid or figure.more_is_better is None:
             continue
-        top = (max if figure.more_is_better else min)(means.values())
-        ties = {index for index, mean in means.items() if _equal(mean, top)}
-        if len(ties) < len(means):
+        top = (max if figure.more_is_better else min)(valid.values())
+        ties = {index for index, mean in valid.items() if _equal(mean, top)}
+        worse = (
+            top > mean if figure.more_is_better else top < mean for mean in means.values() if not _equal(mean, top)
+        )
+        if any(worse):
             result |= ties
     return result
+
+
+def _disqualified_words(arms: Sequence[Arm]) -> str:
+    """A sentence on the rows that get no mark, among those of a comparison of several; or nothing."""
+    rows = [arm for _, arm in with_fine_tuned(arms)]
+    reasons = [f"{arm.label} ({arm.disqualified})" for arm in rows if not arm.state and arm.disqualified]
+    return f"Not marked as the best in any column: {'; '.join(reasons)}." if reasons and len(rows) > 1 else ""
 
 
 def _equal(one: float, other: float) -> bool:
@@ -304,17 +341,12 @@ def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob]) -> str:
     """The method, the data where they differ, and what differs within both; the job's name where that is too much."""
     method = job.header["method"]
     alike = [other for other in jobs if other.header["method"] == method and other.data == job.data]
-    different = {key: values[alike.index(job)] for key, values in differences(alike).items() if key != "data_dir"}
+    different = [key for key in differences(alike) if key != "data_dir"]
     if len(different) > _NAMED_SETTINGS:
         return job.name
     data = [job.data] if any(other.header["method"] == method and other.data != job.data for other in jobs) else []
-    settings = [f"{key.rpartition('.')[2]} {_value(value)}" for key, value in different.items()]
+    settings = [f"{key.rpartition('.')[2]} {job.shown_setting(key)}" for key in different]
     return ", ".join([method, *data, *settings])
-
-
-def _value(value: Any) -> str:
-    text = str(value)
-    return text.rpartition("/")[2] if text.endswith(".json") else text
 
 
 def pooled(arm: Arm) -> np.ndarray:
@@ -327,10 +359,14 @@ def settings_table(arms: Sequence[Arm]) -> Mapping[str, list[str]]:
     """Settings in which arms differ -> how each arm has them. A method's own are told where two of its arms differ;
     where the data lie is not told."""
     jobs = [arm.jobs[0] for arm in arms]
-    settings = {
-        key: values
+    keys = [
+        key
         for key, values in differences(jobs).items()
         if key != "data_dir"
         and ("." not in key or len({json.dumps(value, default=str) for value in values if value is not None}) > 1)
+    ]
+    plain = {key: [job.shown_setting(key) for job in jobs] for key in keys}
+    return {
+        key: words if len(set(words)) > 1 else [job.shown_setting(key, contents=True) for job in jobs]
+        for key, words in plain.items()
     }
-    return {key: ["–" if value is None else _value(value) for value in values] for key, values in settings.items()}

@@ -69,17 +69,21 @@ def _paper_rows(arm: Arm, figures: Sequence[Figure]) -> list[Line]:
 
 
 def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
-    """What clients reach without a model, for each data set of the arms whose jobs recorded it; where the same data
-    were split in several ways, with the names of the arms."""
+    """What clients reach without a model, for each data set of the arms whose jobs recorded it, under all of its names;
+    where the same data were split in several ways, with the names of the arms."""
     rows: dict[tuple[str, ...], Line] = {}
     labels: dict[tuple[str, ...], list[str]] = {}
+    names: dict[str, list[str]] = {}  # of data, by their digest
+    for arm in arms:
+        names.setdefault(arm.digest, []).append(arm.data)
     for label, job, kind in ((arm.label, job, kind) for arm in arms for job in arm.jobs for kind in _FLOORS):
         floor = (job.header.get("floor") or {}).get(kind)
         if floor and floor["tested"]:
             values = {"accuracy": floor["mean"], "samples": floor["sample_weighted"], "iqr": floor["iqr"]}
             cells = [Cell(figure.tell(values[figure.key]) if figure.key in values else "–") for figure in figures]
-            key = (kind, job.data, *(cell.value for cell in cells))
-            rows.setdefault(key, Line(_FLOORS[kind], "", job.data, cells, None, kind="floor"))
+            data = ", ".join(dict.fromkeys(names[str(job.header["data"]["digest"])]))
+            key = (kind, data, *(cell.value for cell in cells))
+            rows.setdefault(key, Line(_FLOORS[kind], "", data, cells, None, kind="floor"))
             labels.setdefault(key, []).append(label)
     splits = Counter((row.label, row.data) for row in rows.values())
     return [

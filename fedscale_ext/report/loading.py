@@ -101,6 +101,30 @@ class LoadedJob:
         settings = decisive(config) | {"rounds": self.rounds_asked} | params
         return {key: value for key, value in settings.items() if key != "seed"}
 
+    def same_setting(self, other: "LoadedJob", key: str) -> bool:
+        """Tell whether another job has a setting in the same way: files by their contents, where both jobs know these,
+        and what the data folder holds by its digest."""
+        if key == "data_dir":
+            return bool(self.header["data"]["digest"] == other.header["data"]["digest"])
+        mine, others = self.settings.get(key), other.settings.get(key)
+        if key not in self.named_files or key not in other.named_files:
+            return bool(mine == others)
+        return bool(_contents(mine, self.named_files[key]) == _contents(others, other.named_files[key]))
+
+    def shown_setting(self, key: str, *, contents: bool = False) -> str:
+        """A setting in words: the name of a file, with the head of its digest where ``contents``, and the learning rate
+        as it was used."""
+        value = self.settings.get(key)
+        if value is None:
+            return "–"
+        least = self.settings.get("min_learning_rate")
+        if key == "learning_rate" and least is not None and value < least:
+            return f"{value} (used {least})"
+        text = str(value)
+        digest = self.named_files.get(key, {}).get(text, "") if contents else ""
+        name = text.rpartition("/")[2] if text.endswith(".json") else text
+        return f"{name} ({digest[:8]})" if digest else name
+
     @cached_property
     def evaluation(self) -> Evaluation | None:
         """The last test of the clients, in memory; None where there was none."""
@@ -134,6 +158,13 @@ class LoadedJob:
         if clients is not None and len(clients.capacity) != self.header["num_clients"]:
             raise UserError(f"{self.folder / CLIENTS} is not of {self.header['num_clients']} clients, as the job is")
         return clients
+
+
+def _contents(value: Any, digests: Mapping[str, str]) -> Any:
+    """A setting with the digests of the files that it names in place of their paths."""
+    if isinstance(value, list):
+        return [_contents(entry, digests) for entry in value]
+    return digests.get(value, value) if isinstance(value, str) else value
 
 
 class NoRound(UserError):

@@ -16,7 +16,7 @@ from fedscale_ext.report.panels import MODELS
 from fedscale_ext.report.pictures import inline, style_variables
 from fedscale_ext.report.served import TITLES as SERVED
 from fedscale_ext.report.served import served_rows, untrained_note
-from fedscale_ext.report.tables import data_row, summary_table
+from fedscale_ext.report.tables import data_row, data_words, summary_table
 from fedscale_ext.util.package import VERSION
 
 _CAPTIONS = {
@@ -75,7 +75,7 @@ def page(
 
 def _head(arms: Sequence[Arm], left_out: str) -> str:
     jobs = [job for arm in arms for job in arm.jobs]
-    data = list(dict.fromkeys(data_row(job.header)[1] for job in jobs))
+    data = data_words([job.header for job in jobs])
     lines = [f'<p class="quiet">Data: {escape("; ".join(data))}</p>']
     generated = [bool(job.header["data"]["generated"]) for job in jobs]
     if any(generated):

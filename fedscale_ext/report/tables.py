@@ -1,6 +1,6 @@
 """A job's summary as a table for the terminal and as summary.md."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +34,33 @@ def summary_table(summary: Mapping[str, Any]) -> Rows:
 
 def data_row(header: Mapping[str, Any]) -> tuple[str, str]:
     """The row that names the data, as GENERATED or real."""
-    data = header["data"]
-    kind = "GENERATED data, not real" if data["generated"] else "real"
-    return "data", f"{data['name']} ({kind}){_public_words(header)}"
+    return "data", data_words([header])[0]
 
 
-def _public_words(header: Mapping[str, Any]) -> str:
-    """What public data took from the clients, and whether the method uses them; empty where the job has none, or an
+def data_words(headers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The data of jobs in words, each once: as GENERATED or real, and which methods leave public samples unused."""
+    alike: dict[tuple[str, bool, int | None], list[Mapping[str, Any]]] = {}
+    for header in headers:
+        data = header["data"]
+        alike.setdefault((data["name"], data["generated"], data.get("public_samples")), []).append(header)
+    words = []
+    for (name, generated, samples), jobs in alike.items():
+        unused = dict.fromkeys(job["method"] for job in jobs if not job["data"].get("public_data_used", True))
+        kind = "GENERATED data, not real" if generated else "real"
+        words.append(f"{name} ({kind}){_public_words(samples, list(unused))}")
+    return words
+
+
+def _public_words(samples: int | None, unused_by: Sequence[str]) -> str:
+    """What public data took from the clients, and which methods do not use them; empty where a job has none, or an
     earlier version ran it."""
-    data = header["data"]
-    if "public_samples" not in data:
+    if samples is None:
         return ""
-    unused = "" if data["public_data_used"] else f", which {header['method']} does not use"
-    if data["public_samples"]:
-        return f", {data['public_samples']:,} training samples set aside as public data{unused}"
+    *others, last = unused_by or [""]
+    names = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+    unused = f", which {names} not use" if unused_by else ""
+    if samples:
+        return f", {samples:,} training samples set aside as public data{unused}"
     return unused and f", public_dir{unused}"
 
 

@@ -315,6 +315,7 @@ class MultiModelAggregator(MethodHooks):
                 traffic=self.traffic,
                 upload=self.uploaded,
             )
+            self.deadline.scheduled(round, schedule)
             if self.selection is None or not items:
                 return schedule
             return self.selection.refined(round, schedule, self.global_virtual_clock)

@@ -8,9 +8,7 @@ import numpy as np
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.types import Evaluation, RoundRecord
 from fedscale_ext.metrics.accuracy import accuracy
-
-_GROWN = 1000.0  # times that a loss grows in a training that diverged and stayed finite
-_LEAST_LOSS = 1e-3  # a first loss below this is none to compare with
+from fedscale_ext.metrics.divergence import loss_growth
 
 
 def failure_sentence(diverged: int, clients: int, config: JobConfig) -> str:
@@ -50,9 +48,8 @@ def end_notice(records: Sequence[RoundRecord], floor: Mapping[str, Any] | None, 
 
     ``floor`` is that of the job's header: the accuracies that clients have without a model.
     """
-    losses = [record.train_loss for record in records if np.isfinite(record.train_loss)]
-    if losses and losses[-1] > _GROWN * max(losses[0], _LEAST_LOSS):
-        return f"training diverged: its loss grew from {losses[0]:.3g} to {losses[-1]:.3g}; {_advice(config)}"
+    if (growth := loss_growth(records)) is not None:
+        return f"training diverged: its loss grew from {growth[0]:.3g} to {growth[1]:.3g}; {_advice(config)}"
     last = next((record.evaluation for record in reversed(records) if record.evaluation is not None), None)
     floors = [(floor or {}).get(name) for name in ("majority", "most_frequent")]
     known = [each["mean"] for each in floors if each and each["mean"] is not None]

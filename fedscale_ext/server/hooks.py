@@ -21,6 +21,7 @@ from fedscale_ext.data.public import PublicData
 from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.announcements import ModelChoice, assignment_sentence
+from fedscale_ext.server.deadline import DeadlineNotices
 from fedscale_ext.server.grpc_server import Coordinator
 from fedscale_ext.server.guided_selection import Guided
 from fedscale_ext.server.initial_weights import saved_weights
@@ -83,6 +84,7 @@ class MethodHooks(Coordinator):
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
         self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
         self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
+        self.deadline = DeadlineNotices(config, self.notice)
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
         self._other_work: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
@@ -325,8 +327,10 @@ class MethodHooks(Coordinator):
         )
 
     def report_assignment(self, choices: Sequence[ModelChoice], indices: np.ndarray, verb: str = "gives") -> None:
-        """Report how many clients have which model or level; ``indices`` int64 [clients] into ``choices``."""
+        """Report how many clients have which model or level, and whether it takes them longer than ``deadline_s``;
+        ``indices`` int64 [clients] into ``choices``."""
         self.notice(f"{self.config.job.method} {verb} {assignment_sentence(choices, indices)}")
+        self.deadline.assigned([choice.cost for choice in choices], indices, self.population, self.task)
 
     def report_unaffordable(self, name: str, macs: float) -> None:
         """Report that no client affords the largest model, if that is so; ``macs`` per sample."""

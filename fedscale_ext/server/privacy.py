@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedscale_ext.tasks.reduction import ModelMean
 
 _SWITCH = "dp_noise_multiplier"
+_SWITCHES = _SWITCH, "dp_round_epsilon"  # the second one sets the first
 _UNPROTECTED = "losses and accuracies that the job writes, who took part, and the virtual clock"
 _ASSUMES = {
     "sampling": "who took part in which round stays secret (metrics.jsonl tells it)",
@@ -35,7 +36,7 @@ def check_options(config: JobConfig, method: "type[MethodHooks]") -> bool:
     job, args = config.job, config.fedscale
     if job.dp_noise_multiplier is None:
         given = sorted(key for key in config.given if key.startswith("dp_") and key != _SWITCH)
-        if given:
+        if given and not any(map(config.takes_away, _SWITCHES)):
             raise UserError(f"{given[0]} needs differential privacy: set {_SWITCH}, or remove {given[0]}")
         return False
     if not method.reduces:

@@ -69,7 +69,7 @@ def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None
             f"stop_gain ends a job where its accuracy has converged, and method {job.method} {reason}; remove stop_gain"
         )
     for key in ("stop_patience", "stop_unit"):
-        if key in given and job.stop_gain is None:
+        if key in given and job.stop_gain is None and not config.takes_away("stop_gain"):
             raise UserError(f"{key} needs stop_gain, the gain that is asked for; set that, or remove {key}")
     if pyramid:
         _check_dropout(config, method)

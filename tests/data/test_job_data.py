@@ -46,7 +46,7 @@ def test_public_samples_that_a_method_does_not_use_are_announced_and_recorded(jo
     folder, said = run(job_file, "aside", public_samples=12)
     assert (
         "12 training samples are set aside as public data, as for every method of this configuration; "
-        "fedavg does not use them"
+        "this job's method does not use them"  # a sweep tells it once for all of its methods
     ) in said
     data = json.loads((folder / "summary.json").read_text())["data"]
     assert (data["public_samples"], data["public_data_used"]) == (12, False)
@@ -64,7 +64,7 @@ def test_public_samples_that_a_method_uses_are_announced_too(job_file: Path) -> 
 
 def test_a_public_folder_that_a_method_does_not_use_is_announced(job_file: Path) -> None:
     folder, said = run(job_file, "folder", public_samples=12, public_dir="/nowhere")
-    assert "fedavg does not use public data: it leaves public_dir /nowhere unread" in said
+    assert "this job's method does not use public data: it leaves public_dir /nowhere unread" in said
     assert "public_dir, which fedavg does not use" in (folder / "summary.md").read_text()
     data = json.loads((folder / "summary.json").read_text())["data"]
     assert (data["public_samples"], data["public_data_used"]) == (0, False)

@@ -15,6 +15,8 @@ from fedscale_ext.driver import jobs, sweep, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.sweeps import Point, Sweep
 
+from .conftest import FAKES, done, wait_until
+
 NOBODY = Proc("driver", 1, 0.0)
 KEYS = {"job_name": "tiny", "data_set": "femnist", "model": "cnn_small", "rounds": 1, "num_participants": 4,
         "local_steps": 1, "filter_less": 0, "use_cuda": False, "overcommitment": 1.0, "ps_port": "auto"}  # fmt: skip
@@ -110,6 +112,14 @@ def test_a_job_is_not_queued_again_on_other_data(call, state, conf, data, monkey
     assert call(*words) == (2, "", f"fedscale: job tiny: {OTHER.format(data)}\n")
 
 
+def test_the_digest_of_a_check_counts_where_the_executor_is_this_packages(conf):
+    event = {"event": "checked", "facts": [["data", "real"]], "notices": [], "digest": "11"}
+    assert check._verdict(load_config(conf), event, False).digest == "11"
+    keys = yaml.safe_load(conf.read_text()) | {"executor_entry": str(FAKES / "executor.py")}
+    conf.write_text(yaml.safe_dump(keys))
+    assert check._verdict(load_config(conf), event, False).digest is None
+
+
 def test_a_sweep_compares_the_data_of_its_jobs_alone(call, state, conf, data, monkeypatch):
     write_run(conf, "tiny", "finished")
     monkeypatch.setattr(check, "_MODULE", "no_such_module")
@@ -133,3 +143,21 @@ def test_a_sweep_is_not_resumed_on_other_data(call, state, conf, data):
     assert (code, out) == (2, "")
     assert err == f"fedscale: job tiny-s0 of the sweep: {OTHER.format(data)}\n"
     assert sweeps.read("tiny-sweep") == before and jobs.names() == ["tiny-s0"]
+
+
+def test_a_sweep_does_not_go_on_with_data_that_were_exchanged_while_it_ran(fedscale, state, conf, data):
+    train = data / "client_data_mapping" / "train.csv"
+    before = train.read_text()
+    command = ("driver", "start", conf, "--seeds", "0-2", "--at-once", "1")
+    process = fedscale(*command)
+    wait_until(lambda: (job := jobs.read("tiny-s0")) and (job.log_dir / "header.json").exists(), 60)
+    change(data)
+    code, out, err = done(process)
+    sentence = (f"data_dir {data} holds other samples or clients than when the sweep began; put these back, and "
+                "continue the sweep with --resume")  # fmt: skip
+    assert code == 1 and "tiny  1 of 3" in out
+    assert f"tiny-s1: failed {sentence}" in err and f"tiny-s2: failed {sentence}" in err
+    assert jobs.read("tiny-s2") is None and list(sweeps.read("tiny-sweep").runs) == ["tiny-s0"]
+    train.write_text(before)
+    code, out, err = done(fedscale(*command, "--resume"))
+    assert (code, "tiny  3 of 3" in out) == (0, True), err

@@ -52,6 +52,16 @@ def test_a_sweep_says_once_what_none_of_its_jobs_reads(fedscale, state, write_co
     assert (code, err) == (0, idle + NOTE + "note: [nothing] happened (all 2 jobs)\n")
 
 
+def test_jobs_that_would_repeat_another_are_left_out_in_one_sentence(fedscale, state, write_conf):
+    conf = write_conf({"moss.lr": 0.1}, worker_ips=["localhost:[1]"])
+    code, out, _ = run(fedscale, conf, "--grid", "fedtrans.beta=0.1,0.2")
+    lines = out.splitlines()
+    assert code == 0 and lines[0] == "sweep fake-sweep: 1 job, 2 at once"
+    assert lines[1] == ("1 of 2 jobs of the grid would repeat another one, as they do not read what differs, and are "
+                        "left out: fake-beta_0.2 (as fake-beta_0.1)")  # fmt: skip
+    assert jobs.names() == ["fake-beta_0.1"] == [point.name for point in sweeps.read("fake-sweep").points]
+
+
 def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_conf):
     conf = write_conf()
     for words, sentence in (
@@ -197,6 +207,39 @@ def test_a_job_that_read_another_file_counts_as_failed(fedscale, state, write_co
     assert code == 1 and "fake  0 of 1" in out and "has other contents than when the sweep began" in err
 
 
+def test_jobs_that_run_side_by_side_are_judged_each_by_the_data_that_it_opened(write_conf):
+    names = ["a", "b", "c", "other"]
+    configs = [load_config(write_conf(), [f"job_name={name}", f"data_seed={2 if name == 'other' else 1}"])
+               for name in names]  # fmt: skip
+    for known in ({"a": "11", "b": "11"}, {}):  # from a check, and where none could open the data
+        data = sweep._SweepData(configs, known)
+        assert data.fault("a", "11") is None and data.exchanged("c") is None
+        sentence = data.fault("b", "22")
+        assert sentence is not None and " holds other samples or clients than when the sweep began; " in sentence
+        assert data.fault("a", "11") is None  # it opened what there was
+        assert data.exchanged("c") == sentence and data.exchanged("other") is None
+        assert data.fault("other", "22") is None
+
+
+def test_a_job_on_other_data_is_ended_and_an_older_header_is_none_of_its(fedscale, state, write_conf, tmp_path):
+    conf = write_conf({"rounds": 12, "time_stamp": "now"})
+    assert run(fedscale, conf, "--seeds", "0")[0] == 0
+    header("fake-s0", digest="11")
+    older = (
+        tmp_path / "out" / "logs" / "fake-s1" / "now" / "header.json"
+    )  # of an earlier sweep, which this one replaces
+    older.parent.mkdir(parents=True)
+    older.write_text(json.dumps({"config": {}, "data": {"digest": "33"}}))
+    os.utime(older, (1, 1))
+    process = fedscale("driver", "start", conf, "--seeds", "0-2", "--resume", "--at-once", "1", FAKE_AGGREGATOR="wait")
+    wait_until(lambda: (record := job("fake-s1")) and record.round)
+    header("fake-s1", digest="22")
+    code, out, err = done(process)
+    assert code == 1 and "fake  1 of 3" in out
+    assert "fake-s1: failed data_dir" in err and "fake-s2: failed data_dir" in err and job("fake-s2") is None
+    assert list(sweeps.read("fake-sweep").runs) == ["fake-s0"]  # --resume starts the others anew
+
+
 def test_a_record_without_runs_takes_the_last_run_of_each_job(fedscale, state, write_conf):
     assert run(fedscale, write_conf(), "--seeds", "0")[0] == 0
     path = sweeps.folder() / "fake-sweep.json"
@@ -212,12 +255,15 @@ def checkpoint(folder):
     (folder / "checkpoints" / "checkpoint-000003.safetensors").touch()
 
 
-def header(name, **config):
-    """What the fake aggregator does not write of a job that has begun: its settings, with some that differ."""
+def header(name, digest=None, **config):
+    """What the fake aggregator does not write of a job that has begun: its settings, with some that differ, and the
+    digest of its data."""
     record = job(name)
     record.log_dir.mkdir(parents=True, exist_ok=True)
     settings = {**from_argv(record.argv[2:]).echo(), **config}
-    (record.log_dir / "header.json").write_text(json.dumps({"config": settings}, default=str))
+    (record.log_dir / "header.json").write_text(
+        json.dumps({"config": settings, "data": {"digest": digest}}, default=str)
+    )
 
 
 def test_resume_leaves_what_has_finished_unless_it_was_another_job(fedscale, call, state, write_conf):

@@ -55,17 +55,43 @@ def test_too_many_jobs_and_names_that_are_alike_are_refused():
 @pytest.mark.parametrize("values", [["0.05", "0.050"], ["0.05", "5e-2"], ["1", "1.0"]])
 def test_two_names_of_one_job_are_refused(write_conf, call, values):
     conf = write_conf()
-    grid = {"learning_rate": ["0.2", *values]}
     sentence = f"--grid: learning_rate={values[0]} and learning_rate={values[1]} mean the same; remove one of them"
     with pytest.raises(UserError, match=sentence):
-        sweep_plan.checked(conf, [], sweep_plan.points("fake", [0, 1], grid))
+        sweep_plan.read_plan(conf, [], "0,1", [f"learning_rate=0.2,{','.join(values)}"])
     code, _, err = call("driver", "check", conf, "--grid", f"learning_rate={','.join(values)}")
     assert (code, err) == (2, f"fedscale: {sentence}\n")
 
 
+def test_jobs_that_differ_in_what_they_do_not_read_run_once(write_conf, call):
+    conf = write_conf({"stop_patience": 3})
+    grid = ["method=fedavg,heterofl", "heterofl.mask=true,false", "stop_gain=0.1,null"]
+    plan = sweep_plan.read_plan(conf, [], "0,1", grid)
+    assert [point.name for point in plan.points] == [config.fedscale.job_name for config in plan.configs]
+    assert list(dict.fromkeys(point.arm for point in plan.points)) == [
+        "fake-method_fedavg-mask_true-stop_gain_0.1", "fake-method_fedavg-mask_true-stop_gain_null",
+        *(f"fake-method_heterofl-mask_{mask}-stop_gain_{gain}"
+          for mask in ("true", "false") for gain in ("0.1", "null")),
+    ]  # fmt: skip
+    assert plan.repeats == (
+        "4 of 16 jobs of the grid would repeat another one, as they do not read what differs, and are left out: "
+        "fake-method_fedavg-mask_false-stop_gain_0.1 (as fake-method_fedavg-mask_true-stop_gain_0.1), "
+        "fake-method_fedavg-mask_false-stop_gain_null (as fake-method_fedavg-mask_true-stop_gain_null)"
+    )
+    options = [word for text in grid for word in ("--grid", text)]
+    code, out, _ = call("driver", "check", conf, "--seeds", "0,1", *options)
+    assert code == 0 and f"note: {plan.repeats}\n" in out and out.endswith("12 jobs can start\n")
+
+
+def test_jobs_that_read_what_differs_all_run(write_conf):
+    plan = sweep_plan.read_plan(write_conf(), [], None, ["method=heterofl,fedrolex", "heterofl.mask=true,false"])
+    assert len(plan.points) == 3 and plan.repeats is not None
+    plan = sweep_plan.read_plan(write_conf(), [], "0-1", ["method=fedavg,heterofl"])
+    assert len(plan.points) == 4 and plan.repeats is None
+
+
 def test_jobs_that_differ_where_they_run_alone_are_two(write_conf):
-    points = sweep_plan.points("fake", [], {"worker_ips": ["localhost:[1]", "localhost:[2]"]})
-    assert len(sweep_plan.checked(write_conf(), [], points)) == 2
+    plan = sweep_plan.read_plan(write_conf(), [], None, ["worker_ips=localhost:[1],localhost:[2]"])
+    assert len(plan.configs) == 2 and plan.repeats is None
 
 
 @pytest.mark.parametrize(
@@ -83,4 +109,4 @@ def test_as_many_jobs_as_cores_and_memory_take(write_conf, monkeypatch, slots, c
 def test_a_bad_setting_names_the_job_that_has_it(write_conf):
     conf = str(write_conf())
     with pytest.raises(UserError, match=r"job fake-rounds_0 of the sweep: .*rounds"):
-        sweep_plan.checked(conf, [], sweep_plan.points("fake", [], {"rounds": ["3", "0"]}))
+        sweep_plan.read_plan(conf, [], None, ["rounds=3,0"]).refuse_faults()

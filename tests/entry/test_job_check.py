@@ -77,6 +77,7 @@ def test_a_learning_rate_that_fedscales_rule_raises_is_told(job_file: Path, tmp_
 def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: Path, tmp_path: Path) -> None:
     config = job(job_file, method="heterofl", filter_less=2)
     checked = check(config, tmp_path / "check")
+    assert checked.digest == open_job_data(config).digest
     facts = dict(checked.facts)
     assert facts["data"] == "real: tiny generated, 7 clients, 62 classes, 104 training and 26 test samples"
     assert facts["devices"].startswith("resampled from FedScale's published device marginals; they afford ")
@@ -201,7 +202,7 @@ def test_all_jobs_are_checked_whatever_one_of_them_raises(
     assert ends["broken"]["message"] == "KeyError: 'what'"
     assert ends["refused"]["message"].startswith("num_participants 9 is above")
     assert ends["fine"]["event"] == "checked" and ends["fine"]["facts"]
-    assert ends["later"] == {"event": "checked", "job": "later", "facts": [], "notices": []}
+    assert ends["later"] == {"event": "checked", "job": "later", "facts": [], "notices": [], "digest": None}
 
 
 def test_data_are_compared_with_those_of_the_run_that_is_resumed(

@@ -15,6 +15,7 @@ from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.server.deadline import DeadlineNotices
 from fedscale_ext.submodels import count_mean
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks import bn_statistics
@@ -49,6 +50,7 @@ def server(
     made.task = Task(shape, CLASSES, np.arange(1, clients + 1) * 10, np.full(clients, 4), 2, 5)
     made.pool, made.history, made._internals, made._internal_states, made.events = ModelPool(), [], {}, {}, []
     made.emit, made.client_tensors_by_kind, made.notices = made.events.append, {}, {}
+    made.deadline, made.population = DeadlineNotices(config, made.notice), None
     made.data_info = {"digest": ""}
     made.init_state(None, made.task)
     return made

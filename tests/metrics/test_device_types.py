@@ -67,3 +67,18 @@ def test_figures_by_type() -> None:
     assert large["traffic_mb"] == 2 * 4 * 5 + 2 * 3 and small["traffic_mb"] == 2 * 1 * 2 + 2 * 3
     assert large["one_way_mb"] == 16.0 and large["time_s"] == (4 * 1.0 + 1 * 3.0) / 2 + 10
     assert small["modelled_energy_j"] == (20 + 40) / 2 + 100
+
+
+def test_the_jobs_first_round_has_a_cost_of_its_own() -> None:
+    participants = [[1, 2], [1, 3], [1, 2, 3]]
+    records = [
+        replace(record(number), evaluation=evaluation(number, [0.2 * number] * 3), participants=who)
+        for number, who in enumerate(participants, 1)
+    ]
+    each = np.full(3, 1e6)
+    usual, first, opening = (Participation(each, factor * each, factor * each, each) for factor in (2, 5, 4))
+    one, _ = device_type_figures(records, np.zeros(3, dtype=np.int64), ["t"], usual, first, opening)["types"]
+    assert one["settled_round"] == 3
+    assert one["traffic_mb"] == 2 * 4 + 1 * 5 + 4 * 2  # two in round 1, one first later, four further times
+    never, _ = device_type_figures(records, np.zeros(3, dtype=np.int64), ["t"], usual, first)["types"]
+    assert never["traffic_mb"] == 3 * 5 + 4 * 2

@@ -31,6 +31,12 @@ def test_everything_comes_back_exactly(tmp_path: Path, samples: int):
     assert accuracy(read) == accuracy(stored) == accuracy(wrote) == accuracy(read.whole())
 
 
+def test_a_loss_that_is_infinite_comes_back_as_a_number(tmp_path: Path):
+    wrote = replace(evaluation(1, [0.5, 1.0]), loss=np.array([np.inf, 1.0]))
+    line, _ = write_evaluation(tmp_path, wrote)
+    assert accuracy(evaluation_from_json(tmp_path, json.loads(json.dumps(line, allow_nan=False)))).loss == np.inf
+
+
 def test_figures_of_nobody_come_back(tmp_path: Path):
     line, _ = write_evaluation(tmp_path, evaluation(1, [], untested=2))
     read = accuracy(evaluation_from_json(tmp_path, json.loads(json.dumps(line, allow_nan=False))))

@@ -73,12 +73,42 @@ def test_seeds_on_other_contents_of_a_file_are_another_arm_and_that_is_said(tmp_
     assert [(arm.label, arm.seeds) for arm in arms] == [("a", [1, 2]), ("c", [3])]
     assert cautions(arms) == [
         "These jobs ran with different contents of device_conf_file boards.csv: jobs with the same contents share a "
-        "row."
+        "row.",
+        "These jobs ran on different devices (a: boards.csv (11); c: boards.csv (22)): costs and virtual time do not "
+        "compare, and the best are marked among the same devices only.",
     ]
+    assert settings_table(arms) == {"device_conf_file": ["boards.csv (11)", "boards.csv (22)"]}
     elsewhere = job("d", 4, "22", file="others.csv")  # the setting itself tells them apart
     assert cautions(arms_of([one, elsewhere]))[0].startswith("These jobs ran on different devices (")
     unknown = job("e", 5)  # of a release that wrote no digests
     assert [arm.seeds for arm in arms_of([one, unknown, two])] == [[1, 5, 2]]
+
+
+def test_one_file_or_data_folder_at_two_places_is_one_setting(tmp_path: Path):
+    def job(name: str, seed: int, folder: str, digest: str = "11", types: str = "33"):
+        keys = {"device_conf_file": f"{folder}/boards.csv", "data_dir": folder, "method": "fedmd"}
+        files = {"device_conf_file": {f"{folder}/boards.csv": digest}, "fedmd.types": {f"{folder}/t.json": types}}
+        head = {"named_files": files, "params": {"types": ["lenet_6k", f"{folder}/t.json"]}}
+        return load_job(write_job(tmp_path / name, method="fedmd", seed=seed, settings=keys, **head))
+
+    one, two = job("a", 1, "here"), job("b", 2, "there")
+    (arm,) = arms_of([one, two])
+    assert arm.seeds == [1, 2] and cautions([arm]) == [] and differences([one, two]) == {}
+    assert len(arms_of([one, job("c", 2, "there", types="44")])) == 2
+    assert len(arms_of([one, job("d", 2, "there", digest="22")])) == 2
+    seen_before = load_job(write_job(tmp_path / "old", method="fedmd", seed=3, settings={"data_dir": "here"}))
+    assert len(arms_of([one, seen_before])) == 2
+
+
+def test_a_learning_rate_below_the_minimum_is_told_as_it_was_used(tmp_path: Path):
+    jobs = [
+        load_job(write_job(tmp_path / str(index), settings={"learning_rate": rate, "min_learning_rate": 5e-5}))
+        for index, rate in enumerate((1e-6, 5e-5, 0.1))
+    ]
+    assert [arm.label for arm in arms_of(jobs)] == [
+        "fedtrans, learning_rate 1e-06 (used 5e-05)", "fedtrans, learning_rate 5e-05", "fedtrans, learning_rate 0.1"
+    ]  # fmt: skip
+    assert settings_table(arms_of(jobs)) == {"learning_rate": ["1e-06 (used 5e-05)", "5e-05", "0.1"]}
 
 
 def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
@@ -184,6 +214,7 @@ class _Row:
 
     value: float
     state: str = ""
+    disqualified: str | None = None
 
     def comparable(self, figure: Figure) -> tuple[str, int, bool]:
         return "data", 20, False

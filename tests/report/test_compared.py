@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, shown
+from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, cautions, shown
 from fedscale_ext.report.build import build
 from fedscale_ext.report.compared import Line, comma_separated, comparison_rows, lines, table_notes
 from fedscale_ext.report.loading import load_job
@@ -122,3 +122,106 @@ def test_floors_of_several_splits_name_their_arms(compared: Any) -> None:
     assert [row.label for row in lines(arms)[3:]] == [
         "majority of the client's own labels (fedavg, local)", "majority of the client's own labels (fedmd)"
     ]  # fmt: skip
+
+
+def test_one_data_set_under_two_names_has_one_row_for_each_floor(compared: Any) -> None:
+    data = {"generated": False, "digest": "1"}
+    arms = compared(fedavg={"floor": FLOOR, "data": {"name": "one", **data}},
+                    local={"floor": FLOOR, "data": {"name": "two", **data}})  # fmt: skip
+    (floor,) = [row for row in lines(arms) if row.kind == "floor"]
+    assert (floor.label, floor.data) == ("majority of the client's own labels", "one, two")
+
+
+def test_the_page_names_data_once_for_all_methods_that_leave_public_samples(undrawn: None, tmp_path: Path) -> None:
+    data = {"name": "x", "generated": False, "digest": "1", "public_samples": 12}
+    folders = [
+        write_job(tmp_path / method, method=method, data={**data, "public_data_used": method == "feddf"})
+        for method in ("fedavg", "feddf", "heterofl")
+    ]
+    text = build(folders, tmp_path / "out").page.read_text(encoding="utf-8")
+    sentence = "Data: x (real), 12 training samples set aside as public data, which fedavg and heterofl do not use</p>"
+    assert sentence in text
+    alone = build(folders[:1], tmp_path / "alone").page.read_text(encoding="utf-8")
+    assert "Data: x (real), 12 training samples set aside as public data, which fedavg does not use</p>" in alone
+
+
+def marks(arms: list[Arm], key: str) -> list[bool]:
+    return [cell(arms, row, key).best for row in lines(arms) if row.index is not None]
+
+
+def cheap(*arms: Arm) -> None:
+    """Let the first of arms cost least and spread least."""
+    for place, arm in enumerate(arms):
+        for job in arm.jobs:
+            job.summary["cost"]["training_macs"] = 1e6 * (place + 1)
+            job.summary["accuracy"]["iqr"] = 0.1 * (place + 1)
+
+
+def test_a_job_whose_clients_diverged_is_the_best_in_no_column(compared: Any) -> None:
+    arms = compared(fedavg={"failed": {"diverged: the loss is not finite from step 1": 3}}, fedprox={},
+                    heterofl={"shift": -0.1})  # fmt: skip
+    cheap(*arms)
+    assert marks(arms, "macs") == marks(arms, "iqr") == [False, True, False]
+    assert marks(arms, "accuracy") == [False, True, False]
+    assert cautions(arms) == ["Not marked as the best in any column: fedavg (its training diverged)."]
+    assert marks(arms[:2], "macs") == [False, False]  # the one that counts is not the cheapest, and no other counts
+    assert cautions(arms[1:]) == cautions(arms[:1]) == []
+
+
+def test_a_failure_that_is_no_divergence_takes_no_mark(compared: Any) -> None:
+    arms = compared(fedavg={"failed": {"OSError: diverged: x": 3}}, fedprox={"shift": -0.1})
+    cheap(*arms)
+    assert marks(arms, "macs") == [True, False] and cautions(arms) == []
+
+
+def guesses(own: float, shared: float | None) -> dict[str, Any]:
+    """Settings of a job whose mean accuracy is about 0.71, with these floors."""
+    floor = {"majority": {**FLOOR["majority"], "mean": own}}
+    return {"floor": floor if shared is None else {**floor, "most_frequent": {**FLOOR["majority"], "mean": shared}}}
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "personal", "marked"),
+    [
+        (0.1, 0.9, False, False),
+        (0.9, 0.1, False, True),  # a shared model cannot guess each client's own label
+        (0.9, 0.1, True, False),
+        (0.1, 0.9, True, False),
+        (0.9, None, False, False),  # an earlier version recorded the first floor alone
+        (0.1, 0.1, False, True),
+    ],
+)
+def test_a_job_that_only_guesses_is_the_best_in_no_column(
+    compared: Any, own: float, shared: float | None, personal: bool, marked: bool
+) -> None:
+    low, high = {**guesses(own, shared), "personal": personal}, {"shift": 0.25, "personal": personal}
+    arms = compared(fedavg=low, fedprox=high, heterofl={"shift": 0.2, "personal": personal})
+    cheap(*arms)
+    assert marks(arms, "iqr") == marks(arms, "macs") == [marked, not marked, False]
+    assert marks(arms, "accuracy") == [False, True, False]
+    (sentence,) = cautions(arms) or [""]
+    assert bool(sentence) is not marked
+    assert marked or sentence.startswith("Not marked as the best in any column: fedavg (its accuracy of 7")
+    assert marked or sentence.endswith("% is not above the 90.00% of guessing).")
+
+
+def test_accuracy_equal_to_the_floor_is_guessing_and_a_hair_above_is_not(compared: Any) -> None:
+    (arm,) = compared(fedavg=guesses(0.1, 0.1))
+    reached = arm.jobs[0].summary["accuracy"]["mean"]
+    arms = compared(a=guesses(0.1, reached), b=guesses(0.1, reached - 1e-4))
+    assert [one.disqualified is None for one in arms] == [False, True]
+
+
+def test_a_masked_test_knows_the_clients_labels(compared: Any) -> None:
+    (arm,) = compared(fedavg=guesses(0.9, 0.1))
+    arm.jobs[0].summary["accuracy"]["unmasked"] = {"mean": 0.2}
+    assert arm.disqualified is not None
+
+
+def test_a_fine_tuned_row_that_only_guesses_is_named_itself(compared: Any) -> None:
+    arms = compared(fedavg={**guesses(0.8, 0.1), "tuned": 0.75}, fedmd={"personal": True, "shift": -0.1})
+    assert cautions(arms) == [
+        "Not marked as the best in any column: fedavg, fine-tuned (its accuracy of 75.00% is not above the 80.00% of "
+        "guessing)."
+    ]
+    assert marks(arms, "accuracy") == [False, False, False]  # of two personal rows, the higher one only guesses

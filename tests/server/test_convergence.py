@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 import fedscale_ext
+from fedscale_ext.config.idle_settings import idle_keys
+from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 
 KEYS = {"model": "cnn_small", "rounds": 6, "eval_interval": 1, "stop_gain": 1.0, "stop_patience": 2}
@@ -43,6 +45,22 @@ def test_keys_of_the_rule_need_the_rule(job_file: Path, key: str) -> None:
     name, value = key.split("=")
     with pytest.raises(UserError, match=f"{name} needs stop_gain"):
         fedscale_ext.run(job_file, model="cnn_small", **{name: value})
+
+
+def test_null_takes_the_rule_away_with_its_keys(job_file: Path) -> None:
+    keys = {**KEYS, "stop_gain": None, "stop_unit": "evaluations", "rounds": 3}
+    found = fedscale_ext.run(job_file, **keys)
+    assert found["rounds"] == 3 and found["stopped"] is None
+    idle = idle_keys(with_values(load_config(job_file), **keys))
+    assert idle == "stop_patience, stop_unit do nothing: stop_gain is null"
+
+
+def test_null_takes_privacy_away_with_its_keys(job_file: Path) -> None:
+    keys = {"model": "cnn_small", "dp_noise_multiplier": None, "dp_epsilon": 3.0, "rounds": 1}
+    assert fedscale_ext.run(job_file, **keys)["privacy"] is None
+    assert (
+        idle_keys(with_values(load_config(job_file), **keys)) == "dp_epsilon does nothing: dp_noise_multiplier is null"
+    )
 
 
 def test_a_method_with_stages_refuses_the_rule(job_file: Path) -> None:

@@ -94,7 +94,8 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant learn the last target, train the model that it keeps, and report logits."""
         rows = self._hand_out(round)
-        return [self._item(client, rows, first=not self.downloaded[client - 1]) for client in participants.tolist()]
+        known = self.downloaded.tolist()
+        return [self._item(client, rows, self.target, first=not known[client - 1]) for client in participants.tolist()]
 
     def _hand_out(self, round: int) -> Tensor:
         """Set what clients learn from in a round, and return the rows whose logits they report, int64 [rows]."""
@@ -108,16 +109,17 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
     def next_items(self) -> list[WorkItem]:
         """Work items of all clients in the next round; newcomers begin with their first phases."""
         rows = self._hand_out(self.round + 1)
-        return [self._item(client + 1, rows, first=not known) for client, known in enumerate(self.downloaded.tolist())]
+        known = self.downloaded.tolist()
+        return [self._item(client, rows, self.target, first=not seen) for client, seen in enumerate(known, 1)]
 
-    def _item(self, client: int, rows: Tensor, *, first: bool) -> WorkItem:
+    def _item(self, client: int, rows: Tensor, target: Tensor, *, first: bool) -> WorkItem:
         phases, overrides = self.phases(first), self.overrides(first)
         everything = len(self.public.x)
-        through = sum(each["epochs"] * (len(self.rows) if each["told"] else everything) for each in phases)
+        through = sum(each["epochs"] * (len(target) if each["told"] else everything) for each in phases)
         seen = float(self.task.step_sizes(client, overrides).sum())
         compute = 1.0 + (through + len(rows) / TRAINING_FACTOR) / seen
-        down = self.target.nbytes + (self._download if first else 0)
-        up = len(rows) * self.task.num_classes * self.target.itemsize
+        down = target.nbytes + (self._download if first else 0)
+        up = len(rows) * self.task.num_classes * target.itemsize
         key = self.keys[self.type_of[client - 1]]
         return WorkItem(client, key, {"public": phases}, overrides, compute_fraction=compute, bytes=down, upload=up)
 
@@ -148,8 +150,15 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def usual(self, *, first: bool) -> list[WorkItem]:
         """Work items of a round of all clients; newcomers also get the public samples."""
-        rows = self.answer_rows(1)
-        return [self._item(client + 1, rows, first=first) for client in range(self.task.num_clients)]
+        return self._items(self.target, first=first)
+
+    def opening(self) -> list[WorkItem]:
+        """Work items of all clients in the first round, in which there is no target yet."""
+        return self._items(self.target[:0], first=True)
+
+    def _items(self, target: Tensor, *, first: bool) -> list[WorkItem]:
+        rows, clients = self.answer_rows(1), range(1, self.task.num_clients + 1)
+        return [self._item(client, rows, target, first=first) for client in clients]
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return who has the public samples, and the target of the next round."""

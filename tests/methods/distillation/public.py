@@ -33,7 +33,7 @@ def made(method: str, folder: Path, *, labels: bool = True, **keys: Any) -> Any:
     given = {"model": "cnn_small", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
     found = server(WithData, method, **given)
     found.log_dir = folder
-    found.handed = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
     return found
 
 

@@ -55,6 +55,21 @@ def test_traffic_is_public_samples_once_and_logits(method: str, tmp_path: Path) 
     assert {found.traffic(later[client]) for client in (3, 5, 6)} == {logits + public}
 
 
+@pytest.mark.parametrize("method", QUICK)
+def test_the_tables_reckoning_is_what_rounds_take(method: str, tmp_path: Path) -> None:
+    found = made(method, tmp_path, **QUICK[method])
+    opening = play(found, 1, [1, 2, 4])
+    later = {item.client: item for item in play(found, 2)}
+    for item in opening:
+        assert cost(found.opening()[item.client - 1]) == cost(item)
+    for client, item in later.items():
+        assert cost(found.usual(first=client in (3, 5, 6))[client - 1]) == cost(item)
+
+
+def cost(item: Any) -> tuple[Any, ...]:
+    return item.client, item.bytes, item.upload, item.compute_fraction
+
+
 def test_work_on_public_samples_counts(tmp_path: Path) -> None:
     found = made("fedmd", tmp_path, **QUICK["fedmd"])
     items = {item.client: item for item in play(found, 1)}
@@ -80,7 +95,7 @@ def test_clients_are_served_their_own_models_and_the_pools_stay(method: str, tmp
     assert plan.named == ({} if method == "fedmd" else {SERVER: SERVER})
     for key in before:
         assert equal(before[key], found.pool[key].state) == (key != SERVER)
-    template = found.handed[ClientState.kind].template(TYPES[1])
+    template = found.client_tensors_by_kind[ClientState.kind].template(TYPES[1])
     assert template.keys() == before[TYPES[1]].keys()
 
 

@@ -50,6 +50,12 @@ def test_a_job_resumes_and_equals_itself_wherever_it_runs(method: str, job_file:
     assert results["public_data"].startswith("8 samples of tiny generated")
 
 
+def test_the_table_of_types_has_the_traffic_of_the_first_round(job_file: Path) -> None:
+    summary, _ = here(job_file, "traffic", **{**keys_of("fedmd"), "rounds": 1, "num_participants": 7})
+    *_, every = summary["results"]["types"]
+    assert every["traffic_mb"] == pytest.approx(summary["cost"]["network_total_mb"])
+
+
 def test_fine_tuning_begins_with_what_a_client_keeps(job_file: Path) -> None:
     summary, _ = here(job_file, "tuned", **keys_of("dsfl"), personalise_epochs=1)
     assert summary["personalised"]["mean"] >= summary["accuracy"]["mean"] - 0.2

@@ -1,0 +1,39 @@
+"""Rows of a comparison whose figures mean nothing: their training diverged, or they do no better than guessing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedscale_ext.metrics.divergence import has_diverged
+from fedscale_ext.report.loading import LoadedJob
+
+_ROUNDING = 1e-9  # accuracies that differ by less are equal
+
+
+def disqualified(jobs: Sequence[LoadedJob]) -> str | None:
+    """Say in a clause why jobs of several seeds may not be the best of a comparison; None where they may.
+
+    Their training diverged, or their mean accuracy is at or below that of guessing (:func:`guessing`).
+    """
+    if any(has_diverged(job.records) for job in jobs):
+        return "its training diverged"
+    accuracies = [(job.summary["accuracy"] or {}).get("mean") for job in jobs]
+    guesses = [guessing(job) for job in jobs]
+    reached = [value for value in accuracies if value is not None]
+    floor = [value for value in guesses if value is not None]
+    if len(reached) < len(jobs) or len(floor) < len(jobs) or np.mean(reached) > np.mean(floor) + _ROUNDING:
+        return None
+    return f"its accuracy of {np.mean(reached):.2%} is not above the {np.mean(floor):.2%} of guessing"
+
+
+def guessing(job: LoadedJob) -> float | None:
+    """Accuracy of the clients of a job by the best guess that is as its models are; None where it is not recorded.
+
+    A shared model competes with one label for all clients. A personal model, and one whose test knows the client's
+    labels, competes with a label for each client too. Jobs of earlier versions recorded the latter alone.
+    """
+    floor = job.header.get("floor") or {}
+    means = {kind: each["mean"] for kind, each in floor.items() if each and each["mean"] is not None}
+    knows_client = job.personal or "unmasked" in (job.summary["accuracy"] or {})
+    shared = means.get("most_frequent")
+    return shared if shared is not None and not knows_client else max(means.values(), default=None)
