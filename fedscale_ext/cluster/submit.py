@@ -36,7 +36,7 @@ def submit(
     """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
     config = load_config(conf, overrides)
     preparation.refuse_key(config)
-    if not config.cluster.setup_commands:  # one may be what tensor_arguments a method or a family of models
+    if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
         check_models(config, data=False)
     name = config.fedscale.job_name
     way, host_of = Access.of(config), access.hosts_by_process(config)

@@ -2,7 +2,7 @@
 
 It has three sources. The job's keys give a value to each field. A work item overrides some of them
 (:attr:`fedscale_ext.core.types.WorkItem.overrides`) and adds what only its method reads (``objective``). The unit's
-message tensor_arguments tensors.
+message brings tensors.
 """
 
 from collections.abc import Mapping

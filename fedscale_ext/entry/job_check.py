@@ -28,6 +28,8 @@ from fedscale_ext.data.store import DataSet
 from fedscale_ext.entry.in_process import without_port
 from fedscale_ext.entry.launch import prepare_process, run_guarded
 from fedscale_ext.executor.executor import device_of
+from fedscale_ext.server.aggregator import MultiModelAggregator
+from fedscale_ext.server.announcements import ready_event
 from fedscale_ext.transport.registration import read_registration, registration
 from fedscale_ext.util.quantities import quantity
 from fedscale_ext.util.reading import MEGA, read_json
@@ -92,9 +94,9 @@ def check_job(config: JobConfig, data_sets: DataSets, folder: Path, emit: Emit) 
         job.stop()
 
 
-def _facts(job: Any, data: DataSet) -> list[tuple[str, str]]:
+def _facts(job: MultiModelAggregator, data: DataSet) -> list[tuple[str, str]]:
     """Data, devices, models and participants of an aggregator that is prepared, in words."""
-    event = job.ready()
+    event = ready_event(job.config, job.data_info, job.population, 0, job.last_round(), job.log_dir)
     least, median, most = (quantity(float(figure(job.capacity))) for figure in (np.min, np.median, np.max))
     models = [f"{model.key} ({quantity(model.cost.forward_macs)} MACs)" for model in job.pool]
     more = f" and {len(models) - _NAMED} more" if len(models) > _NAMED else ""
@@ -108,7 +110,7 @@ def _facts(job: Any, data: DataSet) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def _participants(job: Any, rounds: int) -> str:
+def _participants(job: MultiModelAggregator, rounds: int) -> str:
     """How many clients train in each round; the most of them where devices may be offline: who is online when depends
     on the virtual time of rounds, which nobody knows before."""
     reachable = int((job.eligible & job.population.ever_online()).sum())

@@ -97,7 +97,7 @@ class MultiModelExecutor(NoPickle, Executor):
 
     @overrides
     def event_monitor(self) -> None:
-        """Work until told to stop: each reply tensor_arguments the next unit. ConnectionError when no reply comes."""
+        """Work until told to stop: each reply brings the next unit. ConnectionError when no reply comes."""
         self.client_register()
         try:
             self._work()
@@ -133,7 +133,7 @@ class MultiModelExecutor(NoPickle, Executor):
         return event, header
 
     def _hand_in(self, kind: Kind, header: dict[str, Any]) -> Any:
-        """Do a unit and send its answer; the reply tensor_arguments the next one."""
+        """Do a unit and send its answer; the reply brings the next one."""
         self.round = header["round"]
         request = self.link.result(kind.answer or kind.event, self._answer(header, kind))
         with self.watch("waiting"):

@@ -90,7 +90,7 @@ def test_text_labels_are_numbered_by_name(tmp_path: Path) -> None:
     words = np.resize(["dog", "ant", "bee"], 12)
     written = imported(tmp_path / "own", words)
     assert written.label_names == ("ant", "bee", "dog")
-    assert csv_labels(tmp_path / "client_state" / "out") == {("ant", "0"), ("bee", "1"), ("dog", "2")}
+    assert csv_labels(tmp_path / "own" / "out") == {("ant", "0"), ("bee", "1"), ("dog", "2")}
     assert imported(tmp_path / "bytes", words.astype("S")).label_names == ("ant", "bee", "dog")
     known = imported(tmp_path / "known", np.resize(["truck", "cat"], 12), "cifar10")
     assert csv_labels(known.data_dir) == {("truck", "9"), ("cat", "3")}

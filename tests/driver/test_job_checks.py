@@ -74,7 +74,7 @@ def test_what_setup_commands_may_bring_is_not_missed(call, state, write_conf, fa
     assert code == 0 and "note          setup_commands may bring what is missing: data, devices" in out
     (tmp_path / "devices.csv").touch()
     assert "real: writers" in call("driver", "check", write_conf(keys, setup_commands=["env"]))[1]
-    (tmp_path / "devices.csv").unlink()  # and no command of this machine tensor_arguments it
+    (tmp_path / "devices.csv").unlink()  # and no command of this machine brings it
     assert "real: writers" in call("driver", "check", write_conf(keys, setup_commands=["source x"]))[1]
 
 

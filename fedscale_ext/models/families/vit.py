@@ -4,7 +4,7 @@ Patches -> linear embedding and learnt positions -> blocks (pre-norm: attention,
 added to its input) -> LayerNorm, mean over the patches, linear. The mean stands for the class token
 (appendix D.3 of the paper: both do equally well).
 
-A block is a cell. Its channel group counts *heads*: a head tensor_arguments ``head_dim`` channels of queries,
+A block is a cell. Its channel group counts *heads*: a head brings ``head_dim`` channels of queries,
 keys and values and ``mlp`` hidden channels of the MLP, so that widening adds whole heads and the hidden
 channels with them. The width of what is added from block to block never changes under FedTrans, and
 LayerNorm sees no other, so widening is exact.
