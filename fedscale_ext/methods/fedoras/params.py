@@ -18,13 +18,15 @@ class FedorASParams:
     The defaults are the paper's for CIFAR-10. Configurations named ``_small`` have smaller numbers: 32 paths to begin
     with, 16 parents, and 48 or 64 evaluations.
 
+    Under ``allocation: capacity``, FedScale's slowest device affords the cheapest path, and its fastest is thirteen
+    times as fast. Printed budgets are 6 to 38 times that path, so that tiers may stay empty. Such a job does not start.
+
     Attributes:
         brackets: Most MMACs of a path of each tier, smallest tier first, counted as in the paper (with normalisation,
             activations and pooling). By default, they are the printed ones of the space, else from random paths.
         tiers: Number of tiers, if ``brackets`` has none.
         allocation: ``shares`` ranks devices by the MACs that they afford. ``random`` deals tiers whatever the device
-            (public code). ``capacity`` gives each device the highest tier that it affords. Printed budgets may then
-            leave tiers empty, and the job does not start.
+            (public code). ``capacity`` gives each device the highest tier that it affords.
         shares: Share of the clients in each tier, weakest first. By default, it is the space's own.
         unsupported: Operators that the devices of each tier cannot run: a list per tier.
         upper_only: A tier's model may be smaller than its bracket (Eq. 6).
@@ -72,8 +74,8 @@ class FedorASParams:
             quarters of the rounds. By default, text takes steps, else cosine (public code).
         finetune_augment: Augmentation in fine-tuning. By default, it is the job's ``augment``, with flip_crop in place
             of rand_flip_crop.
-        twin_rounds: Rounds per tier, afterwards, that train the same model from random weights by ``num_participants``
-            clients. The paper has 500; with 0, there are none.
+        twin_rounds: Rounds per tier, at the end, that train the same model from random weights, as in fine-tuning but
+            by ``num_participants`` clients. The paper has 500; with 0, there are none.
         twin_epochs: Epochs of the twin's clients. The default is fine-tuning's.
         twin_batch: Samples of a batch of the twin. The default is fine-tuning's.
         twin_lr: First learning rate of the twin. The default is the job's ``learning_rate``.

@@ -19,8 +19,8 @@ class FedTransParams:
     """Hyperparameters of FedTrans, under the paper's symbols.
 
     The newest model has a child when its degree of convergence (DoC, Eq. 1) is ``beta`` or less. DoC takes ``gamma``
-    slopes of ``delta`` rounds each, so that a model trains gamma + delta rounds before it has a child. In ten rounds,
-    gamma 2, delta 2 and beta 1 show it.
+    slopes of ``delta`` rounds each, so that a model trains gamma + delta rounds before it has a child. With gamma 2,
+    delta 2 and beta 1, a job of ten rounds shows growth.
 
     Letters in brackets, as [s], are the ablations of Table 3.
 
@@ -29,8 +29,8 @@ class FedTransParams:
         beta: Threshold of the degree of convergence (how much the training loss falls a round, Eq. 1). At or below it,
             the newest model has a child.
         gamma: Number of slopes of the loss in the degree of convergence (Eq. 1).
-        delta: Rounds of each slope. The default depends on the data set (Table 7): 20 for CIFAR-10, 50 for OpenImage, 100
-            for Speech Commands, else 30.
+        delta: Rounds of each slope. The default depends on the data set (Table 7): 20 for CIFAR-10, 50 for OpenImage,
+            100 for Speech Commands, else 30.
         T: Last rounds over which activeness is averaged.
         eta: Decay of the sharing per round (eta^t in Eq. 5).
         widen_factor: Factor by which a cell that grows becomes wider.

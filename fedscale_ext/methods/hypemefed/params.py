@@ -53,9 +53,9 @@ class HypeMeFedParams(Options, ExitLevelsParams):
         strata: Participants come from all levels in proportion (section 5.1). Without it, they are drawn from all
             clients alike.
         multi_exit: Clients train all exits of their prefix together. Without it, they train the deepest alone.
-        missing: Stand-in for convolutions that a client lacks: generated or ``random`` ones, or none (``trained``: a
-            mean over those who trained the layer). ``stale`` takes the round's first weights for all that is missing,
-            as the public code nearly does.
+        missing: Stand-in for convolutions that a client lacks: ``generated`` or ``random`` ones, or none (``trained``:
+            a mean over those who trained the layer). ``stale`` keeps what the round began with for all that it lacks,
+            BatchNorm and exits too. The public code's rounds amount to ``stale``, but for the clients' weights.
         generated_weight: Weight of a generated layer in the mean, as a share of its client's.
         warmup: Share of the rounds before weights are generated.
         rescale: Generated tensors are scaled to the mean norm of the round's trained ones. The paper does not do this.

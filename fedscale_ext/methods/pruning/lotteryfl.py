@@ -64,8 +64,8 @@ KEY = "global"
 class LotteryFLParams:
     """Hyperparameters of LotteryFL.
 
-    A client prunes if its masked global model reaches ``threshold`` and it still keeps more than ``target`` of its
-    weights. The surviving weights then go back to their initial values.
+    A client prunes if its masked global model passes ``threshold`` on its validation samples and it keeps more than
+    ``target`` of its weights. The surviving weights then go back to their initial values.
 
     Attributes:
         threshold: Accuracy (0 to 1) on a client's validation samples above which it prunes. The paper has 0.5; the

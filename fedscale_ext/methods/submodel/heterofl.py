@@ -41,8 +41,9 @@ class HeteroFLParams:
         groups: Clients of each level, narrowest first. The weakest clients get the narrowest level, and participants
             come from all levels in proportion.
         shares: Shares of the levels that ``fix`` and ``dynamic`` draw from. By default, they are equal.
-        scaler: Activations are divided by the rate, in training and in tests. It counts only in models without
-            BatchNorm; the public code divides in training only.
+        scaler: Activations are divided by the rate, in tests too: a served level is the function that was trained. It
+            works only in models without BatchNorm. The public code divides in training only, and tests the whole model
+            alone.
         mask: Clients train on the logits of their own classes alone. A class's rows are averaged over the clients that
             have it (masked cross-entropy).
         mask_test: Tests of clients use the same mask. The default is the job's ``mask_test``.
