@@ -7,8 +7,10 @@ dataclass describes its own fields; those that it inherits are described by its 
 import dataclasses
 import inspect
 import re
+import textwrap
 
-_ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.M)
+# a name, its type if the author repeats it, and text that goes on in deeper lines
+_ENTRY = re.compile(r"^(\w+)(?: \([^)\n]*\))?: (.*(?:\n +.*)*)", re.M)
 
 
 def meanings(params: type) -> dict[str, str]:
@@ -37,7 +39,7 @@ def _described(params: type) -> dict[str, str]:
     entries: dict[str, str] = {}
     for each in reversed(params.__mro__):
         section = _docstring(each).partition("\nAttributes:\n")[2].split("\n\n")[0]
-        entries |= {name: _joined(text) for name, text in _ENTRY.findall(section)}
+        entries |= {name: _joined(text) for name, text in _ENTRY.findall(textwrap.dedent(section))}
     return entries
 
 

@@ -33,8 +33,8 @@ class Derived(Base):
     """Hyperparameters of a method.
 
     Attributes:
-        most: Most rounds here.
-        taps: Names.
+      most: Most rounds here.
+      taps (tuple of str): Names.
 
     """
 

@@ -9,7 +9,10 @@ from fedscale_ext.driver.tables import print_table
 
 TITLES = ["name", "default", "values", "meaning"]
 SENTENCE = "It changes which of the clients train in a round, and how long each of them trains there."
-ROWS = [["method.transform_policy", "0.5", "random_split, none", SENTENCE], ["method.b", "1", "true, false", "Short."]]
+ROWS = [
+    ["fedtrans.transform_policy", "random_split", "deepen_only, rand_flip_crop", SENTENCE],
+    ["fedtrans.b", "1", "true, false", "Short."],
+]
 
 
 def printed(width: int, terminal: bool, sentences: bool = True) -> list[str]:
@@ -23,7 +26,7 @@ def test_sentences_wrap_and_words_stay_whole(width: int) -> None:
     lines = printed(width, terminal=True)
     assert max(map(len, lines)) <= width
     words = " ".join(lines).split()
-    assert {"method.transform_policy", "random_split,", *SENTENCE.split()} <= set(words)
+    assert {"fedtrans.transform_policy", "deepen_only,", "rand_flip_crop", *SENTENCE.split()} <= set(words)
     last = lines[0].index("meaning")
     assert " ".join(line[last:].strip() for line in lines[2:] if line).split() == [*SENTENCE.split(), "Short."]
     assert "" in lines[2:]  # rows stand apart
@@ -33,10 +36,10 @@ def test_in_a_narrow_terminal_nothing_is_lost() -> None:
     lines = printed(40, terminal=True)
     assert max(map(len, lines)) <= 40
     columns = [line[: lines[0].index("default")].strip() for line in lines[2:]]
-    assert "".join(columns) == "method.transform_policymethod.b"
+    assert "".join(columns) == "fedtrans.transform_policyfedtrans.b"
 
 
 def test_a_pipe_gets_a_line_per_row() -> None:
     lines = printed(40, terminal=False)
-    assert len(lines) == 3 and lines[1].endswith(f"random_split, none  {SENTENCE}")
+    assert len(lines) == 3 and lines[1].endswith(f"deepen_only, rand_flip_crop  {SENTENCE}")
     assert lines == printed(80, terminal=False, sentences=False)
