@@ -58,7 +58,7 @@ class HermesParams(PrunedTypesParams):
         param_ratio: Share of the model's parameters that the devices of each type keep in the end.
         start: A client begins with the ``whole`` model, or at the size of its ``type``.
         threshold: Accuracy (0 to 1) on a client's validation samples from which on it prunes.
-        step: Share of its channels that a client prunes at a time.
+        step: Share of each group's channels that a client prunes at a time.
         validation: Share of a client's training samples that it holds out as validation samples.
         lasso: Weight of the group lasso in the loss.
 
