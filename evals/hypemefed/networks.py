@@ -47,7 +47,7 @@ def hypernetworks(log_dir: Path) -> HyperNetworks:
     shapes = {name: tuple(tensor.shape) for name, tensor in whole_model(log_dir)[1].items()}
     networks = HyperNetworks(shapes, params_of(log_dir), torch.Generator().manual_seed(0))
     tensors, _ = read_tensors(max((log_dir / "checkpoints").glob("checkpoint-*.safetensors")))
-    held = json.loads(tensors[_JSON].numpy().tobytes())["data"]["method"]
+    held = json.loads(tensors[_JSON].numpy().tobytes())["data"]["components"]["method"]
     of_method = {name.removeprefix(_METHOD): tensor for name, tensor in tensors.items() if name.startswith(_METHOD)}
     networks.load_state(of_method, held)
     return networks

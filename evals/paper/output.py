@@ -102,7 +102,8 @@ def earlier_results(
 
 def _notes(stem: Path) -> list[str]:
     """Sentences about jobs of ``stem``.json that its script cannot know; people write them into the file."""
-    notes: list[str] = json.loads(_named(stem, ".json").read_text(encoding="utf-8")).get("notes", [])
+    path = _named(stem, ".json")
+    notes: list[str] = json.loads(path.read_text(encoding="utf-8")).get("notes", []) if path.is_file() else []
     return notes
 
 

@@ -34,10 +34,11 @@ def options(
         str, typer.Argument(metavar="METHOD", help="One of `fedscale methods`.", autocompletion=complete.methods)
     ],
 ) -> None:
-    """Show a method's hyperparameters: their defaults, what they may be, and what they mean.
+    """Show a method's hyperparameters: defaults, values and meanings.
 
     Example: fedscale methods options fedtrans
     """
+    from fedscale_ext.config.meanings import introduction
     from fedscale_ext.config.methods import method_class
     from fedscale_ext.driver.tables import console, print_table
 
@@ -46,13 +47,13 @@ def options(
     out = console()
     rows = _params(params)
     if rows:
-        print_table(out, ["key", "default", "may be"], [[f"{method}.{name}", *more] for name, *more in rows])
+        titles = ["name", "default", "values", "meaning"]
+        print_table(out, titles, [[f"{method}.{name}", *more] for name, *more in rows], sentences=True)
+    else:
+        out.print(f"{method} has no hyperparameters of its own", highlight=False)
+    if about := introduction(params):
         out.print()
-    meaning = inspect.getdoc(params) or ""
-    if not meaning.startswith(f"{params.__name__}("):  # which a dataclass writes by itself
-        for paragraph in meaning.split("\n\n"):
-            text = " ".join(paragraph.split()).replace("``", "`")
-            out.print(text, markup=False, highlight=False)
+        out.print(about, markup=False, highlight=False, soft_wrap=not out.is_terminal)
 
 
 @app.command()
@@ -147,16 +148,18 @@ def list_methods() -> None:
 
 
 def _params(params: type) -> list[list[str]]:
-    """Name, default and possible values of each field of a method's dataclass of hyperparameters."""
+    """Name, default, values and meaning of each field of a method's dataclass of hyperparameters."""
+    from fedscale_ext.config.meanings import meanings
+
     result = []
-    hints = get_type_hints(params, include_extras=True)
+    hints, texts = get_type_hints(params, include_extras=True), meanings(params)
     for field in dataclasses.fields(params):
         default = "required"
         if field.default is not dataclasses.MISSING:
             default = _written(field.default)
         elif field.default_factory is not dataclasses.MISSING:
             default = _written(field.default_factory())
-        result.append([field.name, default, values(hints[field.name])])
+        result.append([field.name, default, values(hints[field.name]), texts[field.name]])
     return result
 
 

@@ -82,6 +82,12 @@ def fedscale_arguments(
     return compat.complete_arguments(argparse.Namespace(**values))
 
 
+def default_of(key: str, action: argparse.Action) -> Any:
+    """Return the default of a FedScale key, which this package changes for few."""
+    default = _DEFAULTS.get(key, action.default)
+    return _boolean(default) if _is_boolean(key, action) else default
+
+
 def allowed(key: str, action: argparse.Action) -> str:
     """Describe the values of a FedScale key in the words of :func:`fedscale_ext.util.ranges.values`."""
     if key in _ONLY:

@@ -4,104 +4,111 @@ Run ``python -m fedscale_ext.config.reference > docs/configuration.md`` after ch
 """
 
 import dataclasses
-import inspect
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
-from pydantic_core import PydanticUndefined
-
-from fedscale_ext.config.arguments import allowed, fedscale_actions
+from fedscale_ext.config.arguments import allowed, default_of, fedscale_actions
+from fedscale_ext.config.key_groups import FEDSCALE_MEANINGS, GROUPS
 from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.config.meanings import check_meanings, introduction, meanings
+from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.util.ranges import values
 
 _HEAD = """# Configuration
 
-A configuration is a FedScale YAML file. Its top-level keys (`ps_ip`, `worker_ips`, `exp_path`, `aggregator_entry`,
-`executor_entry`, `auth`, `setup_commands`) and every `job_conf` key of FedScale 1.0's `config_parser` keep
-their names, meanings and defaults, with these differences:
+A configuration is a FedScale YAML file. Keys of any job are listed [by subject](#all-keys), those of a method under its
+name. `fedscale methods options METHOD` shows the latter in a terminal.
 
-- Truth values are what they say: `save_checkpoint: False` is false (FedScale reads any text as true).
-- `device_conf_file` defaults to `resampled`: devices drawn from FedScale's published marginals
-  ([device_traces](../device_traces/README.md)). `device_avail_file` defaults to devices that are always online;
-  `resampled` draws when each is online from published hourly fractions.
-- `rounds: R` trains R rounds. `gradient_policy: fed-prox` and `fed-yogi` choose `fedprox` and `fedyogi`.
+## How keys are read
+
+- `--set key=value` on the command line overrides any key.
+- `$VARIABLES` are expanded. A variable that is not set is an error.
+- An unknown key is an error, and the sentence names the key that may be meant. This holds for the keys of all
+  installed methods.
+- Correct keys of another method do nothing. Nor do keys that another key leaves unread, as `capacity_spread` under
+  `capacity_rule: deadline`. A note says so when the job starts. A sweep says it once, for keys that none of its jobs
+  reads.
+- If a method or model does not exist, or does not take the data, the error comes before any process starts.
+
+## FedScale's keys
+
+Top-level keys (`ps_ip`, `worker_ips`, `exp_path`, `aggregator_entry`, `executor_entry`, `auth`, `setup_commands`) and
+every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meanings and defaults. The differences are:
+
+- Truth values are what they say: `save_checkpoint: False` is false. FedScale reads any text as true.
+- `device_conf_file` defaults to `resampled` ([devices](#devices)).
+- `rounds: R` trains R rounds.
+- `gradient_policy: fed-prox` and `fed-yogi` choose the methods `fedprox` and `fedyogi`.
 - `worker_ips: localhost`, or no `worker_ips`, starts as many executors as this process may use cores, each with
-  one thread; with `use_cuda: True`, one. Slots win: `localhost:[4]` starts four, `localhost:[2,2]` two on each of
-  two GPUs (FedScale's own driver needs slots). On a CPU, results do not depend on the number of executors.
-- `wandb_token` may be `login` for a machine that knows its key
+  one thread. With `use_cuda: True`, it starts one.
+- Slots win: `localhost:[4]` starts four executors, `localhost:[2,2]` two on each of two GPUs. FedScale's own driver
+  needs slots. On a CPU, results do not depend on the number of executors.
+- `wandb_token` may be `login` on a machine that knows its key
   ([what is shown](running.md#tensorboard-weights-and-biases)).
-- `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`; `python`, `work_dir` and
-  `auth.ssh_config` are keys of this package for it ([several machines](cluster.md)). `auth` takes no other keys but
-  FedScale's `ssh_user` and `ssh_private_key`. Of `setup_commands`, those are run that need no shell.
-- `aggregator_entry` and `executor_entry` may be left out: FedScale's own driver needs them. Whichever method's they
-  are, `method` decides what trains.
+- `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`. For it, this package adds the keys
+  `python`, `work_dir` and `auth.ssh_config` ([several machines](cluster.md)).
+- `auth` takes no other keys but FedScale's `ssh_user` and `ssh_private_key`.
+- Of `setup_commands`, only those run that need no shell.
+- `aggregator_entry` and `executor_entry` may be left out; FedScale's own driver needs them. `method` decides what
+  trains, whichever method's entries they are.
 - `ps_port: 0` lets `fedscale driver start` pick a free port.
-- `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only; other values
-  are refused in one sentence.
-- `sample_mode` is `random`, `oort` or `pyramidfl` ([selection](selection.md)). Oort's keys are FedScale's, with its
-  defaults: `exploration_factor`, `exploration_decay`, `exploration_min`, `sample_window`, `round_threshold`,
-  `round_penalty`, `clip_bound`, `cut_off_util`, `pacer_delta`, `pacer_step`, `blacklist_rounds`, `blacklist_max_len`.
-  Under `pyramidfl` some default to what its public code has: `exploration_decay` 0.95, `exploration_min` 0.2,
-  `round_threshold` 10, `clip_bound` 0.98, `cut_off_util` 0.7.
-- Without `data_map_file`, clients are those of `data_dir/client_data_mapping/train.csv` (FedScale would deal the
-  samples out evenly).
+- `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only. Other values
+  are errors.
 
-`$VARIABLES` are expanded; one that is not set is an error. An unknown key is an error too, and the sentence names the
-key that may be meant. This holds for the keys of all installed methods. Correct keys of a method that is not the job's
-do nothing; a note says so when the job starts, as it does of keys that another key leaves unread (`capacity_spread`
-under `capacity_rule: deadline`). A sweep says it once, for keys that none of its jobs reads. A method or
-model that there is not, or one that does not take the data, is told before any process starts. On the command line,
-`--set key=value` overrides any key. This page is generated by `python -m fedscale_ext.config.reference`.
+`python -m fedscale_ext.config.reference` writes this page.
 """
-_COMMON = {
-    "job_name": "what the job is called: `driver status`, `stop`, `logs`, `report` and `methods show` take it",
-    "log_path": "folder below which results lie, in `logs/JOB_NAME/TIME`",
-    "data_set": "kind of data, a name from `fedscale dataset list`",
-    "data_dir": "folder of the data, in FedScale's layout",
-    "model": "a name ([models](models.md)), or the JSON file of a spec; what it is for a method: [methods](methods.md)",
-    "rounds": "rounds of training",
-    "num_participants": "clients of a round",
-    "overcommitment": "so many times as many are selected; the last by the virtual clock are dropped; none at 1.0",
-    "local_steps": "batches that a client trains in a round",
-    "batch_size": "samples of a batch, of clients with fewer all of them",
-    "learning_rate": "of clients' SGD; times `decay_factor` every `decay_round` rounds, not below `min_learning_rate`",
-    "decay_factor": "see there",
-    "decay_round": "see there",
-    "min_learning_rate": "see there",
-    "eval_interval": "all clients are tested after every so many rounds, after the first and after the last",
-    "test_bsz": "samples of a batch in tests: speed and memory, not results",
-    "filter_less": "clients with fewer training samples never train; small data sets want 0",
-    "use_cuda": "train on GPUs",
-}
+
+# each key of a job or method is an entry of this form
+_ENTRY = "- **`{key}`** · {values} · {default}<br>\n  {meaning}"
 
 
 def reference() -> str:
-    """Return docs/configuration.md as Markdown."""
-    theirs = fedscale_actions()
-    head = ["", "| key | default | may be | meaning |", "|---|---|---|---|"]
-    lines = [_HEAD, "## Keys of FedScale that most jobs set", *head]
-    for key, meaning in _COMMON.items():
-        lines.append(f"| `{key}` | {_value(theirs[key].default)} | {allowed(key, theirs[key])} | {meaning} |")
-    lines += ["", "## Keys of this package", *head]
-    for name, field in JobKeys.model_fields.items():
-        may_be = values(field.annotation, field.metadata)
-        lines.append(f"| `{name}` | {_value(field.default)} | {may_be} | {field.description} |")
-    from fedscale_ext.config.methods import method_class, method_names
-
-    for name in method_names():
-        params = method_class(name).Params  # type: ignore[attr-defined]
-        fields = dataclasses.fields(params)
-        if not fields:
-            continue
-        lines += ["", f"## Keys of `{name}`", "", inspect.getdoc(params) or "", ""]
-        lines += ["| key | default | may be |", "|---|---|---|"]
-        hints = get_type_hints(params, include_extras=True)
-        for each in fields:
-            lines.append(f"| `{name}.{each.name}` | {_value(each.default)} | {values(hints[each.name])} |")
+    """Return docs/configuration.md as Markdown; ValueError for a hyperparameter whose meaning is not written."""
+    methods = {name: method_class(name).Params for name in method_names()}  # type: ignore[attr-defined]
+    methods = {name: params for name, params in methods.items() if dataclasses.fields(params)}
+    lines = [_HEAD, "## All keys", ""]
+    lines += [f"Keys of any job: {_links((group.title, group.title) for group in GROUPS)}.", ""]
+    lines += [f"Keys of a method: {_links((f'`{name}`', f'Keys of {name}') for name in methods)}."]
+    for group in GROUPS:
+        lines += [
+            "",
+            f"## {group.title}",
+            "",
+            *([group.about, ""] if group.about else []),
+            *map(_job_entry, group.keys),
+        ]
+    for name, params in methods.items():
+        lines += ["", f"## Keys of `{name}`", "", *_method_entries(name, params)]
     return "\n".join(lines) + "\n"
 
 
-def _value(value: Any) -> str:
-    return "" if value is PydanticUndefined else f"`{'null' if value is None else value}`"
+def _job_entry(key: str) -> str:
+    field = JobKeys.model_fields.get(key)
+    if field is not None:
+        allowed_values, default = values(field.annotation, field.metadata), field.default
+        return _entry(key, allowed_values, default, field.description or "")
+    action = fedscale_actions()[key]
+    return _entry(key, allowed(key, action), default_of(key, action), FEDSCALE_MEANINGS[key])
+
+
+def _method_entries(method: str, params: type) -> Iterator[str]:
+    check_meanings(params)
+    if about := introduction(params):
+        yield from (about, "")
+    hints, texts = get_type_hints(params, include_extras=True), meanings(params)
+    for field in dataclasses.fields(params):
+        yield _entry(f"{method}.{field.name}", values(hints[field.name]), field.default, texts[field.name])
+
+
+def _entry(key: str, allowed_values: str, default: Any, meaning: str) -> str:
+    shown = json.dumps(default) if isinstance(default, bool | list | tuple | None) else str(default)
+    return _ENTRY.format(key=key, values=allowed_values, default=f"default `{shown}`", meaning=meaning)
+
+
+def _links(entries: Iterable[tuple[str, str]]) -> str:
+    """Links to headings of this page, from pairs of text and heading."""
+    return ", ".join(f"[{text}](#{heading.lower().replace(' ', '-')})" for text, heading in entries)
 
 
 if __name__ == "__main__":

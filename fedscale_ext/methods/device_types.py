@@ -22,10 +22,16 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 @dataclass(frozen=True)
 class DeviceTypesParams:
-    """``types``: names or spec files of the types' models. A device has the largest model whose MACs it affords,
-    unless ``groups`` says how many have each (the weakest devices get the type of fewest MACs, or those that come first
-    by ``groups_by``), or ``ranges`` which clients, as 1-100, by their
-    positions in the data; both in the order of ``types``.
+    """Hyperparameters of methods whose devices come in types, each with a model of its own.
+
+    A device has the largest model whose MACs it affords. ``groups`` or ``ranges`` deal the models otherwise.
+
+    Attributes:
+        types: Names or spec files of the types' models, as in [resnet18, mobilenetv2].
+        groups: Number of clients of each type, in the order of ``types``. The weakest devices, or those first by
+            ``groups_by``, get the model of fewest MACs.
+        ranges: Clients of each type, as 1-100, by their positions in the data. The order is that of ``types``.
+
     """
 
     types: tuple[str, ...] = ()

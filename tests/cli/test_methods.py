@@ -1,6 +1,7 @@
 """The list of methods."""
 
 import os
+import re
 import shlex
 import sys
 from dataclasses import dataclass, field
@@ -25,6 +26,17 @@ class Good:
 
     @dataclass(frozen=True)
     class Params:
+        """Hyperparameters of a good method.
+
+        What concerns ``beta``
+        and others.
+
+        Attributes:
+            beta: Weight of
+                [the] loss.
+
+        """
+
         beta: float
         rate: float = 0.5
         sharing: Literal["soft", "none"] = "soft"
@@ -78,21 +90,29 @@ def test_a_method_that_cannot_be_imported_is_a_sentence(call, fedscale, job_file
 def test_options_with_defaults_values_and_meaning(monkeypatch, capsys):
     monkeypatch.setattr(registry, "method_class", lambda name: Good)
     methods.options("good")
-    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines() if line]
-    assert lines[1:] == [
-        ["good.beta", "required", "number"], ["good.rate", "0.5", "number"], ["good.sharing", "soft", "soft, none"],
-        ["good.most", "null", "whole number or null"], ["good.shares", "[]", "list of numbers"],
-        ["good.on", "true", "true, false"],
+    table, about = capsys.readouterr().out.split("\n\n")
+    titles, *rows = [re.split("  +", line) for line in table.splitlines()]
+    assert titles == ["name", "default", "values", "meaning"]
+    assert rows == [
+        ["good.beta", "required", "number", "Weight of [the] loss."], ["good.rate", "0.5", "number"],
+        ["good.sharing", "soft", "soft, none"], ["good.most", "null", "whole number or null"],
+        ["good.shares", "[]", "list of numbers"], ["good.on", "true", "true, false"],
     ]  # fmt: skip
+    assert about == "What concerns `beta` and others.\n"
 
 
 def test_options_of_a_built_in_method(call):
     code, out, _ = call("methods", "options", "fedtrans")
-    lines = out.splitlines()
-    assert code == 0 and ["fedtrans.sharing", "soft", "soft, none"] in [line.split(maxsplit=2) for line in lines]
-    assert any(line.startswith("Serving: `ties` between equal utilities; ") for line in lines)
+    rows = [re.split("  +", line) for line in out.splitlines()]
+    meaning = "`soft` shares weights between models (Eq. 5). `none` is [s]."
+    assert code == 0 and ["fedtrans.sharing", "soft", "soft, none", meaning] in rows
+    assert rows[-1] == ["Letters in brackets, as [s], are the ablations of Table 3."]
     code, _, err = call("methods", "options", "fedtras")
     assert code == 2 and err == "fedscale: there is no method 'fedtras'; did you mean 'fedtrans'?\n"
+
+
+def test_options_of_a_method_without_any(call):
+    assert call("methods", "options", "fedavg") == (0, "fedavg has no hyperparameters of its own\n", "")
 
 
 def test_show_prints_the_lineage_of_a_finished_job(call, state, job_file):

@@ -11,7 +11,7 @@ from fedscale_ext.methods.averaging.fedopt import FedOptAggregator, FedOptParams
 
 @dataclass(frozen=True)
 class FedAdamParams(FedOptParams):
-    """``eta`` server learning rate, ``tau`` adaptivity, ``beta``, ``beta2`` decay of the moments."""
+    """Hyperparameters of FedAdam."""
 
     method: ClassVar[str] = "fedadam"
 

@@ -14,7 +14,15 @@ from fedscale_ext.util.ranges import check_ranges
 
 @dataclass(frozen=True)
 class FedOptParams:
-    """``eta`` server learning rate, ``tau`` adaptivity, ``beta``, ``beta2`` decay of the moments."""
+    """Hyperparameters of an adaptive server optimizer (Reddi et al., Algorithm 2).
+
+    Attributes:
+        eta: Server learning rate.
+        tau: Adaptivity: added to the root of the second moment before the server divides by it.
+        beta: Decay of the first moment (beta_1).
+        beta2: Decay of the second moment (beta_2).
+
+    """
 
     method: ClassVar[str]
 

@@ -12,7 +12,12 @@ from fedscale_ext.util.ranges import check_ranges
 
 @dataclass(frozen=True)
 class FedProxParams:
-    """``mu``: weight of the proximal term mu / 2 ||w - w^t||^2 (Eq 2); default FedScale's proxy_mu."""
+    """Hyperparameters of FedProx.
+
+    Attributes:
+        mu: Weight of the proximal term mu / 2 ||w - w^t||^2 (Eq. 2). The default is FedScale's ``proxy_mu``.
+
+    """
 
     mu: NotNegative = 0.1
 

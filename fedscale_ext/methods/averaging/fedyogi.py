@@ -9,7 +9,15 @@ from fedscale_ext.methods.averaging.fedopt import FedOptAggregator, FedOptParams
 
 @dataclass(frozen=True)
 class FedYogiParams(FedOptParams):
-    """``eta`` server learning rate, ``tau`` adaptivity, ``beta``, ``beta2``; defaults FedScale's yogi_* keys."""
+    """Hyperparameters of FedYogi.
+
+    FedScale's keys ``yogi_eta``, ``yogi_tau``, ``yogi_beta`` and ``yogi_beta2`` are the defaults.
+
+    Attributes:
+        eta: Server learning rate. The default is FedScale's ``yogi_eta``.
+        tau: Adaptivity: added to the root of the second moment. The default is FedScale's ``yogi_tau``.
+
+    """
 
     method: ClassVar[str] = "fedyogi"
 

@@ -37,9 +37,14 @@ _LEAST = 1e-10  # added to a loss, as in the authors' code, so that 0^(q - 1) is
 
 @dataclass(frozen=True)
 class QFedAvgParams:
-    """``q`` fairness: 0 is FedAvg, large values look at the worst clients alone (the paper's sets take 0.001 to 5,
-    two of the four 1). ``L`` Lipschitz constant of the gradients; by default 1 / the round's client learning rate
-    (the paper's choice)."""
+    """Hyperparameters of q-FedAvg.
+
+    Attributes:
+        q: Fairness: 0 is FedAvg, and large values look at the worst clients alone. The paper takes 0.001 to 5, and 1
+            for two of its four data sets.
+        L: Lipschitz constant of the gradients. By default, it is 1 / the round's client learning rate, as in the paper.
+
+    """
 
     q: Annotated[float, Range(0, 100)] = 1.0
     L: Positive | None = None

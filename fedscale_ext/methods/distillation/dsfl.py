@@ -30,12 +30,17 @@ from fedscale_ext.methods.distillation.public_models import SERVER
 
 @dataclass(frozen=True)
 class DSFLParams(DeviceTypesParams):
-    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
-    ``groups`` or ``ranges`` deal them, as in ``moss``. The job's ``model`` is the server's.
+    """Hyperparameters of DS-FL.
 
-    ``samples`` of the public data are labelled in a round (the paper's o_r; all, where these are fewer), by a softmax
-    of the mean probabilities at ``temperature`` T. Clients and the server's model learn them for ``epochs`` in batches
-    of ``batch_size``; the latter with the learning rate ``lr``.
+    The job's ``model`` is the server's.
+
+    Attributes:
+        samples: Public samples that are labelled in a round (the paper's o_r). All are, if there are fewer.
+        temperature: Temperature T of the softmax of the mean probabilities, which gives the labels.
+        epochs: Epochs that clients and the server's model learn the labelled samples for.
+        batch_size: Samples of a batch of this learning, at clients and the server.
+        lr: Learning rate of the server's model.
+
     """
 
     samples: Count = 1000

@@ -28,12 +28,18 @@ from fedscale_ext.methods.distillation.public_models import EnsembleAggregator
 
 @dataclass(frozen=True)
 class FedDFParams(DeviceTypesParams):
-    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
-    ``groups`` or ``ranges`` deal them, as in ``moss``.
+    """Hyperparameters of FedDF.
 
-    Each type's model learns for at most ``steps`` batches of ``batch_size``, by Adam with ``lr``, and ends early when
-    the loss on ``validation``, a share of the public samples, has not fallen for ``patience`` steps. With ``steps`` 0
-    it learns nothing: FedAvg by type, to compare with.
+    Each type's model learns by Adam from the ensemble.
+
+    Attributes:
+        steps: Most batches that each type's model learns in a round. With 0 it learns nothing: FedAvg by type, to
+            compare with.
+        patience: Steps without a lower loss on the validation samples after which a model stops early.
+        batch_size: Public samples of a batch.
+        lr: Learning rate of Adam.
+        validation: Share of the public samples that decides when a model stops.
+
     """
 
     steps: CountOrNone = 10_000

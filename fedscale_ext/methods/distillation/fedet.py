@@ -41,11 +41,18 @@ from fedscale_ext.models.families.headed import HEAD, headed
 
 @dataclass(frozen=True)
 class FedETParams(DeviceTypesParams):
-    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
-    ``groups`` or ``ranges`` deal them, as in ``moss``. The job's ``model`` is the server's, larger than all of them.
+    """Hyperparameters of Fed-ET.
 
-    ``representation``: width of what all models give their heads. ``diversity`` lambda. The server's model takes
-    ``steps`` of SGD in a round with ``lr`` and ``momentum`` on batches of ``batch_size``.
+    The job's ``model`` is the server's, larger than all types' models.
+
+    Attributes:
+        representation: Width of the representation that all models give their heads.
+        diversity: Weight lambda of the KL divergence to what the clients say that disagree.
+        steps: Steps of SGD that the server's model takes in a round.
+        batch_size: Public samples of a batch of the server.
+        lr: Learning rate of the server's model.
+        momentum: Momentum of the server's SGD.
+
     """
 
     representation: Count = 128

@@ -35,12 +35,18 @@ from fedscale_ext.methods.distillation.public_models import SERVER
 
 @dataclass(frozen=True)
 class FedGEMSParams(DeviceTypesParams):
-    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
-    ``groups`` or ``ranges`` deal them, as in ``moss``. The job's ``model`` is the server's, the largest of all.
+    """Hyperparameters of FedGEMS.
 
-    ``epsilon`` weighs labels against teachers, at clients and the server. Clients learn from the server for ``epochs``,
-    the server's model learns for ``server_epochs`` by SGD with ``lr`` and ``momentum``, both in batches of
-    ``batch_size``.
+    The job's ``model`` is the server's, the largest of all.
+
+    Attributes:
+        epsilon: Weight of labels against teachers, at clients and the server: epsilon CE + (1 - epsilon) KL.
+        epochs: Epochs in which clients learn from the server, per round.
+        server_epochs: Epochs in which the server's model learns, per round.
+        batch_size: Public samples of a batch, at clients and the server.
+        lr: Learning rate of the server's SGD.
+        momentum: Momentum of the server's SGD.
+
     """
 
     epsilon: Share = 0.75

@@ -27,13 +27,17 @@ from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator,
 
 @dataclass(frozen=True)
 class FedMDParams(DeviceTypesParams):
-    """``types``: names or spec files of the types' models; a device has the largest one that it affords, unless
-    ``groups`` or ``ranges`` deal them, as in ``moss``.
+    """Hyperparameters of FedMD.
 
-    ``samples`` of the public data are agreed on in a round (all, where these are fewer). A client digests the consensus
-    for ``digest_epochs`` (0: never) in batches of ``digest_batch``; how long it revisits its own samples is
-    ``local_epochs``. In its first round, it trains ``pretrain_epochs`` on the public samples' labels, and
-    ``private_epochs`` on its own (0: as in any round).
+    The job's ``local_epochs`` says how long a client revisits its own samples.
+
+    Attributes:
+        samples: Public samples on which the clients agree in a round. All are used, if there are fewer.
+        digest_epochs: Epochs in which a client learns the consensus. With 0, it never does.
+        digest_batch: Public samples of a batch of the digest.
+        pretrain_epochs: Epochs on the public samples' labels in a client's first round.
+        private_epochs: Epochs on a client's own samples in its first round. With 0, that round trains as any other.
+
     """
 
     samples: Count = 5000

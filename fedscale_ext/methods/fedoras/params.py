@@ -10,56 +10,79 @@ from fedscale_ext.util.ranges import Count, CountOrNone, Decay, Part, Positive, 
 
 @dataclass(frozen=True)
 class FedorASParams:
-    """Keys ``fedoras.<name>``.
+    """Hyperparameters of FedorAS, in the order of its stages: tiers, supernet, search, fine-tuning.
 
-    Tiers: ``brackets`` are the most MMACs of a path in each tier, smallest tier first, counted as the paper counts them
-    (normalisation, activations and pooling too); none: those of the space (the printed ones where it has some, else
-    from random paths), or of so many ``tiers``. ``allocation``: shares ranks devices by the MACs that they afford and
-    deals ``shares`` of the clients (none: the space's own), weakest first; random deals them whatever the device (the
-    public code); capacity puts each device into the highest tier whose budget it affords: the slowest of
-    FedScale's devices affords the cheapest path and the fastest is thirteen times as fast, while printed budgets are 6
-    to 38 times that path, so that tiers may stay empty, and such a job does not start. ``unsupported`` names the
-    operators that the devices of each tier cannot run, a list per tier. ``upper_only``: a tier's model may be smaller
-    than its bracket (Equation 6).
+    A job has supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``. One with fewer ends before; one
+    with more ends when all is done.
 
-    Supernet training (section 3.1), of ``supernet_rounds``: ``subspace`` is what of the supernet's bytes a client is
-    sent at most (Eq. 1), drawn for each ``client``, or once for all clients of a ``round``. ``dynamic_budget`` is the
-    share of its budget that a device's own work may take, at random, from each batch; 0 leaves budgets as they are.
-    ``idle_gradient`` is the gradient of an operator that a batch's path leaves out, after its first path in a client's
-    round: zero, so that momentum and weight decay keep moving it (the public code); none: it rests.
-    ``val_ratio`` of each client's training samples is held out for the search.
+    The defaults are the paper's for CIFAR-10. Configurations named ``_small`` have smaller numbers: 32 paths to begin
+    with, 16 parents, and 48 or 64 evaluations.
 
-    ``aggregation``: opa weighs each operator by the examples that went through it (Eq. 5), fedavg whole clients by the
-    examples that they trained on, plain all clients alike. ``mean_over``: fedavg and plain average over all
-    participants of the round, those that were not sent an operator with its unchanged weights (FedAvg of full models,
-    section 3.1), or over the holders of each operator. Operators that fewer than ``opa_min_clients`` trained stay as
-    they are. ``opa_scope`` buffers_only does as the public code, which averages operators' weights as fedavg does.
+    Under ``allocation: capacity``, FedScale's slowest device affords the cheapest path, and its fastest is thirteen
+    times as fast. Printed budgets are 6 to 38 times that path, so that tiers may stay empty. Such a job does not start.
 
-    Search (sections 3.2 and 4.7), in the round after: nsga2 or random paths, of which ``evaluations`` are judged for
-    each tier (one number, or one per tier), by ``score`` (loss: its negative). ``evaluation``: central, on the
-    validation samples of all clients, of which ``val_fraction`` counts; federated, each generation by
-    ``evaluation_rounds`` times ``num_participants`` clients on their own. ``recalibrate``: BatchNorm's statistics are
-    measured for each path before. ``compare_rankings``: in a federated search, the server also judges each generation
-    on all validation samples together, which decides nothing, and tells Kendall's tau after each round of clients
-    (Fig. 6). ``population``: how many random paths NSGA-II begins with; ``parents``: how many of the best it keeps from
-    generation to generation, and how many new ones it makes of them (random search judges as many at a time);
-    ``mutation``: the probability with which an operator of a new path is drawn at random. ``objectives`` 2: good are
-    paths of a high score or of few MACs (NSGA-II's two aims; the model is the one with the best score); 1: the score
-    alone counts (the public code). ``target``: a score at which a tier's search ends before its ``evaluations`` are
-    used up (none: it does not). The defaults are the paper's for CIFAR-10; the configurations named ``_small`` have
-    smaller numbers, 32 paths to begin with, 16 parents and 48 or 64 evaluations.
+    Attributes:
+        brackets: Most MMACs of a path of each tier, smallest tier first, counted as in the paper (with normalisation,
+            activations and pooling). By default, they are the printed ones of the space, else from random paths.
+        tiers: Number of tiers, if ``brackets`` has none.
+        allocation: ``shares`` ranks devices by the MACs that they afford. ``random`` deals tiers whatever the device
+            (public code). ``capacity`` gives each device the highest tier that it affords.
+        shares: Share of the clients in each tier, weakest first. By default, it is the space's own.
+        unsupported: Operators that the devices of each tier cannot run: a list per tier.
+        upper_only: A tier's model may be smaller than its bracket (Eq. 6).
+        supernet_rounds: Rounds of supernet training (section 3.1).
+        subspace: Most of the supernet's bytes that a client is sent, as a share (Eq. 1).
+        subspace_per: A new subspace is drawn for each ``client``, or once for all clients of a ``round``.
+        dynamic_budget: Share of a device's budget that its other work may take, at random, from each batch. With 0,
+            budgets stay as they are.
+        idle_gradient: Gradient of an operator outside a batch's path, once it was on one in that client's round.
+            ``zero``: momentum and weight decay move it on (public code). ``none``: it rests.
+        val_ratio: Share of each client's training samples that is held out for the search.
+        aggregation: ``opa`` weighs each operator by the examples that went through it (Eq. 5). ``fedavg`` weighs whole
+            clients by their examples, ``plain`` all clients alike.
+        mean_over: ``fedavg`` and ``plain`` average over all participants, also those without the operator, with its
+            unchanged weights (section 3.1). ``holders``: over those that were sent it.
+        opa_min_clients: An operator that fewer clients trained keeps its weights.
+        opa_scope: ``all`` applies OPA to weights and buffers. ``buffers_only`` averages weights as ``fedavg`` does, as
+            in the public code.
+        search: ``nsga2`` evolves paths (section 3.2). ``random`` draws them.
+        evaluation: ``central`` judges on the validation samples of all clients together. ``federated`` lets clients
+            judge on their own (section 4.7).
+        evaluations: Paths that are judged for each tier: one number, or one per tier.
+        population: Random paths that NSGA-II begins with.
+        parents: Best paths that NSGA-II keeps from each generation, and number of new ones that it makes of them.
+            Random search judges as many at a time.
+        mutation: Probability with which an operator of a new path is drawn at random.
+        objectives: 2: good are paths of a high score or of few MACs, and the best score wins (NSGA-II). 1: the score
+            alone counts (public code).
+        target: Score at which a tier's search ends before all ``evaluations``. By default, it does not end early.
+        score: ``accuracy`` judges paths by accuracy, ``loss`` by the negative loss.
+        val_fraction: Share of the validation samples that a central search uses.
+        evaluation_rounds: A federated search has each generation judged by this many times ``num_participants``
+            clients.
+        compare_rankings: In a federated search, the server also judges each generation on all validation samples and
+            reports Kendall's tau (Fig. 6). This decides nothing.
+        recalibrate: BatchNorm's statistics are estimated anew for each path before it is judged.
+        finetune_rounds: Rounds of fine-tuning of each tier, one tier after the other (section 3.3).
+        finetune_clients: Participants of such a round, from that tier and above. The default is ``num_participants``.
+        finetune_epochs: Passes of a client over its samples in such a round.
+        finetune_batch: Samples of a batch in fine-tuning.
+        finetune_lr: Learning rate with which fine-tuning begins.
+        finetune_lr_end: Factor of the schedule: the final share of the learning rate (cosine), or the factor of each
+            step.
+        finetune_schedule: ``cosine`` falls to ``finetune_lr_end``. ``steps`` multiplies by it at half and at three
+            quarters of the rounds. By default, text takes steps, else cosine (public code).
+        finetune_augment: Augmentation in fine-tuning. By default, it is the job's ``augment``, with flip_crop in place
+            of rand_flip_crop.
+        twin_rounds: Rounds per tier, at the end, that train the same model from random weights, as in fine-tuning but
+            by ``num_participants`` clients. The paper has 500; with 0, there are none.
+        twin_epochs: Epochs of the twin's clients. The default is fine-tuning's.
+        twin_batch: Samples of a batch of the twin. The default is fine-tuning's.
+        twin_lr: First learning rate of the twin. The default is the job's ``learning_rate``.
+        twin_lr_end: ``finetune_lr_end`` of the twin.
+        twin_clients: ``eligible``: the clients who fine-tune the model train its twin. ``all``: any client does,
+            whatever it affords (Fig. 1's tier-unaware training).
 
-    Fine-tuning (section 3.3): ``finetune_rounds`` for each tier in turn, of ``finetune_clients`` (none:
-    ``num_participants``) of that tier and above, ``finetune_epochs`` in batches of ``finetune_batch``; the learning
-    rate falls from ``finetune_lr`` by ``finetune_schedule``: cosine, to its share ``finetune_lr_end``; steps, by that
-    factor at half and again at three quarters of the rounds; none: steps on text, else cosine (the public code).
-    ``finetune_augment`` none: flip_crop where the job's ``augment`` is rand_flip_crop, else as the job's.
-    ``twin_rounds`` (the paper: 500) for each tier come after: the same model from random weights, trained as in
-    fine-tuning, but in ``twin_epochs`` and ``twin_batch`` (none: fine-tuning's) by ``num_participants``, and from
-    ``twin_lr`` (none: the job's ``learning_rate``) to its share ``twin_lr_end``; by the clients who fine-tune it, or by
-    all, whatever they afford (``twin_clients`` all; Fig. 1's tier-unaware training). A job has
-    supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``; one with fewer ends before, one with more
-    ends when all is done.
     """
 
     brackets: tuple[float, ...] = ()

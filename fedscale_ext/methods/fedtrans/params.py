@@ -16,32 +16,57 @@ _WIDEST = 64  # times as many channels; the paper tries up to 3
 
 @dataclass(frozen=True)
 class FedTransParams:
-    """Keys ``fedtrans.<name>``. The switches in brackets are the ablations of Table 3.
+    """Hyperparameters of FedTrans, under the paper's symbols.
 
-    Growing: the newest model has a child when its degree of convergence (DoC, Eq 1: how much its training
-    loss falls a round) is ``beta`` or less. It is told by ``gamma`` slopes of ``delta`` rounds each: not before
-    the model has trained gamma + delta rounds. In ten rounds, gamma 2, delta 2 and beta 1 show it.
-    ``alpha`` activeness threshold of the cells that grow; ``T`` rounds of activeness averaged;
-    ``widen_factor``, ``deepen_count``; ``transform_policy``; ``widen`` cell widens a block with a shortcut between its
-    ends, block (of ResNets) also what it writes, with projections where shortcuts need them; ``symmetry`` of
-    replicas; ``cell_selection`` random is [l]; ``warmup`` reinit is [w]; ``doc_loss`` of the newest model's
-    participants or of all; ``cap_quantile`` of the capacities that a child must fit.
+    The newest model has a child when its degree of convergence (DoC, Eq. 1) is ``beta`` or less. DoC takes ``gamma``
+    slopes of ``delta`` rounds each, so that a model trains gamma + delta rounds before it has a child. With gamma 2,
+    delta 2 and beta 1, a job of ten rounds shows growth.
 
-    Sharing: ``sharing`` none is [s]; ``eta`` decay per round, ``decay`` off is [d]; ``decay_clock`` counts
-    rounds since the start (the text's "round t") or since the model's birth; ``similarity`` one weighs all
-    models alike in Eq 5 (in Eq 4 it would move all utilities alike and end the choice of models);
-    ``sim_reduce`` cumulates per-cell similarities; ``normalise`` literal is Eq 5 as printed; ``align`` lifts older
-    models through the recorded transformations or lays them on the leading part; ``l2s`` also shares from large
-    to small models (Table 1).
+    Letters in brackets, as [s], are the ablations of Table 3.
 
-    Choosing: ``utility`` literal is Eq 4; client_history standardises a client's losses over its own so far, too, so
-    that its utilities tell of models and not of how hard its samples are.
+    Attributes:
+        alpha: Activeness threshold, as a share of the highest activeness: cells at or above it grow.
+        beta: Threshold of the degree of convergence (how much the training loss falls a round, Eq. 1). At or below it,
+            the newest model has a child.
+        gamma: Number of slopes of the loss in the degree of convergence (Eq. 1).
+        delta: Rounds of each slope. The default depends on the data set (Table 7): 20 for CIFAR-10, 50 for OpenImage,
+            100 for Speech Commands, else 30.
+        T: Last rounds over which activeness is averaged.
+        eta: Decay of the sharing per round (eta^t in Eq. 5).
+        widen_factor: Factor by which a cell that grows becomes wider.
+        deepen_count: Cells that are inserted after a cell that becomes deeper.
+        transform_policy: ``alternate`` widens and deepens in turn. The others do one of them alone.
+        widen: ``cell`` widens a block with a shortcut between its ends. ``block`` (of ResNets) also widens what it
+            writes, with projections where shortcuts need them.
+        symmetry: Division of a widened channel's columns among its replicas: by random shares, equally, or equally with
+            noise.
+        cell_selection: ``activeness`` grows the most active cells. ``random`` is [l].
+        warmup: ``on`` lets a child inherit its parent's weights. ``reinit`` draws new ones: [w].
+        doc_loss: Whose losses the degree of convergence takes: those of the newest model's participants, or of all.
+        cap_quantile: Quantile of the devices' capacities that a child must fit.
+        sharing: ``soft`` shares weights between models (Eq. 5). ``none`` is [s].
+        decay: ``on`` lets the sharing decay by ``eta``. ``off`` is [d].
+        decay_clock: ``global`` counts rounds since the start (the text's "round t"). ``age`` counts them since the
+            model's birth.
+        similarity: ``lineage`` weighs models by their common cells. ``one`` weighs all alike in Eq. 5; in Eq. 4 it
+            would end the choice of models.
+        sim_reduce: ``mean`` averages the similarities of cells. ``sum`` adds them up.
+        normalise: ``decayed`` divides by the decayed weights. ``literal`` is Eq. 5 as printed.
+        align: ``lift`` puts older models through the recorded transformations. ``prefix`` lays them on the leading
+            part.
+        l2s: Large models also give weights to smaller ones (Table 1).
+        utility: ``literal`` is Eq. 4. ``client_history`` also standardises losses over a client's earlier ones, so that
+            utilities rate models and not how hard the samples are.
+        ties: Which model a client gets among those of equal utility.
+        serve_min_rounds: Rounds that a model trains before it is served. With 0, it is served from its birth on, with
+            inherited weights.
+        stop: ``rounds`` trains all rounds. ``accuracy`` stops by ``stop_gain`` (appendix). ``converged`` stops when no
+            model can grow and all have converged (section 3).
+        stop_rounds: Rounds over which ``stop: accuracy`` compares.
+        stop_gain: Rise of the mean client accuracy (0 to 1) at or below which ``stop: accuracy`` ends the job.
+        server_opt: Server optimizer that FedTrans is composed with (Fig. 8). FedScale's yogi_* keys are its constants.
+        prox_mu: Weight of FedProx's term at the clients (Fig. 8). With 0, there is none.
 
-    Serving: ``ties`` between equal utilities; ``serve_min_rounds`` trained rounds before a model is served (0:
-    from its birth on, with what it inherits). Stopping: ``stop`` accuracy ends when the mean client accuracy
-    did not rise by more than ``stop_gain`` over ``stop_rounds`` rounds (appendix), converged when no model can
-    grow and all have converged (section 3). Composed (Fig 8): ``server_opt`` with FedScale's yogi_* keys as its
-    constants; ``prox_mu`` above 0 gives the clients FedProx's term.
     """
 
     alpha: Share = 0.9

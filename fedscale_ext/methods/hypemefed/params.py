@@ -9,9 +9,21 @@ from fedscale_ext.util.ranges import Count, NotNegative, Positive, Range, Share
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a model's hypernetworks: the paper's values (section 5.1), ``hidden`` the public code's.
+    """Hyperparameters of HypeMeFed's hypernetworks: the paper's values (section 5.1), ``hidden`` the public code's.
 
-    :class:`HypeMeFedParams` describes each of them.
+    Attributes:
+        k: Singular components of a weight that hypernetworks map.
+        hidden: Hidden units of a hypernetwork.
+        epochs: Epochs of the hypernetworks' training in a round.
+        lr: Learning rate of their Adam.
+        variant: ``low_rank`` maps singular components. ``naive`` maps whole weights.
+        loss: ``weight`` compares whole weights (public code). ``factors`` compares their factors (text).
+        optimizer: ``reset`` starts Adam anew in each round. ``kept`` goes on with its moments.
+        generate: Layers that are generated. Beside convolutions, these may be BatchNorm (+bn) and exits' linear layers
+            (+fc).
+        precision: Number format of the products in the hypernetworks' training. ``bfloat16`` takes little more than
+            half the time on processors that have it; values and Adam's moments stay float32.
+
     """
 
     k: Count | Literal["all"] = 100
@@ -32,29 +44,25 @@ class Options:
 
 @dataclass(frozen=True)
 class HypeMeFedParams(Options, ExitLevelsParams):
-    """Keys ``hypemefed.<name>``.
+    """Hyperparameters of HypeMeFed.
 
-    Levels: ``levels`` capacity gives each client the deepest prefix whose MACs it affords; groups makes them as large
-    as ``groups`` says (clients of the first exit, of the second, …; section 5.1 has 17, 17 and 16), the weakest
-    clients first; fix draws levels once from ``shares``, among those that a client affords. ``strata`` takes
-    participants from all levels in proportion (section 5.1); off draws them from all clients alike.
+    Levels are prefixes of the model: each ends in an exit.
 
-    What clients train: ``multi_exit`` all exits of their prefix together, or (off) the deepest alone.
+    Attributes:
+        groups: Clients of the first exit, of the second, and so on, the weakest first. Section 5.1 has 17, 17 and 16.
+        strata: Participants come from all levels in proportion (section 5.1). Without it, they are drawn from all
+            clients alike.
+        multi_exit: Clients train all exits of their prefix together. Without it, they train the deepest alone.
+        missing: Stand-in for convolutions that a client lacks: ``generated`` or ``random`` ones, or none (``trained``:
+            a mean over those who trained the layer). ``stale`` keeps what the round began with for all that it lacks,
+            BatchNorm and exits too. The public code's rounds amount to ``stale``, but for the clients' weights.
+        generated_weight: Weight of a generated layer in the mean, as a share of its client's.
+        warmup: Share of the rounds before weights are generated.
+        rescale: Generated tensors are scaled to the mean norm of the round's trained ones. The paper does not do this.
+        sample_order: Order of clients' weights in each epoch of the hypernetworks. ``shuffled`` is the public code's.
+        weighted: Clients weigh by their training samples. Without it, all weigh alike.
+        prox_mu: Weight of FedProx's term at the clients (section 4.1). With 0, there is none.
 
-    ``missing``: what stands for the convolutions that a client lacks: generated ones, or nothing (trained: the mean is
-    over those who trained a layer), or random ones (for comparison); or, for all that it lacks, BatchNorm and exits
-    too, what the round began with (stale: what the public code's rounds amount to, but for the clients' weights).
-    ``generated_weight``: weight of such a layer as a share of its client's; ``warmup``: share of the rounds before
-    weights are generated. ``rescale`` scales each generated tensor to the mean norm of the round's trained ones (not in
-    the paper).
-
-    Hypernetworks: ``k`` singular components, or all; ``hidden`` units, ``epochs`` a round, ``lr`` of Adam;
-    ``variant`` naive maps whole weights; ``loss`` on the weight (public code) or on its factors (text); ``optimizer``
-    reset each round or kept; ``sample_order`` of clients' weights in each epoch, shuffled (public code) or fixed;
-    ``generate`` what beside convolutions; ``precision`` of their training's products:
-    bfloat16 takes little more than half of the time on processors that have such products (values and Adam's moments
-    stay float32). ``weighted`` weighs clients by their samples; ``prox_mu`` above 0 gives them FedProx's term
-    (section 4.1).
     """
 
     strata: bool = True

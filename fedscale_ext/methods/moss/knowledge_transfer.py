@@ -41,12 +41,28 @@ from fedscale_ext.util.ranges import Count, Decay, NotNegative, Positive
 
 @dataclass(frozen=True)
 class WireParams:
-    """What WIRE is like; the defaults are the paper's (section 4.2.4) and where it names none L2T-ww's.
+    """Hyperparameters of WIRE: the paper's (section 4.2.4), or L2T-ww's where it names none.
 
-    ``wire``: the loss, "ce+mse" matches all pairs with equal weights. ``meta_update`` and ``inner_steps``: as above.
-    ``meta_layers``: of the meta-networks. ``beta`` weighs L_loc (L2T-ww's is 0.5). ``pair_reduce``: L_loc is the sum
-    over the pairs of layers, or their mean. ``projection_start``: r begins at random, or as the least-squares solution.
-    ``persistent`` off begins phi and r anew each time.
+    Attributes:
+        wire: Loss of a student: ``loc`` matches weighted pairs of layers, ``ce`` learns the labels. ``ce+mse`` matches
+            all pairs with equal weights.
+        meta_update: How the meta-networks learn. ``bilevel`` judges them by cross-entropy, also under the loss ``loc``.
+            ``joint`` is Algorithm 2 taken literally; ``frozen`` leaves them as they began.
+        meta_layers: Layers of the meta-networks.
+        pair_reduce: L_loc is the ``sum`` over the pairs of layers (Eq. 5), or their ``mean``.
+        projection_start: The 1x1 transformations r begin at random, or as the least-squares solution.
+        persistent: The meta-networks phi and the transformations r are kept from round to round. Without it, they begin
+            anew each time.
+        epochs: Epochs of a transfer over the public data.
+        batch_size: Public samples of a batch.
+        lr: Learning rate of the student's SGD.
+        momentum: Momentum of the student's SGD. The paper's text says 0.05.
+        weight_decay: Weight decay of the student's SGD.
+        beta: Weight of the matching loss L_loc. L2T-ww has 0.5.
+        inner_steps: Steps on L_loc before the step by which the meta-networks are judged.
+        meta_lr: Learning rate of the meta-networks' Adam.
+        meta_weight_decay: Weight decay of the meta-networks' Adam.
+
     """
 
     wire: Literal["loc+ce", "loc", "ce", "ce+mse"] = "loc+ce"
@@ -73,7 +89,12 @@ class WireParams:
 
 @dataclass(frozen=True)
 class Options(WireParams):
-    """``ce_target``: labels, or the teacher's probabilities where the public data have other labels."""
+    """WIRE's hyperparameters with the target of the cross-entropy, which follows from the data.
+
+    Attributes:
+        ce_target: ``labels`` of the public data, or the ``teacher``'s probabilities where these data have other labels.
+
+    """
 
     ce_target: Literal["labels", "teacher"] = "labels"
 

@@ -18,29 +18,23 @@ DEFAULT_TAPS = "default"
 
 @dataclass(frozen=True)
 class MossParams(DeviceTypesParams, WireParams):
-    """Keys ``moss.<name>``. The job's ``model`` is the proxies' (the paper's: that of the largest type).
+    """Hyperparameters of Moss: types of devices, PROM, FILE and WIRE.
 
-    ``types``: names or spec files of the types' models. A device has the largest one whose MACs it affords, unless
-    ``groups`` says how many devices have each (the weakest get the type of fewest MACs), or ``ranges`` which clients,
-    as 1-100, by their positions in the data; both in the order of ``types``.
-    ``taps``: of each type, names of the modules that WIRE compares, joined by
-    +, or default; ``proxy_taps`` those of the proxies.
+    The job's ``model`` is the proxies'. The paper takes that of the largest type.
 
-    ``proxy`` off is the variant without PROM: each type learns from every other. ``aggregation`` file weighs proxies by
-    their fidelity (FILE), fedavg by their devices' samples. ``proxies``: each proxy begins a round as the last round's
-    mean of them (global), or as it ended that round (persistent). ``same_arch_transfer``: a type that has the proxies'
-    architecture is transferred as the others are, or copied. ``bn_statistics``: BatchNorm's running statistics stay as
-    transfers leave them, or are estimated anew on the public samples after every transfer and after FILE.
+    Attributes:
+        taps: For each type, the modules that WIRE compares: names joined by +, or ``default``.
+        proxy_taps: Modules of the proxies that WIRE compares, in the same form.
+        proxy: Types exchange through proxies (PROM). Without it, each type learns from every other.
+        aggregation: ``file`` weighs proxies by their fidelity (FILE). ``fedavg`` weighs them by their devices' samples.
+        proxies: ``global`` begins each proxy's round with the last round's mean of them. ``persistent`` begins it as
+            that proxy ended.
+        same_arch_transfer: A type of the proxies' architecture learns by ``wire`` as the others do, or is copied.
+        bn_statistics: ``running`` keeps BatchNorm's statistics as transfers leave them. ``public`` estimates them anew
+            on the public samples after every transfer and after FILE.
+        ce_target: Target of the cross-entropy: labels, or the teacher's outputs. ``auto`` takes labels if the public
+            data have the clients' classes.
 
-    WIRE: ``wire`` is the loss, ``meta_update`` how its meta-networks learn (bilevel judges them by cross-entropy, of
-    the loss loc too; joint: Algorithm 2 taken literally; see ``methods/moss/knowledge_transfer.py``), ``meta_layers``
-    their depth, ``persistent`` whether they are kept from round to round. ``pair_reduce``: the loss of all pairs of
-    layers is their sum or their mean; ``projection_start``: the 1x1 transformations begin at random or solved.
-    ``ce_target``: labels or the teacher's outputs (auto: labels where the public data have the clients' classes).
-    ``epochs`` over the public data in batches of
-    ``batch_size``, SGD with ``lr``, ``momentum`` (the paper's text says 0.05) and ``weight_decay``; ``beta`` weighs the
-    matching, ``inner_steps`` precede the step by which the meta-networks are judged, which learn by Adam with
-    ``meta_lr`` and ``meta_weight_decay``.
     """
 
     taps: tuple[str, ...] = ()

@@ -61,9 +61,13 @@ THRESHOLD, LR = 0.5, 100.0
 
 @dataclass(frozen=True)
 class FedMaskParams(PrunedTypesParams):
-    """``param_ratio`` or ``match_params``: how much of the model the types' structures hold; ``groups`` or ``ranges``
-    who has which, as Moss's. ``threshold``: tau, of scores and of the mean of bits; ``lr``: learning rate of scores.
-    ``weighted`` weighs clients by samples.
+    """Hyperparameters of FedMask.
+
+    Attributes:
+        param_ratio: Share of the model's parameters in the structure of each type.
+        threshold: Threshold tau of the scores, and of the mean of the clients' bits.
+        lr: Learning rate of the scores.
+
     """
 
     threshold: Within = THRESHOLD

@@ -50,9 +50,14 @@ SKELETON = "skeleton/"  # begins the names of what tells which filters
 
 @dataclass(frozen=True)
 class FedSkelParams(PrunedTypesParams):
-    """``param_ratio`` or ``match_params``: the share of filters that the types' skeletons have, or the model of as many
-    parameters from which it follows; ``groups`` or ``ranges`` who has which, as Moss's. ``every``: rounds from one
-    SetSkel to the next. ``weighted`` weighs clients by samples.
+    """Hyperparameters of FedSkel.
+
+    Attributes:
+        param_ratio: Share of the filters in the skeleton of each type.
+        match_params: Names or spec files of models, one per type. The skeletons' share of filters follows from their
+            numbers of parameters.
+        every: Rounds from one SetSkel to the next.
+
     """
 
     every: Count = 5

@@ -52,10 +52,16 @@ from fedscale_ext.methods.pruning.pruned_types import (
 
 @dataclass(frozen=True)
 class HermesParams(PrunedTypesParams):
-    """``param_ratio`` or ``match_params``: how much of the model the types keep in the end; ``groups`` or ``ranges``
-    who has which, as Moss's. ``start``: a client begins with the whole model, or at its type's size. ``threshold``:
-    accuracy on the validation part, ``validation`` of a client's samples, from which it prunes ``step`` of its
-    channels; ``lasso`` weighs the group lasso. ``weighted`` weighs clients by samples.
+    """Hyperparameters of Hermes.
+
+    Attributes:
+        param_ratio: Share of the model's parameters that the devices of each type keep in the end.
+        start: A client begins with the ``whole`` model, or at the size of its ``type``.
+        threshold: Accuracy (0 to 1) on a client's validation samples from which on it prunes.
+        step: Share of each group's channels that a client prunes at a time.
+        validation: Share of a client's training samples that it holds out as validation samples.
+        lasso: Weight of the group lasso in the loss.
+
     """
 
     start: Literal["whole", "type"] = "whole"

@@ -62,12 +62,21 @@ KEY = "global"
 
 @dataclass(frozen=True)
 class LotteryFLParams:
-    """A client whose masked global model is right on more than ``threshold`` (the paper's 0.5; the public code's
-    examples take 0.2) of its validation part and that keeps more than ``target`` of its weights prunes ``step`` of
-    each layer's survivors, the smallest in magnitude, and rewinds the rest to the initial values. ``validation``: share
-    of its training samples that a client holds out for this. ``weighted`` weighs clients by their samples (the public
-    code does not). ``param_ratio``: of each type, the share of the model's parameters with which its clients begin,
-    and of which ``target`` is then a part; ``groups`` says how many have each, the smallest type first dealt.
+    """Hyperparameters of LotteryFL.
+
+    A client prunes if its masked global model passes ``threshold`` on its validation samples and it keeps more than
+    ``target`` of its weights. The surviving weights then go back to their initial values.
+
+    Attributes:
+        threshold: Accuracy (0 to 1) on a client's validation samples above which it prunes. The paper has 0.5; the
+            public code's examples have 0.2.
+        target: Share of its weights at which a client stops pruning. With ``param_ratio``, it is a share of these.
+        step: Share of each layer's surviving weights that a client prunes at a time, the smallest in magnitude.
+        validation: Share of a client's training samples that it holds out as validation samples.
+        weighted: Clients weigh by their training samples. The public code weighs all alike.
+        param_ratio: Share of the model's parameters with which the clients of each type begin. It goes with ``groups``.
+        groups: Number of clients of each type. The smallest type is dealt first.
+
     """
 
     threshold: Decay = 0.5

@@ -42,11 +42,19 @@ CHANNELS = "kept/"  # begins the names of what tells a client's channels
 
 @dataclass(frozen=True)
 class PrunedTypesParams:
-    """``param_ratio``: of each type, the share of the model's parameters that its devices keep; ``match_params``
-    instead: named models, or spec files, that have so many. A device has the largest type whose MACs it affords, unless
-    ``groups`` says how many have each (the weakest devices get the type of fewest MACs), or ``ranges`` which clients,
-    as 1-100, by their positions in the data; both in the order of the types.
-    ``weighted`` weighs clients by their samples.
+    """Hyperparameters of methods that prune one model for each type of device.
+
+    A device has the largest type whose MACs it affords. ``groups`` or ``ranges`` deal the types otherwise.
+
+    Attributes:
+        param_ratio: Share of the model's parameters that the devices of each type keep.
+        match_params: Names or spec files of models, one per type, whose numbers of parameters the types keep. They
+            replace ``param_ratio``.
+        groups: Number of clients of each type, in the order of the types. The weakest devices get the type of fewest
+            MACs.
+        ranges: Clients of each type, as 1-100, by their positions in the data. The order is that of the types.
+        weighted: Clients weigh by their training samples. Without it, all weigh alike.
+
     """
 
     param_ratio: tuple[float, ...] = (1.0, 0.4, 0.05)

@@ -59,9 +59,14 @@ GATE = "gate/"  # begins the names of the gates
 
 @dataclass(frozen=True)
 class TailorFLParams(PrunedTypesParams):
-    """``param_ratio`` or ``match_params``: how much of the model the types keep; ``groups`` or ``ranges`` who has
-    which, as Moss's. ``sparsity`` weighs the gates' L1 norm in the loss; ``tuning``, from 0 to 1: how far the server
-    moves a client's structure towards those of clients with similar gates. ``weighted`` weighs clients by samples, too.
+    """Hyperparameters of TailorFL.
+
+    Attributes:
+        sparsity: Weight of the gates' L1 norm in the loss.
+        tuning: How far the server moves a client's structure towards those of clients with similar gates, from 0 to 1.
+        weighted: Clients weigh by their training samples, too. Without it, the share of the parameters that they keep
+            weighs alone.
+
     """
 
     sparsity: NotNegative = 1e-4

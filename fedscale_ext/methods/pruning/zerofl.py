@@ -55,9 +55,17 @@ _Layer = nn.Conv1d | nn.Conv2d | nn.Linear
 
 @dataclass(frozen=True)
 class ZeroFLParams:
-    """``sparsity``: share of each layer's weights and activations that a step leaves out (the paper: 0.9, 0.95).
-    ``upload``: which weights are handed in; ``mask_ratio``: share of them beyond 1 - sparsity (the paper: 0, 0.1,
-    0.2). ``skips_zeros``: whether devices compute faster for it.
+    """Hyperparameters of ZeroFL.
+
+    A client uploads a share of 1 - sparsity + mask_ratio of each layer's weights (section 4.2).
+
+    Attributes:
+        sparsity: Share of each layer's weights and activations that a step leaves out. The paper has 0.9 and 0.95.
+        upload: Weights that a client uploads: its largest, the changes of its largest (``diff_on_top_k``), or its
+            largest changes (``top_k_diff``).
+        mask_ratio: Share of the weights that is uploaded beyond 1 - sparsity. The paper has 0, 0.1 and 0.2.
+        skips_zeros: Devices compute faster for the zeros, on the virtual clock and in MACs.
+
     """
 
     sparsity: Decay = 0.9

@@ -65,14 +65,23 @@ ALPHAS = "alphas."  # begins the names of a mixture's alphas
 
 @dataclass(frozen=True)
 class FedNASParams:
-    """``search_rounds``: rounds of search, after which the derived network trains in those that are left.
-    ``schedule``: of the weights' learning rate, a cosine down to ``lr_min``, or the job's own decay; either begins anew
-    with the derived network. ``init``: it starts from new weights (random; the paper's) or from those of the search
-    (inherited).
+    """Hyperparameters of FedNAS.
 
-    ``lambda_train`` and ``lambda_val`` weigh the losses whose gradient moves the alphas; ``val_ratio`` of its
-    training samples is what a client validates with. ``alpha_lr``, ``alpha_beta1``, ``alpha_beta2`` and
-    ``alpha_weight_decay`` are of Adam on the alphas (DARTS's).
+    Attributes:
+        search_rounds: Rounds of search. The derived network trains in the rounds after them.
+        init: The derived network starts from ``random`` weights, as in the paper, or from ``inherited`` ones of the
+            search.
+        schedule: Schedule of the weights' learning rate: a ``cosine`` down to ``lr_min``, or the ``job``'s decay. It
+            begins anew with the derived network.
+        lr_min: Learning rate at which the cosine ends.
+        lambda_train: Weight of the training loss in the gradient of the alphas (Eq. 5).
+        lambda_val: Weight of the validation loss in the gradient of the alphas (Eq. 5).
+        val_ratio: Share of a client's training samples that it validates with.
+        alpha_lr: Learning rate of Adam on the alphas, as in DARTS.
+        alpha_beta1: Decay beta_1 of Adam on the alphas, as in DARTS.
+        alpha_beta2: Decay beta_2 of Adam on the alphas, as in DARTS.
+        alpha_weight_decay: Weight decay of Adam on the alphas, as in DARTS.
+
     """
 
     search_rounds: Count = 50

@@ -67,11 +67,17 @@ Ops = list[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SpiderParams:
-    """``lambda_local`` pulls a client's local weights to the global ones: (lambda/2) |w_local - w_global|^2.
+    """Hyperparameters of SPIDER.
 
-    ``proj_start``: first round in which local networks shrink, ``proj_recovery``: rounds from one such to the next.
-    ``shrink``: a layer keeps the operator without which most accuracy is lost (layer; the public code), or loses the
-    one without which least is (operator). ``val_ratio`` of its training samples is what a client validates with.
+    Attributes:
+        lambda_local: Weight of the pull of a client's local weights to the global ones: (lambda / 2) |w_local -
+            w_global|^2.
+        proj_start: First round in which local networks shrink.
+        proj_recovery: Rounds from one shrinking to the next.
+        shrink: ``layer`` keeps the operator of a layer without which most accuracy is lost (public code). ``operator``
+            removes the one without which least is.
+        val_ratio: Share of a client's training samples that it validates with.
+
     """
 
     lambda_local: NotNegative = 0.01

@@ -42,14 +42,18 @@ from fedscale_ext.server.dynamic_gradients import DynamicGradients
 
 @dataclass(frozen=True)
 class DepthFLParams(ExitLevelsParams):
-    """``levels`` capacity gives each client the deepest prefix whose MACs it affords; groups makes them as large as
-    ``groups`` says (clients of the first exit, of the second, ...), the weakest clients first; fix draws them once from
-    ``shares`` (first exit first; default: equal ones) among those that a client affords.
+    """Hyperparameters of DepthFL.
 
-    ``kd``: the exits of a client's model learn from each other, ever more over ``ramp_up`` rounds. ``alpha`` of FedDyn;
-    0 leaves it out. ``inclusive`` trains and serves the deepest exit of each prefix alone, as InclusiveFL (Liu et al.,
-    KDD 2022) without its distillation; alpha is then 0 unless it is given. ``weighted`` weighs clients by their samples
-    (the public code does not).
+    Levels are prefixes of the model: each ends in an exit.
+
+    Attributes:
+        kd: The exits of a client's model learn from each other.
+        ramp_up: Rounds over which the weight of that learning rises to its full value.
+        alpha: Weight of FedDyn's regularizer. With 0, there is none.
+        inclusive: Clients train, and are served, the deepest exit of their prefix alone, as in InclusiveFL (Liu et al.,
+            KDD 2022) without its distillation. ``alpha`` is then 0 by default.
+        weighted: Clients weigh by their training samples. The public code weighs all alike.
+
     """
 
     kd: bool = True

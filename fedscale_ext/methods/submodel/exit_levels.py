@@ -21,9 +21,14 @@ from fedscale_ext.util.ranges import check_ranges
 
 @dataclass(frozen=True)
 class ExitLevelsParams:
-    """``levels`` capacity gives each client the largest level whose MACs it affords; groups makes levels as large as
-    ``groups`` says (clients of the smallest level, of the next one, ...), the weakest clients first; fix draws levels
-    once from ``shares`` (smallest level first; default: equal ones) among those that a client affords.
+    """Hyperparameters of methods whose levels end in exits.
+
+    Attributes:
+        levels: ``capacity`` gives each client the largest level whose MACs it affords. ``groups`` makes levels as large
+            as ``groups`` says. ``fix`` draws levels once from ``shares``, among those that a client affords.
+        groups: Clients of each level, smallest level first. The weakest clients get the smallest level.
+        shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal.
+
     """
 
     levels: Literal["capacity", "groups", "fix"] = "capacity"

@@ -11,10 +11,17 @@ from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator, HeteroFLP
 
 @dataclass(frozen=True)
 class FedRolexParams(HeteroFLParams):
-    """As HeteroFL's, without the mask: every entry is a plain mean over the clients that held it (the public code
-    weighs BatchNorm, biases and the classifier by how often they were updated before). ``rates`` below 1
-    train a model that no client holds. ``serve``: submodel tests each client on the leading channels of its level,
-    which it affords; server, as the paper has it, on the whole model.
+    """Hyperparameters of FedRolex: HeteroFL's, without the mask.
+
+    Every entry is a plain mean over the clients that held it. The public code weighs BatchNorm, biases and the
+    classifier by how often they were updated before.
+
+    Attributes:
+        rates: Channel rates of the levels, falling. If all are below 1, they train a model that no client holds.
+        mask: Clients train on the logits of their own classes alone (HeteroFL's masked cross-entropy).
+        serve: ``submodel`` tests each client on the leading channels of its level, which it affords. ``server`` tests
+            it on the whole model, as in the paper.
+
     """
 
     mask: bool = False

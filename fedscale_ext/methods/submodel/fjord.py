@@ -52,11 +52,18 @@ Widths = tuple[tuple[str, int], ...]  # channels by group
 
 @dataclass(frozen=True)
 class FjordParams:
-    """``p``: rates of channels. A client's p_max is the largest whose MACs it affords (``levels`` capacity), or one of
-    these drawn once from ``shares`` of the rates, largest first (fix; the paper's tiers, which are uniform).
-    ``groups`` instead: how many clients have each, smallest rate first, the weakest clients first.
-    ``distil``: in each step, the model of p_max learns from the labels and teaches the drawn one (its
-    self-distillation). ``each_width`` tests the model of every p on all test samples.
+    """Hyperparameters of FjORD.
+
+    Attributes:
+        p: Rates of channels that clients draw from, up to their p_max.
+        levels: ``capacity`` makes a client's p_max the largest rate whose MACs it affords. ``fix`` draws it once from
+            ``shares`` among these (the paper's tiers, which are uniform).
+        shares: Shares of the rates that ``levels: fix`` draws from, largest rate first.
+        groups: Number of clients of each rate, smallest rate first, in place of ``levels``. The weakest clients get the
+            smallest rate.
+        distil: In each step, the model of p_max learns from the labels and teaches the drawn one (self-distillation).
+        each_width: The model of every p is also tested on all test samples.
+
     """
 
     p: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)

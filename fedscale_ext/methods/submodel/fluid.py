@@ -59,11 +59,22 @@ _FULL = "global"
 
 @dataclass(frozen=True)
 class FluidParams:
-    """``p``: sizes of submodels, as shares of each layer's neurons; ``vote``: share of clients for whom a neuron must
-    be invariant; ``increment`` of a threshold ``every`` so many rounds; ``rates``: a client's p by its capacity or
-    by the time it takes, there for the slowest ``share`` and with ``hysteresis`` in becoming one of them.
-    ``inference``: stragglers are served the submodel of their rate (default where capacities count, for FedTrans's
-    protocol tests a client on what it affords) or, like everybody, the global model (FLuID's own; default by time)."""
+    """Hyperparameters of FLuID.
+
+    Attributes:
+        p: Sizes of submodels, as shares of each layer's neurons.
+        vote: Share of the clients for whom a neuron must be invariant.
+        increment: Step by which a layer's threshold grows while too few of its neurons are invariant.
+        every: Observed rounds from one step of the threshold to the next.
+        rates: ``capacity`` gives a client the largest p that its device affords. ``time`` goes by the time that it
+            takes, as in the paper.
+        share: With ``rates: time``, share of the clients that are stragglers: the slowest.
+        hysteresis: With ``rates: time``, a client becomes a straggler if it takes this many times as long as the
+            slowest of the others.
+        inference: ``submodel`` serves stragglers the submodel of their rate, as FedTrans's protocol tests clients.
+            ``global`` serves all the global model: FLuID's own, the default with ``rates: time``.
+
+    """
 
     p: tuple[float, ...] = (0.95, 0.85, 0.75, 0.65, 0.5)
     vote: Part = 0.75

@@ -28,18 +28,29 @@ from fedscale_ext.util.ranges import check_ranges
 
 @dataclass(frozen=True)
 class HeteroFLParams:
-    """``rates`` of channels of levels a, b, …, falling (the paper's r^(p-1) with r = 1/2). ``levels``: capacity puts
-    each client on the widest level whose MACs it affords; groups makes levels as large as ``groups`` says (narrowest
-    first), the weakest clients first, and takes participants from all of them in proportion; fix draws a client's level
-    once from ``shares`` (default: equal ones) among those that it affords, dynamic in each round. (The paper draws
-    among all levels: so does a job whose ``capacity_model`` is its ``model``, which every client then affords.)
-    ``scaler`` divides activations by the rate (without effect under BatchNorm, thus only in families without), in
-    testing too: a level that is served is the function that was trained (the public code tests the whole model alone,
-    and divides in training only). ``mask`` is the masked cross-entropy with the rows of a class averaged over those who
-    have it; ``mask_test`` tests clients with the same mask (default: the job's key of that name, off);
-    ``clip_norm`` of gradients, the job's where that is given. ``weighted`` weighs clients by their samples
-    (the public code does not); ``dense`` makes grouped convolutions dense, as FedTrans's appendix A has it for its
-    baselines.
+    """Hyperparameters of HeteroFL.
+
+    The paper draws levels among all of them. So does a job whose ``capacity_model`` is its ``model``, which every
+    client then affords.
+
+    Attributes:
+        rates: Channel rates of the levels a, b, …, falling: the paper's r^(p-1) with r = 1/2.
+        levels: ``capacity`` gives each client the widest level whose MACs it affords. ``groups`` makes levels as large
+            as ``groups`` says. ``fix`` draws a level once from ``shares`` among the affordable ones, ``dynamic`` in
+            each round.
+        groups: Clients of each level, narrowest first. The weakest clients get the narrowest level, and participants
+            come from all levels in proportion.
+        shares: Shares of the levels that ``fix`` and ``dynamic`` draw from. By default, they are equal.
+        scaler: Activations are divided by the rate, in tests too: a served level is the function that was trained. It
+            works only in models without BatchNorm. The public code divides in training only, and tests the whole model
+            alone.
+        mask: Clients train on the logits of their own classes alone. A class's rows are averaged over the clients that
+            have it (masked cross-entropy).
+        mask_test: Tests of clients use the same mask. The default is the job's ``mask_test``.
+        clip_norm: Clipping norm of the gradients. The default is the job's ``clip_norm`` if that is given.
+        weighted: Clients weigh by their training samples. The public code weighs all alike.
+        dense: Grouped convolutions become dense, as for FedTrans's baselines (its appendix A).
+
     """
 
     rates: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)

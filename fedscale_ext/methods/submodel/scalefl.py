@@ -35,15 +35,23 @@ from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 @dataclass(frozen=True)
 class ScaleFLParams(ExitLevelsParams):
-    """``widths`` and ``exits``: each level's rate of channels and how many exits it has, smallest level first; the last
-    one is the whole network. ``levels`` capacity gives each client the largest level whose MACs it affords; groups
-    makes them as large as ``groups`` says (smallest level first), the weakest clients first; fix draws them once from
-    ``shares`` (default: equal ones, as the public code) among those that a client affords.
+    """Hyperparameters of ScaleFL.
 
-    ``self_kd``: exits also learn from the deepest one of their model, by ``gamma`` T^2 KL(deepest || exit) at the
-    ``temperature`` T, after the share ``kd_after`` of the rounds. Off, as the public code has it unless it is told a
-    gamma (its README has 0.05, once); on in the paper. ``detach``: the deepest exit does not learn from the others in
-    turn (in the public code, it does). ``weighted`` weighs clients by their samples (the public code does not).
+    The last level is the whole network.
+
+    Attributes:
+        widths: Rate of channels of each level, smallest level first.
+        exits: Number of exits of each level, smallest level first.
+        self_kd: Exits also learn from the deepest one of their model. The paper does this; the public code does it only
+            with a given gamma.
+        gamma: Weight of the distillation: gamma T^2 KL(deepest || exit). The public code's README has 0.05, once.
+        temperature: Temperature T of the distillation.
+        kd_after: Share of the rounds after which the distillation begins.
+        detach: The deepest exit does not learn from the others in turn. In the public code, it does.
+        weighted: Clients weigh by their training samples. The public code weighs all alike.
+        shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal,
+            as in the public code.
+
     """
 
     widths: tuple[float, ...] = (0.7, 0.7, 0.75, 1.0)

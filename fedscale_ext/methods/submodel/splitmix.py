@@ -48,9 +48,14 @@ _MOST_BASES = 128  # each is a model of its own
 
 @dataclass(frozen=True)
 class SplitMixParams:
-    """``r``: width of a base net as a share of the model's, one over a whole number (B = 1 / r bases);
-    ``rescale_init``: base nets start with weights of the full model's scale; ``dense`` makes grouped convolutions
-    dense, as FedTrans's appendix A has it for its baselines."""
+    """Hyperparameters of Split-Mix.
+
+    Attributes:
+        r: Width of a base net as a share of the model's, one over a whole number: there are B = 1 / r base nets.
+        rescale_init: Base nets start with weights of the full model's scale.
+        dense: Grouped convolutions become dense, as for FedTrans's baselines (its appendix A).
+
+    """
 
     r: Part = 0.125
     rescale_init: bool = True

@@ -28,9 +28,12 @@ from .client import MyMethodExecutor
 
 @dataclass(frozen=True)
 class MyMethodParams:
-    """``momentum`` of the server; ``smoothing``: share of a label that goes to all classes.
+    """Hyperparameters of MyMethod: a configuration sets them as ``NAME.momentum``.
 
-    A configuration puts the method's name before them, as in ``NAME.momentum``.
+    Attributes:
+        momentum: Momentum of the server. With 0, it takes the clients' mean as it is.
+        smoothing: Share of a label that goes to all classes.
+
     """
 
     momentum: Decay = 0.5
