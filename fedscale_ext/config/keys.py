@@ -78,8 +78,8 @@ class JobKeys(BaseModel):
         None,
         gt=0,
         description="Deadline in seconds of `capacity_rule: deadline`. By default, it is the weakest client's time "
-        "for the base model. It bounds MACs, at the smallest model's bytes per MAC: a notice tells of clients that take "
-        "longer.",
+        "for the base model. It bounds MACs, at the smallest model's bytes per MAC. A notice tells of clients that "
+        "take longer.",
     )
     capacity_model: str | None = Field(
         None,
