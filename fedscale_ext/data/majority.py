@@ -24,6 +24,30 @@ def most_frequent_correct(data: DataSet) -> np.ndarray:
     return _correct(data, np.full(len(data.test.rows), label))
 
 
+def disjoint_clients(data: DataSet) -> int:
+    """Return the number of clients none of whose test labels is among their training labels.
+
+    Clients without training or test samples do not count. A client that learns from its own samples alone gets all its
+    test samples wrong here.
+    """
+    classes = data.num_classes
+    train = np.repeat(np.arange(data.num_clients), data.train.sizes) * classes + data.y[data.train.rows]
+    owner = np.repeat(np.arange(data.num_clients), data.test.sizes)
+    seen = np.isin(owner * classes + data.y[data.test.rows], train)
+    shared = np.bincount(owner[seen], minlength=data.num_clients) > 0
+    return int(((data.train.sizes > 0) & (data.test.sizes > 0) & ~shared).sum())
+
+
+def disjoint_note(data: DataSet) -> str | None:
+    """Return a sentence about :func:`disjoint_clients`; None for none."""
+    if not (count := disjoint_clients(data)):
+        return None
+    return (
+        f"{count:,} of {data.num_clients:,} clients have no test label among their training labels: personal models "
+        "cannot be right there"
+    )
+
+
 def _correct(data: DataSet, predicted: np.ndarray) -> np.ndarray:
     """int64 [clients]: test samples of each client that have the ``predicted`` label, int64 [test samples]."""
     owner = np.repeat(np.arange(data.num_clients), data.test.sizes)

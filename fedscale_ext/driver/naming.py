@@ -33,7 +33,7 @@ def _find(word: str) -> NamedJobs:
     # a sweep's arm may be called as a job is: then the job is meant
     runs = {} if word in jobs.names() else sweeps.jobs_of(word)
     if not runs:
-        if path.is_dir():
+        if path.is_dir() and word not in jobs.names():  # a method's package may be called as its job
             raise UserError(f"{path} is no log folder of a job: it holds no {HEADER}{_below(path)}")
         return NamedJobs([jobs.find(word).log_dir], [])
     begun = {name: run for name, run in runs.items() if run is not None and (run / HEADER).is_file()}

@@ -170,9 +170,10 @@ def _returned_tensors(
             continue
         returned[index] = {}
         if conf.client_state is not None:
-            returned[index][ClientState.kind] = {name: tensor.cpu() for name, tensor in result["client_state"].items()}
+            client_state = _part_of(result, "client_state")
+            returned[index][ClientState.kind] = {name: tensor.cpu() for name, tensor in client_state.items()}
         if conf.returns_tensors:
-            returned[index][ReturnedTensors.kind] = result["returned"]
+            returned[index][ReturnedTensors.kind] = _part_of(result, "returned")
         if conf.gradient_offset is not None:
             new = new_variate(conf, start, states, index - begin)
             if new is None:
@@ -180,6 +181,14 @@ def _returned_tensors(
             else:
                 returned[index][CONTROL_VARIATES] = new
     return returned
+
+
+def _part_of(result: Mapping[str, Any], name: str) -> State:
+    """Return tensors of a client's result; ValueError, for the method's author, where its client returns none."""
+    if name not in result:
+        raise ValueError(f"the result of a client has no {name!r}, which the method's client_tensors lists")
+    tensors: State = result[name]
+    return tensors
 
 
 def _classes(worker: Worker, confs: Sequence[ClientConfig]) -> torch.Tensor | None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedscale_ext.data.majority import majority_correct, most_frequent_correct
+from fedscale_ext.data.majority import disjoint_note, majority_correct, most_frequent_correct
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.transport import wire
 from fedscale_ext.util.text_columns import pack_texts, unpack_texts
@@ -93,7 +93,7 @@ def registration(data: DataSet, device: torch.device) -> bytes:
             "num_classes": data.num_classes,
             "test_source": data.test_source,
             "test_only_clients": data.test_only_clients,
-            "notes": list(data.notes),
+            "notes": [*data.notes, *([note] if (note := disjoint_note(data)) else [])],
         },
     }
     columns = {

@@ -95,6 +95,13 @@ def test_a_sweep_is_its_runs_whatever_its_jobs_ran_before_or_since(call, remembe
         load("a-sweep")
 
 
+def test_a_folder_that_is_called_as_a_job_does_not_hide_the_job(call, remembered, tmp_path, monkeypatch):
+    """A method's package and its job have one name after ``methods new``."""
+    (tmp_path / "a-s1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert naming.find_jobs(["a-s1"]).folders == [remembered / "a-s1" / "now"]
+
+
 def test_the_status_of_a_sweep_is_that_of_its_runs(call, remembered):
     def status():
         return [line.split()[:3] for line in call("driver", "status", "a-sweep")[1].splitlines()[1:]]

@@ -7,7 +7,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscale_ext.data.majority import majority_correct, majority_labels, most_frequent_correct
+from fedscale_ext.data.majority import (
+    disjoint_clients,
+    disjoint_note,
+    majority_correct,
+    majority_labels,
+    most_frequent_correct,
+)
 from fedscale_ext.data.store import ClientRows
 from fedscale_ext.metrics.summary import floors
 
@@ -69,3 +75,15 @@ def test_it_is_what_counting_client_by_client_gives(train: list[tuple[int, int]]
         guess = int(counts.argmax()) if any(one == client for one, _ in train) else -1
         expected.append(sum(one == client and label == guess for one, label in test))
     assert majority_correct(data_of(train, test, 4)).tolist() == expected
+
+
+def test_clients_whose_test_labels_are_none_of_their_training_labels_are_counted() -> None:
+    train = [(0, 1), (0, 2), (1, 1), (3, 0), (4, 2)]
+    test = [(0, 3), (0, 4), (1, 0), (1, 1), (2, 0), (4, 1)]  # client 2 has no training samples, client 3 no tests
+    data = data_of(train, test, 5)
+    data.num_classes = 5
+    assert disjoint_clients(data) == 2  # clients 0 and 4
+    assert (disjoint_note(data) or "").startswith("2 of 5 clients have no test label among their training labels")
+    shared = data_of([(0, 1)], [(0, 1)], 1)
+    shared.num_classes = 2
+    assert disjoint_clients(shared) == 0 and disjoint_note(shared) is None
