@@ -133,10 +133,20 @@ def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row]) -> Find
 
 
 def evidence(
-    claim: Claim, rows: Sequence[Row], floor_rows: Sequence[Row], page: str, commands: Sequence[str]
+    claim: Claim,
+    rows: Sequence[Row],
+    floor_rows: Sequence[Row],
+    page: str,
+    commands: Sequence[str],
+    incomparable: Mapping[str, str] | None = None,
 ) -> list[Evidence]:
-    """What rows of results say of a claim, by data set; none of a data set that has nothing to compare."""
-    unfit = {} if claim.leaves_out is None else claim.leaves_out(rows)
+    """What rows of results say of a claim, by data set; none of a data set that has nothing to compare.
+
+    ``incomparable`` says by label why a row cannot stand beside the others; it is left out.
+    """
+    unfit = dict({} if claim.leaves_out is None else claim.leaves_out(rows))
+    for label, reason in (incomparable or {}).items():
+        unfit |= {(row["data"], label): reason for row in rows if row["label"] == label}
     by_data: dict[str, list[Finding]] = {}
     left_out: dict[str, dict[str, list[str]]] = {}  # labels by data set and reason
     pairs = [(order, {one.data: one for one in compared(order, rows)}) for order in claim.orders]
@@ -201,7 +211,8 @@ def judged(name: str, claim: Claim, results: Path, scale: str) -> Judged:
         if not claim.across:
             page = f"results/{path.name.removesuffix('.json')}.md"
             notes = [note.removesuffix(".") for note in content.get("notes", ())]
-            of_file = evidence(claim, content["rows"], floor_rows, page, content["commands"])
+            unlike = content.get("incomparable")
+            of_file = evidence(claim, content["rows"], floor_rows, page, content["commands"], unlike)
             pieces += [replace(piece, notes=[*piece.notes, *notes]) for piece in of_file]
             if not claim.orders:
                 pieces += _by_eye(content["rows"], page, content["commands"])

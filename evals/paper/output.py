@@ -47,9 +47,11 @@ def write(
         shown = sorted(shown, key=lambda run: (_index(run.arm.label, run.data, order), run.seed))
     rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
     content = {"name": experiment.name, "scale": scale, "commands": list(commands), "rows": rows}
-    notes = _notes(stem) if earlier else []
-    if notes:
-        content["notes"] = notes
+    by_hand = _by_hand(stem) if earlier else {}
+    older = {run.arm.label for run in earlier}
+    notes = by_hand.get("notes", [])
+    incomparable = {label: why for label, why in by_hand.get("incomparable", {}).items() if label in older}
+    content |= {name: value for name, value in (("notes", notes), ("incomparable", incomparable)) if value}
     if experiment.orders:
         content["differences"] = differences(experiment.orders, rows)
     if experiment.shares is not None and finished:
@@ -100,11 +102,14 @@ def earlier_results(
     return runs, content["commands"], [(row["label"], row["data"]) for row in content["rows"]]
 
 
-def _notes(stem: Path) -> list[str]:
-    """Sentences about jobs of ``stem``.json that its script cannot know; people write them into the file."""
+def _by_hand(stem: Path) -> dict[str, Any]:
+    """What people wrote into ``stem``.json about its jobs, which its script cannot know.
+
+    ``notes`` are sentences; ``incomparable`` says by label why a row cannot stand beside the others.
+    """
     path = _named(stem, ".json")
-    notes: list[str] = json.loads(path.read_text(encoding="utf-8")).get("notes", []) if path.is_file() else []
-    return notes
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {name: content[name] for name in ("notes", "incomparable") if name in content}
 
 
 def _not_run(runs: Sequence["Run"], earlier: Sequence["Run"]) -> list[str]:

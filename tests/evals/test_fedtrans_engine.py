@@ -117,10 +117,12 @@ def test_seeds_of_an_earlier_machine_stay(done: dict[str, Any], places: dict[str
     with pytest.raises(SystemExit, match=r"--add: there is no .*try_smoke\.json to add to"):
         call(EXPERIMENT, elsewhere, "--seeds", "3", "--add")
     earlier = json.loads((places["results"] / "try_smoke.json").read_text())
-    (tmp_path / "try_smoke.json").write_text(json.dumps({**earlier, "notes": [NOTE]}))
+    (tmp_path / "try_smoke.json").write_text(
+        json.dumps({**earlier, "notes": [NOTE], "incomparable": {"FedTrans": "is older", "gone": "is gone"}})
+    )
     assert call(EXPERIMENT, elsewhere, "--seeds", "3", "1", "--arms", "FedTrans", "--add") == 0
     content = json.loads((tmp_path / "try_smoke.json").read_text())
-    assert content["notes"] == [NOTE]
+    assert content["notes"] == [NOTE] and content["incomparable"] == {"FedTrans": "is older"}
     first, second = content["commands"]
     assert first == done["commands"][0] and second.endswith("--seeds 3 1 --arms FedTrans --set=batch_size=5 --add")
     rows = content["rows"]

@@ -158,6 +158,14 @@ def test_notes_of_a_results_file_stand_in_the_evidence(row: MakeRow, tmp_path: P
     assert [found.notes for found in ledger.judged("X", above(), tmp_path, "small").evidence] == [["Seeds differ"], []]
 
 
+def test_a_row_that_cannot_stand_beside_the_others_is_left_out(row: MakeRow, tmp_path: Path) -> None:
+    rows = [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)]
+    content = {"rows": rows, "commands": ["python -m x"], "incomparable": {"B": "was tested otherwise"}}
+    (tmp_path / "x_small_y.json").write_text(json.dumps(content), encoding="utf-8")
+    found = ledger.judged("X", above(), tmp_path, "small")
+    assert found.outcome == OPEN and found.evidence[0].notes == ["left out, as it was tested otherwise: B"]
+
+
 def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
     claim = Claim("A is above all", "x", [Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C")],
                   lambda rows: {("any", "C"): "collapsed"})  # fmt: skip
