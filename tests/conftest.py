@@ -9,10 +9,13 @@ import torch
 from hypothesis import HealthCheck, settings
 from tiny_job import tiny_data, write_job_file
 
-# What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that.
+# What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that. The first tier has
+# one test of each kind: executors and processes play no part (server/test_jobs.py), resuming (server/test_resume.py).
 SECOND_TIER = (
     "cli/test_every_command.py",
     "cluster",
+    "driver/test_changed_data.py",
+    "driver/test_job_checks.py::test_the_real_command_checks_a_sweep_before_its_first_job",
     "driver/test_run.py",
     "evals",
     "faults",
@@ -20,12 +23,26 @@ SECOND_TIER = (
     "methods/fedoras/test_driver.py",
     "methods/fedoras/test_whole_jobs.py",
     "methods/fedtrans/test_switches_alone.py",
+    "methods/moss/test_job.py",
+    "methods/pruning/test_lotteryfl.py::test_executors_play_no_part",
+    "methods/pruning/test_pruned_types.py::test_executors_play_no_part",
+    "methods/search/test_fednas.py::test_jobs_search_and_train_whoever_does_it_and_resume_between",
+    "methods/submodel/test_fedrolex.py::test_executors_play_no_part_in_the_result",
+    "methods/submodel/test_scalefl.py::test_a_job_resumes_to_the_same_result_and_trains_in_cohorts",
+    "methods/submodel/test_splitmix.py::test_a_resumed_job_equals_an_unbroken_one",
     "models/test_named_models.py",
     "models/test_supernet.py",
+    "population/test_matching.py::test_half_a_million_names_are_matched_quickly",
+    "server/test_guided_selection.py::test_the_real_command_chooses_as_one_process_does",
+    "server/test_privacy.py::test_a_resumed_job_has_the_same_noise_norm_and_account",
+    "server/test_privacy.py::test_counted_participations_survive_resuming",
+    "server/test_privacy.py::test_executors_play_no_part_in_a_private_result",
+    "server/test_scaffold.py::test_executors_play_no_part",
     "test_benchmark_configs.py",
     "test_compat.py",
     "test_lint.py",
     "test_notebook.py",
+    "test_pages.py",
 )
 
 torch.set_num_threads(1)
@@ -36,9 +53,11 @@ settings.load_profile("still")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the second tier."""
     here = Path(__file__).parent
-    paths = [here / name for name in SECOND_TIER]
+    paths = [here / entry for entry in SECOND_TIER if "::" not in entry]
+    tests = {entry for entry in SECOND_TIER if "::" in entry}
     for item in items:
-        if any(item.path.is_relative_to(path) for path in paths):
+        name = f"{item.path.relative_to(here).as_posix()}::{item.name.partition('[')[0]}"
+        if name in tests or any(item.path.is_relative_to(path) for path in paths):
             item.add_marker("second_tier")
 
 

@@ -239,7 +239,7 @@ def test_symmetry_decides_how_replicas_share_and_differ(symmetry: str) -> None:
 def test_a_model_without_cells_is_refused_before_anybody_trains() -> None:
     made = fedtrans()
     made.args.model = "cnn_small"
-    made.pool.clear()
+    made.pool.load_state({}, [])
     with pytest.raises(UserError, match="no cells to widen or deepen"):
         made.init_state(None, made.task)
 

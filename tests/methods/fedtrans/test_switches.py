@@ -193,7 +193,7 @@ def test_a_resumed_server_goes_on_bit_for_bit(switches: dict[str, Any]) -> None:
         play(unbroken, number, losses(number))
     tensors, data = unbroken.state()
     data = json.loads(json.dumps(data))  # as a checkpoint keeps it
-    resumed.pool.clear()
+    resumed.pool.load_state({}, [])
     for model in unbroken.pool:
         resumed.pool.add(model.key, model.spec, {name: value.clone() for name, value in model.state.items()})
     resumed.load_state({name: value.clone() for name, value in tensors.items()}, data)
