@@ -9,8 +9,8 @@ import torch
 from hypothesis import HealthCheck, settings
 from tiny_job import tiny_data, write_job_file
 
-# What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that. The first tier has
-# one test of each kind: executors and processes play no part (server/test_jobs.py), resuming (server/test_resume.py).
+# What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that. The first tier
+# keeps one test of each kind: that executors play no part (server/test_jobs.py), resuming (server/test_resume.py).
 SECOND_TIER = (
     "cli/test_every_command.py",
     "cluster",
