@@ -237,7 +237,8 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
         ("left out", f"{failed}, {clients['stragglers']:,} stragglers{uncounted}, "
-                     f"{clients['offline']:,} times offline, {clients['untested']:,} untested (no test samples, or the test failed)"),
+                     f"{clients['offline']:,} times offline, "
+                     f"{clients['untested']:,} untested (no test samples, or the test failed)"),
     ]  # fmt: skip
 
 
