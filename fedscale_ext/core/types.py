@@ -297,4 +297,5 @@ class RoundRecord:
     before_training: Evaluation | None = None  # of each client's model around one more round, at the end of a job
     after_training: Evaluation | None = None
     on_all: Evaluation | None = None  # of each client's model on all clients' test samples, at the end of a job
+    late_download_bytes: int = 0  # of clients that were too slow to count; no cost above has it
     faults: dict[str, int] = field(default_factory=dict)  # what went wrong and was mended; no result depends on it

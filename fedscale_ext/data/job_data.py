@@ -9,6 +9,8 @@ from fedscale_ext.config.job_config import JobConfig, set_aside
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.held_back import HeldBack
+from fedscale_ext.data.layout import names_in, read_description
+from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
 from fedscale_ext.data.store import TEST_CSV, DataSet, open_data_set
 
@@ -83,8 +85,9 @@ def public_data(config: JobConfig, digest: str) -> PublicData:
         )
     data = _as_executors(config, digest, "so that public samples could be clients'")
     if job.public_dir is None:
-        return of_the_same_task(data, job.public_fraction)
-    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.data_seed, data)
+        return of_the_same_task(data, job.public_fraction, job.public_classes == "balanced")
+    labels = names_in(read_description(data_folder(config.fedscale.data_dir)))
+    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.data_seed, data, labels)
 
 
 def main_classes(config: JobConfig, digest: str) -> np.ndarray:

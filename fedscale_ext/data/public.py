@@ -2,17 +2,19 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.data.held_back import HeldBack, choose
-from fedscale_ext.data.layout import DESCRIPTION, Description, describe, read_description
+from fedscale_ext.data.layout import DESCRIPTION, Description, describe, names_in, read_description
 from fedscale_ext.data.mapping import data_folder
-from fedscale_ext.data.registry import Shape
+from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.store import DataSet, open_data_set
 
 
@@ -26,23 +28,46 @@ class PublicData:
     says: str
 
 
-def of_the_same_task(data: DataSet, fraction: float) -> PublicData:
-    """Return the first ``fraction`` of the samples that the clients' data set keeps back."""
+def of_the_same_task(data: DataSet, fraction: float, balanced: bool = False) -> PublicData:
+    """Return the first ``fraction`` of the samples that the clients' data set keeps back.
+
+    ``balanced``: as many of each class were to be kept back; ``says`` tells if clients could not spare so many.
+    """
     rows = _first(data.public_rows, fraction)
     x, labels = data.tensors(rows)
-    return PublicData(x, labels, f"{len(rows)} samples of {data.name} that no client has")
+    return PublicData(
+        x, labels, f"{len(rows)} samples of {data.name} that no client has{_scarce(data, rows, balanced)}"
+    )
+
+
+def _scarce(data: DataSet, rows: np.ndarray, balanced: bool) -> str:
+    """Say which classes gave fewer samples than others; nothing if all gave as many."""
+    present = np.unique(data.y[np.concatenate([data.train.rows, data.public_rows])])
+    counts = np.bincount(data.y[rows], minlength=data.num_classes)[present]
+    if not balanced or counts.max() - counts.min() <= 1:
+        return ""
+    few = [str(label) for label in present[counts < counts.max() - 1].tolist()]
+    return f"; not as many of each class: clients spare {counts.min()} to {counts.max()}, fewer of class {listed(few)}"
 
 
 def of_another_folder(
-    folder: str | os.PathLike[str], how: HeldBack, fraction: float, seed: int, data: DataSet
+    folder: str | os.PathLike[str],
+    how: HeldBack,
+    fraction: float,
+    seed: int,
+    data: DataSet,
+    client_labels: Sequence[str] = (),
 ) -> PublicData:
     """Read samples of a folder in FedScale's layout; its clients and split are ignored.
 
-    Labels hold where both are of one data set. UserError where shapes differ, or a sample is a client's too.
+    Its labels are the clients' if both are of one kind, with as many classes and equal names of them.
+    ``client_labels`` are the names of the clients' labels, empty if they have none. UserError where shapes differ, or a
+    sample is a client's too.
     """
     try:
         root = data_folder(folder)
-        kind = read_description(root).get("data_set")
+        written = read_description(root)
+        kind = written.get("data_set")
         if kind is None:
             raise UserError(f"{folder} has no {DESCRIPTION}; make it with `fedscale dataset import …`")
         public = open_data_set(root, kind, test_split=0.0, input_shape=data.input_shape)
@@ -51,10 +76,27 @@ def of_another_folder(
     rows = _first(choose(public.y, how, seed), fraction)
     _check_apart(root, public, rows, data)
     x, labels = public.tensors(rows)
-    same = kind.lower() == data.data_set.lower() and public.num_classes == data.num_classes
+    alike = kind.lower() == data.data_set.lower() and public.num_classes == data.num_classes
+    difference = _other_label(client_labels, names_in(written), kind) if alike else None
+    same = alike and difference is None
     task = "the clients' classes" if same else "other classes"
-    says = f"{len(rows)} samples of {public.name}, with {task}{_changed(describe(root, kind), data.input_shape)}"
+    reason = f": {difference}" if difference else ""
+    says = (
+        f"{len(rows)} samples of {public.name}, with {task}{_changed(describe(root, kind), data.input_shape)}{reason}"
+    )
     return PublicData(x, labels if same else None, says)
+
+
+def _other_label(clients: Sequence[str], public: Sequence[str], kind: str) -> str | None:
+    """Say which label means something else in the public data; None if all labels mean the same."""
+    entry = known(kind)
+    usual = entry.label_names if entry else ()
+    pairs = zip_longest(clients or usual, public or usual, fillvalue="")
+    return next(
+        (f"label {label} is {mine!r} of the clients and {theirs!r} there"
+         for label, (mine, theirs) in enumerate(pairs) if mine != theirs),
+        None,
+    )  # fmt: skip
 
 
 def _changed(about: Description, shape: Shape) -> str:

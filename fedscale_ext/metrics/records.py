@@ -14,21 +14,25 @@ from fedscale_ext.util.reading import load_json, open_plain
 LAST = ("personalised", "before_training", "after_training", "on_all")  # evaluations that the last round alone may have
 
 
+#: Fields that a line has only if there is something to say, and what they are otherwise.
+RARE: dict[str, Any] = {"faults": {}, "late_download_bytes": 0}
+
+
 def record_to_json(
     record: RoundRecord, evaluation: Mapping[str, Any] | None, last: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
     """The record's fields; ``evaluation``, and each of ``last`` by its name in :data:`LAST`, is what
     :func:`fedscale_ext.metrics.evaluations.write_evaluation` says of it."""
-    left_out = {"evaluation", *LAST} if record.faults else {"evaluation", *LAST, "faults"}
+    left_out = {"evaluation", *LAST, *(name for name in RARE if not getattr(record, name))}
     names = [field.name for field in dataclasses.fields(RoundRecord) if field.name not in left_out]
     return {name: plain(getattr(record, name)) for name in names} | {"evaluation": evaluation} | dict(last or {})
 
 
 def record_from_json(data: Mapping[str, Any], log_dir: Path) -> RoundRecord:
     """The record of a line of ``log_dir/metrics.jsonl``; floats are exact."""
-    rare = ("faults", *LAST)
+    rare = (*RARE, *LAST)
     fields = {field.name: data[field.name] for field in dataclasses.fields(RoundRecord) if field.name not in rare}
-    fields["faults"] = data.get("faults", {})  # where there were any
+    fields |= {name: data.get(name, absent) for name, absent in RARE.items()}
     fields |= {name: evaluation_from_json(log_dir, data[name]) for name in LAST if name in data}
     fields["train_loss"] = read_number(fields["train_loss"])
     if fields["evaluation"] is not None:

@@ -20,7 +20,7 @@ from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
-from fedscale_ext.metrics.cost import Storage, round_completion, spent, storage
+from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.metrics.perplexity import perplexity
@@ -286,6 +286,7 @@ def _clients(records: Sequence[RoundRecord], evaluation: Evaluation | None, num_
         "failed": dict(failed),
         "failed_total": failed.total(),
         "stragglers": sum(record.stragglers for record in records),
+        "late_download_mb": sum(record.late_download_bytes for record in records) / MB,
         "offline": sum(record.offline for record in records),
         "untested": accuracy(evaluation).untested if evaluation else num_clients,
     }

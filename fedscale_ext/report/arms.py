@@ -24,6 +24,7 @@ _NAME = 44  # letters of a name in a plot
 _RELATIVE = 1e-9  # values that differ by no more than this are equal but for rounding
 #: figures that grow with each round, and those that depend on what devices afford
 _OF_ROUNDS = {"macs", "network", "time"}
+_OVERCOMMITMENT = "overcommitment"
 _OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
 
@@ -124,13 +125,16 @@ class Arm:
         """Conditions that arms must share to compete in a figure.
 
         These are the samples (data sets of one name may hold others), the rounds that were requested, and whether
-        models are personal. Costs also need the same rounds done and the same devices.
+        models are personal. Costs also need the same rounds done, the same devices and the same overcommitment, since
+        clients that are too slow to count cost nothing.
         """
         job = self.jobs[0]
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
         devices = job.devices if figure.key in _OF_DEVICES else {}
         rounds = tuple(dict.fromkeys(done))
-        return self.digest, job.rounds_asked, self.personal, rounds, *sorted(devices.items())
+        costs = figure.key in _OF_ROUNDS or figure.key in _OF_DEVICES
+        overcommitment = job.settings.get(_OVERCOMMITMENT) if costs else None
+        return self.digest, job.rounds_asked, self.personal, rounds, overcommitment, *sorted(devices.items())
 
     @property
     def seeds(self) -> list[int]:
@@ -247,6 +251,10 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
         notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
                      "did equally many rounds only.")  # fmt: skip
+    if len({job.settings.get(_OVERCOMMITMENT) for job in jobs}) > 1:
+        notes.append("These jobs have different overcommitment. Clients that are too slow to count still download "
+                     "models and train, which MACs and network leave out: costs are marked among equal values "
+                     "only.")  # fmt: skip
     if sentence := _disqualified_words(arms):
         notes.append(sentence)
     early = [f"{job.name} ({job.state})" for job in jobs if not job.finished]

@@ -232,9 +232,12 @@ def _beside_models(server_bytes: int) -> Rows:
 def _client_rows(clients: Mapping[str, Any]) -> Rows:
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(clients["failed"].items()))
     failed = f"{clients['failed_total']:,} failed" + (f" ({reasons})" if reasons else "")
+    late = clients.get("late_download_mb")  # an earlier release did not write it
+    uncounted = f" (whose downloads, {late:,.1f} MB, are not in network)" if late else ""
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
-        ("left out", f"{failed}, {clients['stragglers']:,} stragglers, {clients['offline']:,} times offline, "
+        ("left out", f"{failed}, {clients['stragglers']:,} stragglers{uncounted}, "
+                     f"{clients['offline']:,} times offline, "
                      f"{clients['untested']:,} untested (no test samples, or the test failed)"),
     ]  # fmt: skip
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from overrides import overrides
 
-from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
@@ -174,7 +173,7 @@ class MultiModelAggregator(MethodHooks):
         return capacities(
             self.population,
             job.capacity_rule,
-            models.cost(self.smallest_spec()),
+            self.smallest_cost(),
             # by epochs, a device has as much to compute as it has samples
             local_steps=args.local_steps if job.local_epochs is None else job.local_epochs,
             batch_size=args.batch_size if job.local_epochs is None else self.task.train_sizes,

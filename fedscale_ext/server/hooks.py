@@ -14,7 +14,7 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError, listed
-from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.types import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
@@ -55,6 +55,9 @@ class MethodHooks(Coordinator):
 
     #: Options of a job that the method cannot have, and why; a subclass adds to those of its base.
     excludes: ClassVar[tuple[Excludes, ...]] = ()
+
+    #: Whether clients and server exchange the models that clients train.
+    exchanges_models: ClassVar[bool] = True
 
     #: Whether BatchNorm's statistics are measured anew before models are tested, unless the configuration says.
     measures_statistics: ClassVar[bool] = False
@@ -237,6 +240,10 @@ class MethodHooks(Coordinator):
         clients may train less than :meth:`initial_spec` overrides what it is where that key is not given."""
         return self._configured(self.config.job.capacity_model or self._model())
 
+    def smallest_cost(self) -> Cost:
+        """What training that spec costs the device of least capacity: MACs, and bytes in each direction."""
+        return models.cost(self.smallest_spec())
+
     def _model(self) -> str:
         """The key ``model``; FedScale's own default is none of the models here."""
         if "model" not in self.config.given:
@@ -330,7 +337,8 @@ class MethodHooks(Coordinator):
         """Report how many clients have which model or level, and whether it takes them longer than ``deadline_s``;
         ``indices`` int64 [clients] into ``choices``."""
         self.notice(f"{self.config.job.method} {verb} {assignment_sentence(choices, indices)}")
-        self.deadline.assigned([choice.cost for choice in choices], indices, self.population, self.task)
+        if self.exchanges_models:  # else rounds tell: their times have what travels
+            self.deadline.assigned([choice.cost for choice in choices], indices, self.population, self.task)
 
     def report_unaffordable(self, name: str, macs: float) -> None:
         """Report that no client affords the largest model, if that is so; ``macs`` per sample."""

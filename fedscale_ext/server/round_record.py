@@ -72,6 +72,7 @@ def round_record(
         models=len(pool),
         forward_macs=forward_macs + beside["forward_macs"],
         training_macs=training_macs + beside["forward_macs"],
+        late_download_bytes=sum(map(download, schedule.late_items)),
         download_bytes=sum(map(download, schedule.items)) + beside["download_bytes"],
         upload_bytes=sum(upload(update.item) for update in updates) + beside["upload_bytes"],
     )

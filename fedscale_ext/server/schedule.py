@@ -16,8 +16,8 @@ class Schedule:
     """The work items that count, by client, and the durations of these clients in virtual seconds [clients].
 
     ``duration_s``: the round lasts until its last counted client is done; where all went offline,
-    until the last of them would have been. ``late``: ids of the clients that were too slow to count, and how long
-    they would have taken.
+    until the last of them would have been. ``late``: ids of the clients that were too slow to count, how long they
+    would have taken (``late_s``), and their work (``late_items``), which costs them a download and computation.
     """
 
     items: list[WorkItem]
@@ -26,6 +26,7 @@ class Schedule:
     late: np.ndarray
     late_s: np.ndarray
     offline: int
+    late_items: Sequence[WorkItem] = ()
 
     @property
     def stragglers(self) -> int:
@@ -62,7 +63,7 @@ def schedule_round(
     order = np.argsort(durations, kind="stable")
     order = order[there[order]]
     counted = np.sort(order[:collect])
-    chosen = set((clients[counted] + 1).tolist())
+    chosen, late = set((clients[counted] + 1).tolist()), set((clients[order[collect:]] + 1).tolist())
     return Schedule(
         items=[item for item in items if item.client in chosen],
         durations_s=durations[counted],
@@ -70,6 +71,7 @@ def schedule_round(
         late=clients[np.sort(order[collect:])] + 1,
         late_s=durations[np.sort(order[collect:])],
         offline=int((~there).sum()),
+        late_items=[item for item in items if item.client in late],
     )
 
 

@@ -124,3 +124,30 @@ def test_public_data_that_do_not_fit_are_refused(tiny_femnist: Path, tmp_path: P
     (bare / "dataset.json").unlink()
     with pytest.raises(UserError, match=r"public_dir cannot be used: .*bare has no dataset.json; make it with"):
         of_another_folder(bare, HeldBack(10), 1.0, 1, data)
+
+
+def named(folder: Path, name: str, labels: list[str], seed: int) -> Path:
+    """Pictures of a kind of one's own, whose labels are the places of their names in alphabetical order."""
+    x = np.random.default_rng(seed).integers(0, 255, (30, 28, 28)).astype(np.uint8)
+    np.savez(folder / f"{name}.npz", x=x, y=np.resize(np.array(labels), 30), client=np.arange(30) % 3)
+    import_npz(folder / f"{name}.npz", folder / name, "mine")
+    return folder / name
+
+
+def test_public_labels_are_the_clients_only_if_their_names_are(tmp_path: Path) -> None:
+    words = ["one", "three", "two"]
+    data = open_data_set(named(tmp_path, "clients", words, 1), "mine")
+    names = ["one", "three", "two"]
+    same = of_another_folder(named(tmp_path, "same", words, 2), HeldBack(9), 1.0, 1, data, names)
+    assert same.labels is not None and "with the clients' classes" in same.says
+    other = of_another_folder(named(tmp_path, "other", ["one", "nil", "two"], 3), HeldBack(9), 1.0, 1, data, names)
+    assert other.labels is None
+    assert other.says.endswith("with other classes: label 0 is 'one' of the clients and 'nil' there")
+
+
+def test_classes_that_clients_cannot_spare_are_told(tiny_femnist: Path) -> None:
+    data = opened(tiny_femnist, held_back=HeldBack(30))
+    counts = np.bincount(data.y[data.public_rows])
+    scarce = counts[counts > 0].max() - counts[counts > 0].min() > 1
+    assert ("not as many of each class" in of_the_same_task(data, 1.0, balanced=True).says) == bool(scarce)
+    assert "not as many" not in of_the_same_task(data, 1.0).says

@@ -100,6 +100,19 @@ def test_one_file_or_data_folder_at_two_places_is_one_setting(tmp_path: Path):
     assert len(arms_of([one, seen_before])) == 2
 
 
+def test_costs_compete_among_equal_overcommitment_only(tmp_path: Path):
+    """Clients that are too slow to count cost nothing, so that more of them would win the costs."""
+    jobs = [
+        load_job(write_job(tmp_path / str(value), shift=value / 100, settings={"overcommitment": value}))
+        for value in (1.0, 2.0)
+    ]
+    arms = arms_of(jobs)
+    assert len({arm.comparable(BY_KEY["network"]) for arm in arms}) == 2
+    assert len({arm.comparable(BY_KEY["accuracy"]) for arm in arms}) == 1
+    assert any(note.startswith("These jobs have different overcommitment.") for note in cautions(arms))
+    assert not any("overcommitment" in note for note in cautions(arms_of(jobs[:1])))
+
+
 def test_a_learning_rate_below_the_minimum_is_told_as_it_was_used(tmp_path: Path):
     jobs = [
         load_job(write_job(tmp_path / str(index), settings={"learning_rate": rate, "min_learning_rate": 5e-5}))

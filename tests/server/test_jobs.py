@@ -149,3 +149,14 @@ def test_bad_input_is_one_sentence(job_file: Path, keys: dict[str, Any], sentenc
         in_process(job_file, **keys)
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_downloads_of_clients_that_are_too_slow_are_told_apart(job_file: Path) -> None:
+    keys = {"model": "cnn_small", "num_participants": 3, "overcommitment": 2.0, "rounds": 2, "eval_interval": 9}
+    summary = fedscale_ext.run(job_file, **keys)
+    model = summary["models"][0]["cost"]["bytes"]
+    assert summary["clients"]["stragglers"] == 2 * 3
+    assert summary["clients"]["late_download_mb"] == pytest.approx(6 * model / 1e6)
+    assert summary["cost"]["network_total_mb"] == pytest.approx(2 * 2 * 3 * model / 1e6)
+    lines = (Path(summary["log_dir"]) / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["late_download_bytes"] for line in lines] == [3 * model] * 2

@@ -38,6 +38,7 @@ def test_the_fastest_count_in_the_order_of_clients_and_the_last_of_them_ends_the
     assert found.durations_s == pytest.approx([6.0, 18.0, 12.0], rel=1e-3)
     assert found.duration_s == pytest.approx(18.0, rel=1e-3)
     assert (found.stragglers, found.offline) == (1, 0)
+    assert [item.client for item in found.late_items] == [1]
 
 
 def test_clients_that_go_offline_are_lost() -> None:

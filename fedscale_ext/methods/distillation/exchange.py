@@ -48,6 +48,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
     """
 
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "trains models that its clients keep"),)
+    exchanges_models: ClassVar[bool] = False
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the models and load the public data; there is no target yet."""

@@ -10,7 +10,7 @@ BatchNorm's statistics are the client's own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from fedscale_ext.method import (
     ClientState,
     ClientTensors,
+    Cost,
     EvaluationPlan,
     Excludes,
     Feature,
@@ -44,6 +45,7 @@ class LocalAggregator(FedAvgAggregator):
 
     Params: ClassVar[type] = LocalParams
     Executor: ClassVar[type] = PersonalModelExecutor
+    exchanges_models: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "serves clients models that they trained alone"),
@@ -60,6 +62,10 @@ class LocalAggregator(FedAvgAggregator):
                 f"clients that no round selects keep the initial weights: num_participants {eligible} trains every "
                 f"client in every round, and it is {self.args.num_participants}"
             )
+
+    def smallest_cost(self) -> Cost:
+        """Training alone: nothing travels."""
+        return replace(super().smallest_cost(), bytes=0)
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's model from round to round."""
