@@ -7,43 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from tiers import SECOND_TIER
 from tiny_job import tiny_data, write_job_file
-
-# What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that. The first tier
-# keeps one test of each kind: that executors play no part (server/test_jobs.py), resuming (server/test_resume.py).
-SECOND_TIER = (
-    "cli/test_every_command.py",
-    "cluster",
-    "driver/test_changed_data.py",
-    "driver/test_job_checks.py::test_the_real_command_checks_a_sweep_before_its_first_job",
-    "driver/test_run.py",
-    "evals",
-    "faults",
-    "methods/distillation/test_jobs.py",
-    "methods/fedoras/test_driver.py",
-    "methods/fedoras/test_whole_jobs.py",
-    "methods/fedtrans/test_switches_alone.py",
-    "methods/moss/test_job.py",
-    "methods/pruning/test_lotteryfl.py::test_executors_play_no_part",
-    "methods/pruning/test_pruned_types.py::test_executors_play_no_part",
-    "methods/search/test_fednas.py::test_jobs_search_and_train_whoever_does_it_and_resume_between",
-    "methods/submodel/test_fedrolex.py::test_executors_play_no_part_in_the_result",
-    "methods/submodel/test_scalefl.py::test_a_job_resumes_to_the_same_result_and_trains_in_cohorts",
-    "methods/submodel/test_splitmix.py::test_a_resumed_job_equals_an_unbroken_one",
-    "models/test_named_models.py",
-    "models/test_supernet.py",
-    "population/test_matching.py::test_half_a_million_names_are_matched_quickly",
-    "server/test_guided_selection.py::test_the_real_command_chooses_as_one_process_does",
-    "server/test_privacy.py::test_a_resumed_job_has_the_same_noise_norm_and_account",
-    "server/test_privacy.py::test_counted_participations_survive_resuming",
-    "server/test_privacy.py::test_executors_play_no_part_in_a_private_result",
-    "server/test_scaffold.py::test_executors_play_no_part",
-    "test_benchmark_configs.py",
-    "test_compat.py",
-    "test_lint.py",
-    "test_notebook.py",
-    "test_pages.py",
-)
 
 torch.set_num_threads(1)
 settings.register_profile("still", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

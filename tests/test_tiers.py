@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import SECOND_TIER
+from tiers import SECOND_TIER
 
 HERE = Path(__file__).parent
 
