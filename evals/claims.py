@@ -2,9 +2,9 @@
 
     python -m evals.claims
 
-The ledger and the summary stand in evals/claims.md between the lines that say so, the overview in evals/README.md; what
-stands around them is written by hand. The folder of each paper gets ledger.md, with all figures and commands. The rule
-is that of evals/paper/ledger.py, one for all papers.
+The claims' tables stand in evals/claims.md between the lines that say so, the overview in evals/README.md; the rest of
+both pages is written by hand. The folder of each paper gets ledger.md, with all figures and commands. The rule is that
+of evals/paper/ledger.py, one for all papers.
 """
 
 import re
@@ -16,7 +16,7 @@ from evals.fedoras import ledger as fedoras
 from evals.fedtrans import ledger as fedtrans
 from evals.hypemefed import ledger as hypemefed
 from evals.moss import ledger as moss
-from evals.paper.claim_pages import ledger_lines, overview_lines, section_lines, summary_lines
+from evals.paper.claim_pages import claim_lines, overview_lines, section_lines
 from evals.paper.ledger import Claim, Judged, judged
 from evals.paper.output import replace_file
 
@@ -58,18 +58,21 @@ def pages() -> dict[Path, str]:
     """All files that this script writes, as they are to be."""
     judged_claims = all_judged()
     claims, readme = (FOLDER / name for name in ("claims.md", "README.md"))
-    text = with_block(claims.read_text(encoding="utf-8"), "ledger", ledger_lines(judged_claims, SCALE))
     texts = {
-        claims: with_block(text, "summary", summary_lines(judged_claims)),
+        claims: with_block(claims.read_text(encoding="utf-8"), "ledger", claim_lines(judged_claims, TITLES)),
         readme: with_block(readme.read_text(encoding="utf-8"), "overview", overview_lines(judged_claims, TITLES)),
     }
     for name, title in TITLES.items():
         lines = [
             f"# Claims of {title}: figures, intervals and commands",
             "",
-            "Written by `python -m evals.claims` from the recorded results, by [the rule](../paper/ledger.py) of all",
-            f"papers. What was looked into beside it: [claims](../claims.md#{name}). Differences are paired by seed;",
-            "their interval is Student's. Figures of one or two seeds are shown and decide nothing.",
+            "`python -m evals.claims` writes this page from the recorded results. It follows",
+            "[the rule of all papers](../claims.md#the-rule).",
+            f"One table has [all claims of {title}](../claims.md#{name}).",
+            "The [discussion](discussion.md) tells what was looked into.",
+            "",
+            "Differences are paired by seed; their interval is Student's.",
+            "Figures of one or two seeds are shown and decide nothing.",
             "",
         ]
         lines += [line for folder, one in judged_claims if folder == name for line in section_lines(one)]

@@ -18,10 +18,10 @@ from evals.paper.orders import EQUAL, Order
 
 _SHORT = longer.TIMES[0]  # 30 rounds of the supernet instead of 80
 CLAIMS: dict[str, Claim] = {
-    "A1": Claim("The supernet's weights are above random ones in every tier at alpha 0.1 (80 rounds of the supernet)",
+    "A1": Claim("Supernet weights beat random ones in every tier (alpha 0.1, 80 rounds)",
                 "table6", above("cifar10-h0.1")),
     "A1, 30 rounds": Claim(
-        "The supernet's weights are above random ones in every tier at alpha 0.1 (30 rounds of the supernet)", "longer",
+        "Supernet weights beat random ones in every tier (alpha 0.1, 30 rounds)", "longer",
         [Order(TIER.format(tier), longer.label(_SHORT, SUPERNET), longer.label(_SHORT, RANDOM))
          for tier in range(1, 5)]),
     "A2": Claim("The gain grows with heterogeneity and with the tier", "table6", [
@@ -33,11 +33,11 @@ CLAIMS: dict[str, Claim] = {
     "A4": Claim("OPA is above plain FedAvg", "ablation", [Order(ACCURACY, FEDORAS, FEDAVG)]),
     "A5": Claim("Half of the subspace is no worse than all of it", "ablation",
                 [Order(ACCURACY, FEDORAS, WHOLE, slack=EQUAL)]),
-    "A6": Claim("Clients' accuracies spread less with the supernet's weights, and the worst client is better off",
+    "A6": Claim("Supernet weights lessen the spread over clients and lift the worst client",
                 "table7", [Order(SPREAD, RANDOM, FEDORAS), Order(WORST, FEDORAS, RANDOM)]),
-    "A7": Claim("After a few rounds the federated search ranks as the central one does (tau above 0.8)", "fig6",
+    "A7": Claim("After few rounds, federated search ranks as central search (tau above 0.8)", "fig6",
                 [Order(TAU, rounds_label(4), REQUIRED)]),
-    "A8": Claim("FedorAS takes less memory than FedNAS at equal batches, and is better at alpha 0.1", "table3",
+    "A8": Claim("FedorAS needs less memory than FedNAS (equal batches); better at alpha 0.1", "table3",
                 [Order(PEAK, "FedNAS", FEDORAS), Order(ACCURACY, FEDORAS, "FedNAS", data="cifar10-h0.1")]),
     "A9": Claim("Large models that few can train fall behind, FedorAS's do not", "fig1",
                 [Order(ACCURACY, label(UNAWARE, 4), label(AWARE, 4)),

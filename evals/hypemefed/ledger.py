@@ -23,9 +23,9 @@ COST = "hypernetwork_cost"
 _ABOVE_SMALLEST = [Order(GLOBAL, HYPEMEFED, SMALLEST)]
 _K = [f"k={k}" for k in COMPONENTS]
 CLAIMS: dict[str, Claim] = {
-    "H1": Claim("FedAvg-L is at least level with HypeMeFed, and that above FedAvg-S, in global accuracy", "fig7",
+    "H1": Claim("Global accuracy: FedAvg-L at least level with HypeMeFed, HypeMeFed above FedAvg-S", "fig7",
                 [Order(GLOBAL, LARGEST, HYPEMEFED), *_ABOVE_SMALLEST]),
-    "H1, own exits": Claim("The same order by each client's own deepest exit, as the public code tests", "fig7",
+    "H1, own exits": Claim("The same order by each client's deepest exit, as in public code", "fig7",
                            [Order(OWN_EXIT, LARGEST, HYPEMEFED), Order(OWN_EXIT, HYPEMEFED, SMALLEST)]),
     "H2": Claim("HypeMeFed is above HeteroFL, ScaleFL, FedRolex and LotteryFL", "fig7",
                 [Order(GLOBAL, HYPEMEFED, rival) for rival in RIVALS]),
@@ -34,10 +34,10 @@ CLAIMS: dict[str, Claim] = {
                  ((ON_OFF, NONE), (OFF_ON, NONE), (HYPEMEFED, ON_OFF), (HYPEMEFED, OFF_ON))]),
     "H4": Claim("Multi-exit networks raise the CKA between depths", "fig3b",
                 [Order("CKA", "S-L (X-O)", "S-L (X-X)"), Order("CKA", "M-L (O-O)", "M-L (X-X)")]),
-    "H5": Claim("Generated weights are nearer to trained ones than random ones, more so with larger k", "fig12",
+    "H5": Claim("Generated weights are nearer trained ones than random, more with larger k", "fig12",
                 ORDERS),
-    "H6": Claim("With k = 100 a hypernetwork's memory is at least 98 % below the naive one's", COST),
-    "H7": Claim("With k = 100 a hypernetwork is at least 1.86 times faster than the naive one", COST),
+    "H6": Claim("k=100 saves at least 98 % of the naive hypernetwork's memory", COST),
+    "H7": Claim("k=100 makes hypernetworks at least 1.86 times faster than the naive one", COST),
     "H8": Claim("k from 25 to 200 costs less than two points", "table1",
                 [Order(GLOBAL, k, ALL, slack=2.0, optional=k == "k=200") for k in _K]),
     "H9": Claim("Generating BatchNorm and exits does not help, and harms personalised accuracy", "fig10",

@@ -42,9 +42,9 @@ from evals.paper.ledger import Claim
 from evals.paper.orders import Order
 
 _LOGITS = ("FedMD", "DS-FL", "FedGEMS")  # send no models: the three of the paper's twelve that transmit less
-_OWN, _ALL, _TUNED = "(devices' own samples)", "(all devices' samples)", "(after five more epochs)"
-_DISTILL = "Moss is more accurate than FedMD, FedDF, DS-FL, FedGEMS and Fed-ET"
-_PRUNE = "Moss is more accurate than seven systems that prune"
+_OWN, _ALL, _TUNED = "(devices' own samples)", "(all devices' samples)", "(five more epochs)"
+_DISTILL = "Moss is more accurate than five systems that distil"  # arms.DISTILLING
+_PRUNE = "Moss is more accurate than seven systems that prune"  # arms.PRUNING
 CLAIMS: dict[str, Claim] = {
     "M1": Claim(f"{_DISTILL} {_OWN}", "table3", most(ACCURACY, DISTILLING)),
     "M1, globally": Claim(f"{_DISTILL} {_ALL}", "table3", most(GLOBAL, DISTILLING)),
@@ -61,8 +61,7 @@ CLAIMS: dict[str, Claim] = {
                 [order for order in fewest(TRANSMISSION) if order.more not in _LOGITS], unsettled),
     "M7": Claim("Without FILE, Moss takes more rounds and is less accurate", "fig9", WITH_FILE),
     "M8": Claim("Without PROM, Moss is as accurate, and the server takes longer", "fig7", [*SAME, *DEARER]),
-    "M9": Claim("WIRE's loss beats location alone, cross-entropy alone and that with plain distances; a second "
-                "meta-layer adds nothing", "fig8",
+    "M9": Claim("WIRE's loss beats three simpler ones; a second meta-layer adds nothing", "fig8",
                 [*(more_accurate(MOSS, label) for label in (LOCATION, ENTROPY, SQUARES)), as_accurate(MOSS, TWO)]),
     "M10": Claim("Public data of another task still serve", "fig10", STILL_BEST),
     "M11": Claim("A smaller epsilon costs accuracy", "fig11a", WORSE),

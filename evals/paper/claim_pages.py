@@ -1,12 +1,12 @@
-"""The claims as Markdown: a line each for the ledger, and a section each with all figures, intervals and commands."""
+"""The claims as Markdown: a row each in the table of its paper, and a section each with all figures and commands."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from evals.paper.ledger import FAILS, HOLDS, OPEN, Evidence, Finding, Judged, enough
+from evals.paper.ledger import FAILS, HOLDS, MOST_WORDS, OPEN, Evidence, Finding, Judged, enough
 from evals.paper.orders import Order, limits, number
 
-_SHOWN = 3  # data sets in a cell
+_NOTHING = "–"
 
 
 def anchor(name: str) -> str:
@@ -14,69 +14,94 @@ def anchor(name: str) -> str:
     return re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
 
 
-def ledger_lines(judged: Sequence[tuple[str, Judged]], scale: str) -> list[str]:
-    """The ledger's table: a line per claim, by the folder of its paper."""
-    lines = ["| claim | outcome | figures | seeds, scale | figures and commands |", "|---|---|---|---|---|"]
-    for folder, one in judged:
-        link = f"[{one.name}]({folder}/ledger.md#{anchor(one.name)})"
-        lines.append(f"| {one.name} | {one.outcome} | {_figures(one)} | {_seeds(one, scale)} | {link} |")
-    return lines
+def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str]) -> list[str]:
+    """A heading and a table for each paper: a row per claim, decided ones first."""
+    lines: list[str] = []
+    for folder, title in titles.items():
+        of_paper = [one for name, one in judged if name == folder]
+        lines += [f"## {title}", "", f"What was looked into: [discussion]({folder}/discussion.md).", ""]
+        lines += ["| | claim | verdict | ours | paper | seeds |", "|---|---|---|---|---|---|"]
+        lines += [_claim_row(folder, one) for verdict in (HOLDS, FAILS, OPEN) for one in of_paper
+                  if one.outcome == verdict]  # fmt: skip
+        lines.append("")
+    return lines[:-1]
 
 
-def summary_lines(judged: Sequence[tuple[str, Judged]]) -> list[str]:
-    """What each claim says, and what came out."""
-    lines = ["| claim | says | came out |", "|---|---|---|"]
-    return lines + [f"| {one.name} | {one.claim.says} | {came_out(one)} |" for _, one in judged]
-
-
-def overview_lines(judged: Sequence[tuple[str, Judged]], titles: dict[str, str]) -> list[str]:
-    """A line per paper: which claims hold, do not hold and are not decidable."""
+def overview_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str]) -> list[str]:
+    """A line per paper: which claims hold and do not hold, and how many are not decidable."""
     lines = [f"| | {HOLDS} | {FAILS} | {OPEN} |", "|---|---|---|---|"]
     for folder, title in titles.items():
-        cells = [", ".join(one.name.replace(", ", " ") for at, one in judged if at == folder and one.outcome == outcome)
-                 or "–" for outcome in (HOLDS, FAILS, OPEN)]  # fmt: skip
-        lines.append(f"| [{title}]({folder}/ledger.md) | " + " | ".join(cells) + " |")
+        of_paper = [one for at, one in judged if at == folder]
+        named = [fitting([one.name.replace(", ", " ") for one in of_paper if one.outcome == outcome], ", ")
+                 for outcome in (HOLDS, FAILS)]  # fmt: skip
+        count = sum(one.outcome == OPEN for one in of_paper)
+        lines.append(f"| [{title}](claims.md#{anchor(title)}) | {' | '.join(named)} | {count or _NOTHING} |")
     return lines
 
 
-def came_out(one: Judged) -> str:
-    """The outcome with its reason."""
-    return f"{one.outcome}: {one.reason}" if one.reason else one.outcome
+def fitting(parts: Sequence[str], separator: str = "; ") -> str:
+    """As many parts as a cell holds, and how many more there are."""
+    for count in range(len(parts), 0, -1):
+        left = len(parts) - count
+        text = separator.join([*parts[:count], *([f"{left} more"] if left else [])])
+        if len(text.split()) <= MOST_WORDS:
+            return text
+    return f"{len(parts)} in the ledger" if parts else _NOTHING
 
 
-def _seeds(one: Judged, scale: str) -> str:
+def _claim_row(folder: str, one: Judged) -> str:
+    decided = [evidence for evidence in one.evidence if evidence.outcome != OPEN or enough(evidence)]
+    decided = [evidence for evidence in decided if evidence.findings]
+    decided.sort(key=lambda evidence: evidence.outcome != one.outcome)  # what the verdict rests on comes first
+    link = f"[{one.name}]({folder}/ledger.md#{anchor(one.name)})"
+    verdict = f"{one.outcome}: {one.reason}" if one.reason else one.outcome
+    ours = fitting([_deciding(evidence, one.reason) for evidence in decided])
+    paper = fitting([_published(evidence) for evidence in decided if _chosen(evidence).paper is not None])
+    return f"| {link} | {one.claim.says} | {verdict} | {ours} | {paper} | {_seeds(one)} |"
+
+
+def _seeds(one: Judged) -> str:
     if one.claim.script == "hypernetwork_cost":
         return "the paper's sizes"
     counts = sorted({evidence.seeds for evidence in one.evidence}) or [0]
-    number_of_seeds = (
-        f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{counts[0]} seed{'s' * (counts[0] != 1)}"
-    )
-    return f"{number_of_seeds}, {scale}"
+    return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
 
 
-def _figures(one: Judged) -> str:
-    """The difference that decides, on each data set that has enough seeds, and why it is not decidable."""
-    decided = [evidence for evidence in one.evidence if evidence.outcome != OPEN or enough(evidence)]
-    cells = [_deciding(evidence, one.reason) for evidence in decided[:_SHOWN]]
-    if len(decided) > _SHOWN:
-        cells.append(f"{len(decided) - _SHOWN} more")
-    return "; ".join([*cells, *([one.reason] if one.reason else [])])
-
-
-def _deciding(evidence: Evidence, reason_of_claim: str) -> str:
+def _chosen(evidence: Evidence) -> Finding:
     """The order that the outcome on a data set rests on: the one that fails, else the first that is open, else the
-    least sure of those that hold. Its reason is left out where it is the ``known`` one of the whole claim."""
+    least sure of those that hold."""
     failing = [finding for finding in evidence.findings if finding.outcome == FAILS]
     undecided = [finding for finding in evidence.findings if finding.outcome == OPEN]
     undecided.sort(key=lambda finding: finding.interval is None)
-    chosen = (failing or undecided or sorted(evidence.findings, key=_sureness))[0]
+    return (failing or undecided or sorted(evidence.findings, key=_sureness))[0]
+
+
+def _deciding(evidence: Evidence, reason_of_claim: str) -> str:
+    """The figure of the order that decides; its reason is left out where it is the whole claim's."""
+    chosen = _chosen(evidence)
     if chosen.interval is not None:
-        text = f"{evidence.data} {chosen.interval.mean:+.3g} ± {chosen.interval.half:.2g}"
+        text = f"{evidence.data} {_signed(chosen.interval.mean)} ± {chosen.interval.half:.2g} {_unit(chosen.column)}"
     elif chosen.means is not None:
-        text = f"{evidence.data} {number(chosen.means[0])} to {number(chosen.means[1])} {chosen.column}"
+        text = f"{evidence.data} {number(chosen.means[0])} to {number(chosen.means[1])} {_unit(chosen.column)}"
     else:
         text = evidence.data
     return f"{text} ({chosen.short_reason})" if chosen.reason and chosen.short_reason != reason_of_claim else text
+
+
+def _published(evidence: Evidence) -> str:
+    chosen = _chosen(evidence)
+    return f"{evidence.data} {_signed(chosen.paper or 0.0)} {_unit(chosen.column)}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.0f}" if abs(value) >= 1000 else f"{value:+.3g}"
+
+
+def _unit(column: str) -> str:
+    """Of a difference between two figures of a column."""
+    if column.endswith(("%", "pp")):
+        return "points"
+    return "MB" if column.endswith(("MB", "MB / round")) else column
 
 
 def _sureness(finding: Finding) -> float:

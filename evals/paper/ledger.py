@@ -30,10 +30,13 @@ from evals.paper.orders import (
     compared,
     interval,
     number,
+    published_margin,
 )
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable"
 NOT_RUN, LINEAR_ABOVE = "not run", "a linear model is above"
+MOST_WORDS = 12  # of a table's cell
+Published = Mapping[str, Mapping[str, float]]  # figures by column, by label
 LeavesOut = Callable[[Sequence[Row]], Mapping[tuple[str, str], str]]  # of rows: why, by data set and label
 
 
@@ -41,18 +44,21 @@ LeavesOut = Callable[[Sequence[Row]], Mapping[tuple[str, str], str]]  # of rows:
 class Claim:
     """``says`` in a sentence what the paper claims; ``orders`` are looked for in the results of ``script``, in all its
     files at once where the claim is ``across`` data sets. ``leaves_out`` names rows whose figures say nothing of it.
-    Without orders people judge it from the script's tables: seeds cannot decide it."""
+    ``published`` are the paper's figures by data set and label, of rows that were recorded without them. Without orders
+    people judge it from the script's tables: seeds cannot decide it. A table shows ``says``: ``MOST_WORDS`` at most."""
 
     says: str
     script: str
     orders: Sequence[Order] = ()
     leaves_out: LeavesOut | None = None
     across: bool = False
+    published: Mapping[str, Published] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One order on one data set; ``reason`` says why it is not decidable. Without means it was not run, or left out."""
+    """One order on one data set; ``reason`` says why it is not decidable. Without means it was not run, or left out.
+    ``paper`` is the margin of the paper's own figures, where both are published."""
 
     order: Order
     outcome: str
@@ -61,6 +67,7 @@ class Finding:
     means: tuple[float, float] | None = None
     interval: Interval | None = None
     column: str = ""
+    paper: float | None = None
 
     @property
     def short_reason(self) -> str:
@@ -119,10 +126,11 @@ def all_of(outcomes: Sequence[str]) -> str:
     return HOLDS if outcomes and set(outcomes) == {HOLDS} else OPEN
 
 
-def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row]) -> Finding:
+def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row], published: Published | None = None) -> Finding:
     """The rule on one order and data set."""
     count, between = len(one.seeds), interval(one.margins)
-    finding = Finding(order, OPEN, count, means=one.means, interval=between, column=one.column)
+    finding = Finding(order, OPEN, count, means=one.means, interval=between, column=one.column,
+                      paper=published_margin(order, one, published or {}))  # fmt: skip
     if one.column in COSTS:
         return replace(finding, reason="costs at equal rounds alone")
     if (floor := above_both(floor_rows, one.column, one.more, one.less)) is not None:
@@ -163,7 +171,8 @@ def evidence(
             for label, reason in gone.items():
                 labels = reasons.setdefault(reason, [])
                 labels += [] if label in labels else [label]
-            findings += [] if gone else [judged_order(order, by_name[data], floor_rows)]
+            if not gone:
+                findings.append(judged_order(order, by_name[data], floor_rows, claim.published.get(data)))
     return [
         Evidence(data, by_data[data], page, commands,
                  [f"left out, as it {reason}: {', '.join(labels)}" for reason, labels in left_out[data].items()])

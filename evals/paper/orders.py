@@ -89,6 +89,13 @@ def _margin(more: float, less: float, order: Order) -> float:
     return 0.0 if abs(margin) <= 1e-12 * max(abs(more), abs(order.factor * less)) else margin
 
 
+def published_margin(order: Order, one: Compared, published: Mapping[str, Mapping[str, float]]) -> float | None:
+    """The margin of the paper's figures: those of the rows, else those of ``published`` by label; None without both."""
+    both = [(row.get("paper") or published.get(row["label"], {})).get(one.column) for row in (one.more, one.less)]
+    more, less = both
+    return None if more is None or less is None else _margin(more, less, order)
+
+
 def comparable_column(column: str, rows: Sequence[Row]) -> str | None:
     """The column to compare these rows by: itself, or of a cost, the one at equal accuracy or at convergence that they
     all have; None where there is none."""

@@ -1,4 +1,4 @@
-"""What evals/claims.py writes: a line per claim in the form that readers and scripts rely on, and pages that are
+"""What evals/claims.py writes: a row per claim in the form that readers and scripts rely on, and pages that are
 current."""
 
 import re
@@ -8,8 +8,8 @@ import pytest
 
 from evals import claims
 from evals.paper import tables
-from evals.paper.claim_pages import anchor, ledger_lines, overview_lines, section_lines, summary_lines
-from evals.paper.ledger import FAILS, HOLDS, OPEN, Claim, Evidence, Finding, Judged
+from evals.paper.claim_pages import anchor, claim_lines, fitting, overview_lines, section_lines
+from evals.paper.ledger import FAILS, HOLDS, MOST_WORDS, OPEN, Claim, Evidence, Finding, Judged
 from evals.paper.orders import Interval, Order
 
 _ORDER = Order("accuracy %", "A", "B")
@@ -31,25 +31,83 @@ def test_the_tables_are_current() -> None:
         assert path.read_text(encoding="utf-8") == text, path
 
 
-def _ledger() -> list[list[str]]:
+def _tables() -> list[list[list[str]]]:
+    """The rows of each paper's table on evals/claims.md."""
     text = (claims.FOLDER / "claims.md").read_text(encoding="utf-8")
     block = re.search(r"<!-- ledger: .*?-->\n(.*?)<!-- end of ledger -->", text, re.DOTALL)
     assert block is not None
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block[1].strip().splitlines()[2:]]
+    return [
+        [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in section.splitlines()
+            if line.startswith("| [")
+        ]
+        for section in block[1].split("\n## ")[1:]
+    ]
 
 
-def test_each_claim_has_a_line_with_an_outcome() -> None:
-    rows = _ledger()
-    assert {row[0] for row in rows} >= set(_IDS)
-    assert len({row[0] for row in rows}) == len(rows)
-    for name, outcome, figures, seeds, link in rows:
-        assert outcome in (HOLDS, FAILS, OPEN) and seeds and "`" not in link
-        assert len(figures.split()) <= 20, name
+def _rows() -> list[tuple[str, str, list[str]]]:
+    """Name, target of its link, and the other cells of each claim's row."""
+    rows = []
+    for row in (row for table in _tables() for row in table):
+        link = re.fullmatch(r"\[(.*)\]\((.*)\)", row[0])
+        assert link is not None
+        rows.append((link[1], link[2], row[1:]))
+    return rows
 
 
-def test_links_of_the_ledger_lead_to_sections_with_commands_or_to_what_was_not_run() -> None:
-    for name, *_, link in _ledger():
-        folder, _, fragment = re.search(r"\((.*)\)", link)[1].partition("#")  # type: ignore[index]
+def test_each_claim_has_a_row_with_a_verdict() -> None:
+    names = [name for name, _, _ in _rows()]
+    assert set(names) >= set(_IDS) and len(set(names)) == len(names)
+    for _, _, (says, verdict, ours, paper, seeds) in _rows():
+        assert says and ours and paper and seeds
+        assert verdict in (HOLDS, FAILS) or verdict.startswith(f"{OPEN}: ")
+
+
+def test_decided_claims_come_first_in_each_table() -> None:
+    order = (HOLDS, FAILS, OPEN)
+    for table in _tables():
+        verdicts = [order.index(row[2].partition(":")[0]) for row in table]
+        assert verdicts == sorted(verdicts)
+
+
+def _long_cells(text: str) -> list[str]:
+    """Cells of a page's tables with more than ``MOST_WORDS`` words; a piece of code counts as one."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    plain = re.sub(r"`[^`\n]*`", "x", re.sub(r"\]\([^)]*\)", "", prose))
+    cells = [cell for line in plain.splitlines() if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
+    return [cell for cell in cells if len(cell.split()) > MOST_WORDS]
+
+
+def test_a_cell_of_the_tables_of_claims_and_of_the_overview_holds_few_words() -> None:
+    judged = claims.all_judged()
+    lines = [*claim_lines(judged, claims.TITLES), *overview_lines(judged, claims.TITLES)]
+    assert not _long_cells("\n".join(lines))
+
+
+def test_a_cell_of_the_pages_of_results_holds_few_words() -> None:
+    pages = list(claims.FOLDER.glob("**/*.md"))
+    assert len(pages) > 20
+    assert not [(page, cell) for page in pages for cell in _long_cells(page.read_text(encoding="utf-8"))]
+
+
+def test_a_long_cell_is_noticed() -> None:
+    words = "one " * MOST_WORDS
+    assert not _long_cells(f"| {words}| `a long piece of code in a cell` {'one ' * 11}| [a](b c) |\n")
+    assert len(_long_cells(f"| {words}more | {words}|\n```\n| {words} more |\n```\n{words} more |\n")) == 1
+
+
+def test_figures_that_do_not_fit_in_a_cell_are_counted() -> None:
+    assert fitting([]) == "–"
+    assert fitting(["a b c"] * 4) == "a b c; a b c; a b c; a b c"
+    assert fitting(["a b c d e"] * 3) == "a b c d e; a b c d e; 1 more"
+    assert fitting(["F1"] * 14, ", ") == ", ".join(["F1"] * 10) + ", 4 more"
+    assert fitting(["a " * 13]) == "1 in the ledger"
+
+
+def test_links_of_the_claims_lead_to_sections_with_commands_or_to_what_was_not_run() -> None:
+    for name, target, _ in _rows():
+        folder, _, fragment = target.partition("#")
         text = (claims.FOLDER / folder).read_text(encoding="utf-8")
         section = text.split(f"## {name}\n")[1].split("\n## ")[0]
         assert anchor(name) == fragment
@@ -57,22 +115,24 @@ def test_links_of_the_ledger_lead_to_sections_with_commands_or_to_what_was_not_r
 
 
 def test_the_first_claim_of_fedoras_has_both_rows() -> None:
-    assert {"A1", "A1, 30 rounds"} <= {row[0] for row in _ledger()}
+    assert {"A1", "A1, 30 rounds"} <= {name for name, _, _ in _rows()}
 
 
 def _judged() -> Judged:
     findings = [
         Finding(_ORDER, HOLDS, 3, means=(75.0, 70.0), interval=Interval(5.0, 2.0), column="accuracy %"),
-        Finding(Order("accuracy %", "A", "C"), FAILS, 3, means=(75.0, 80.0), interval=Interval(-5.0, 1.5)),
-    ]
+        Finding(Order("accuracy %", "A", "C"), FAILS, 3, means=(75.0, 80.0), interval=Interval(-5.0, 1.5),
+                column="accuracy %", paper=2.25),
+    ]  # fmt: skip
     few = [Finding(_ORDER, OPEN, 1, reason="1 seed", means=(1.0, 2.0), column="accuracy %")]
     evidence = [Evidence("har", findings, "results/x.md", ["run x"]), Evidence("mnist", few, "results/y.md", ["run y"])]
     return Judged("X1", Claim("A is above B", "table2", [_ORDER]), FAILS, evidence)
 
 
-def test_a_line_tells_what_decided() -> None:
-    line = ledger_lines([("fedtrans", _judged())], "small")[-1]
-    assert line == "| X1 | does not hold | har -5 ± 1.5 | 1 to 3 seeds, small | [X1](fedtrans/ledger.md#x1) |"
+def test_a_row_tells_what_decided_and_the_papers_figure() -> None:
+    line = claim_lines([("fedtrans", _judged())], {"fedtrans": "FedTrans"})[-1]
+    cells = ["[X1](fedtrans/ledger.md#x1)", "A is above B", FAILS, "har -5 ± 1.5 points", "har +2.25 points", "1 to 3"]
+    assert line == f"| {' | '.join(cells)} |"
 
 
 def test_a_section_has_all_figures_intervals_and_commands() -> None:
@@ -83,15 +143,22 @@ def test_a_section_has_all_figures_intervals_and_commands() -> None:
     assert lines[-5:] == ["```bash", "run x", "run y", "```", ""]
 
 
-def test_the_summary_says_what_the_ledger_says() -> None:
-    """A reader who sees the one is told the same by the other."""
+def test_claims_stand_in_the_table_of_their_paper() -> None:
     held, open_ = Judged("X2", Claim("B", "x"), HOLDS), Judged("X3", Claim("C", "x"), OPEN, reason="1 seed")
-    found = [("fedtrans", _judged()), ("fedtrans", held), ("moss", open_)]
-    assert [line.split("|")[3].strip() for line in summary_lines(found)[2:]] == [FAILS, HOLDS, f"{OPEN}: 1 seed"]
-    overview = overview_lines(found, {"fedtrans": "FedTrans", "moss": "Moss"})
-    assert overview[2:] == [
-        "| [FedTrans](fedtrans/ledger.md) | X2 | X1 | – |",
-        "| [Moss](moss/ledger.md) | – | – | X3 |",
+    judged = [("fedtrans", open_), ("fedtrans", _judged()), ("fedtrans", held), ("moss", open_)]
+    titles = {"fedtrans": "FedTrans", "moss": "Moss"}
+    rows = [line.split(" | ") for line in claim_lines(judged, titles) if line.startswith(("## ", "| ["))]
+    assert [row[0] if len(row) == 1 else row[2] for row in rows] == [
+        "## FedTrans",
+        HOLDS,
+        FAILS,
+        f"{OPEN}: 1 seed",
+        "## Moss",
+        f"{OPEN}: 1 seed",
+    ]
+    assert overview_lines(judged, titles)[2:] == [
+        "| [FedTrans](claims.md#fedtrans) | X2 | X1 | 1 |",
+        "| [Moss](claims.md#moss) | – | – | 1 |",
     ]
 
 

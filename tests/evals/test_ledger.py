@@ -62,6 +62,22 @@ def test_figures_of_few_seeds_are_shown(row: MakeRow) -> None:
     assert (found.outcome, found.reason, finding.means) == (OPEN, "fewer than three seeds", (95.0, 70.0))
 
 
+def test_the_margin_of_the_papers_figures_stands_beside(row: MakeRow) -> None:
+    """Those of the recorded rows, else those that the claim names; nothing where one of the two was not published."""
+    rows = [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)]
+    order = Order(ACCURACY, "A", "B", factor=2.0, slack=1.0)
+    (bare,) = judged(above(order), rows).evidence[0].findings
+    assert bare.paper is None
+    with_paper = [{**rows[0], "paper": {ACCURACY: 90.0}}, rows[1]]
+    (half,) = judged(above(order), with_paper).evidence[0].findings
+    assert half.paper is None
+    claim = Claim(
+        "A is above B", "x", [order], published={rows[0]["data"]: {"A": {ACCURACY: 1.0}, "B": {ACCURACY: 40.0}}}
+    )
+    (both,) = judged(claim, with_paper).evidence[0].findings
+    assert both.paper == 90 - 2 * 40 + 1
+
+
 def test_only_seeds_of_both_count(row: MakeRow) -> None:
     assert outcome([74, 75, 76], [70, 70], row) == OPEN
     found = judged(above(), [row("A", [74, 75, 90], ACCURACY), row("B", [70, 71], ACCURACY)])
