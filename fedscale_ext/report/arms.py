@@ -252,8 +252,8 @@ def _arm(label: str, jobs: Sequence[LoadedJob], data: Mapping[DataKey, str]) -> 
 def _equal_results(one: LoadedJob, other: LoadedJob) -> bool:
     """Whether two jobs have the same rounds, accuracies and costs."""
     first, second = (
-        json.dumps([job.rounds_done, job.summary["accuracy"], job.summary["cost"], job.summary["time"]["virtual_s"]],
-                   sort_keys=True, default=str) for job in (one, other)
+        json.dumps([job.rounds_done, job.summary["accuracy"], *(BY_KEY[key].get(job) for key in sorted(_OF_ROUNDS))],
+                   sort_keys=True) for job in (one, other)
     )  # fmt: skip
     return first == second
 
@@ -394,11 +394,11 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
     if len(set(samples.values())) > 1:
         counts = ", ".join(f"{label} {count:,}" if count else f"{label} none" for label, count in samples.items())
         sentences.append(f" They set aside different numbers of training samples as public data: {counts}.")
-    # name of data and what was set aside -> what tells those that have both apart -> clients
-    alike: dict[tuple[str, int], dict[str, int]] = {}
+    # name of data and what was set aside -> what tells those that have both apart -> a job
+    alike: dict[tuple[str, int], dict[str, LoadedJob]] = {}
     for arm in arms:
         key = arm.jobs[0].data, samples[arm.label]
-        alike.setdefault(key, {})[arm.data] = arm.jobs[0].header["num_clients"]
+        alike.setdefault(key, {})[arm.data] = arm.jobs[0]
     sentences += [
         f" The names of {_listed_data(data)} are the same, samples or clients are not: data_seed, test_split or files "
         "differ."
@@ -408,11 +408,18 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
     return "".join(sentences)
 
 
-def _listed_data(data: Mapping[str, int]) -> str:
-    """Names of data, with their numbers of clients where these differ."""
-    differ = len(set(data.values())) > 1
-    *others, last = [f"{name} ({clients:,} clients)" if differ else name for name, clients in data.items()]
-    return f"{', '.join(others)} and {last}"
+def _listed_data(data: Mapping[str, LoadedJob]) -> str:
+    """Names of data, each with a job on them, and their numbers of clients and classes where these differ."""
+    counts: dict[str, list[int | None]] = {
+        "clients": [int(job.header["num_clients"]) for job in data.values()],
+        "classes": [job.num_classes for job in data.values()],
+    }
+    told = {what: each for what, each in counts.items() if len(set(each)) > 1}
+    listed = []
+    for index, name in enumerate(data):
+        known = [f"{each[index]:,} {what}" for what, each in told.items() if each[index] is not None]
+        listed.append(f"{name} ({', '.join(known)})" if known else name)
+    return f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:

@@ -59,6 +59,12 @@ class LoadedJob:
         return f"{data['name']} (generated)" if data["generated"] else str(data["name"])
 
     @property
+    def num_classes(self) -> int | None:
+        """Number of classes of its models; None where they do not say, or the job has not ended."""
+        counts = [model["spec"].get("num_classes") for model in self.summary.get("models", ())]
+        return next((count for count in counts if isinstance(count, int)), None)
+
+    @property
     def tested(self) -> list[RoundRecord]:
         """The rounds after which clients were tested."""
         return [record for record in self.records if record.evaluation is not None]

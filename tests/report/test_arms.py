@@ -456,21 +456,26 @@ def test_tests_with_and_without_the_mask_do_not_compete(tmp_path: Path):
 
 
 def test_data_of_one_name_are_told_apart_beside_a_third_one(tmp_path: Path):
-    def job(name: str, method: str, data: str, digest: str, clients: int = 62):
+    def job(name: str, method: str, data: str, digest: str, clients: int = 62, classes: int = 10):
         head = {"name": data, "generated": False, "digest": digest}
         job = load_job(write_job(tmp_path / name, method=method, data=head))
         assert job.evaluation is not None and isinstance(job.header, dict)
         job.header["num_clients"] = clients
+        for model in job.summary["models"]:
+            model["spec"]["num_classes"] = classes
         return job
 
     jobs = [
-        job("a", "fedavg", "sg", "1"), job("b", "heterofl", "digits", "2", 60), job("c", "heterofl", "digits", "3", 62),
-        job("d", "fedprox", "digits", "3", 62),
-    ]  # fmt: skip
+        job("a", "fedavg", "sg", "1"),
+        job("b", "heterofl", "digits", "2", 60, 11),
+        job("c", "heterofl", "digits", "3"),
+        job("d", "fedprox", "digits", "3"),
+    ]
     arms = arms_of(jobs)
     assert [arm.data for arm in arms] == ["sg", "digits (1)", "digits (2)", "digits (2)"]
     assert [arm.label for arm in arms] == ["fedavg", "heterofl, digits (1)", "heterofl, digits (2)", "fedprox"]
     assert cautions(arms)[0].endswith(
-        "The names of digits (1) (60 clients) and digits (2) (62 clients) are the same, samples or clients are "
+        "The names of digits (1) (60 clients, 11 classes) and digits (2) (62 clients, 10 classes) are the same, "
+        "samples or clients are "
         "not: data_seed, test_split or files differ."
     )
