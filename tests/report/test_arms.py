@@ -476,6 +476,5 @@ def test_data_of_one_name_are_told_apart_beside_a_third_one(tmp_path: Path):
     assert [arm.label for arm in arms] == ["fedavg", "heterofl, digits (1)", "heterofl, digits (2)", "fedprox"]
     assert cautions(arms)[0].endswith(
         "The names of digits (1) (60 clients, 11 classes) and digits (2) (62 clients, 10 classes) are the same, "
-        "samples or clients are "
-        "not: data_seed, test_split or files differ."
+        "samples or clients are not: data_seed, test_split or files differ."
     )
