@@ -29,14 +29,14 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
 
     Example: fedscale report fedavg_femnist fedtrans_femnist -o comparison
     """
-    from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.driver.naming import failures, find_jobs
     from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.compared import comparison_rows, lines, table_notes
 
     named = find_jobs(job)
-    page, arms, left_out = build(named.folders, out, named.unbegun)
+    page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders))
     screen = console()
     rows = lines(arms)
     print_table(screen, *comparison_rows(arms, rows))

@@ -10,6 +10,7 @@ from fedscale_ext.core.errors import one_line
 MOST = 20  # different reasons that a counter names; the rest are OTHERS
 LONGEST = 120  # characters of a reason
 OTHERS = "other reasons"
+TRAINING_DIVERGED = "training diverged"  # in the sentence with which a job fails for that
 _DIVERGED = "diverged: "
 
 
@@ -27,3 +28,8 @@ def diverged(what: str) -> str:
 def is_divergence(reason: str) -> bool:
     """Whether a client failed for a reason of :func:`diverged`."""
     return reason.startswith(_DIVERGED)
+
+
+def tells_divergence(sentence: str) -> bool:
+    """Whether a job failed because its training diverged, by the sentence that it ended with."""
+    return TRAINING_DIVERGED in sentence

@@ -26,6 +26,18 @@ def find_jobs(words: Sequence[str]) -> NamedJobs:
     return NamedJobs(list(folders), list(dict.fromkeys(name for named in each for name in named.unbegun)))
 
 
+def failures(folders: Sequence[Path]) -> dict[Path, str]:
+    """Folder -> why its job failed, of those whose last run is there and failed with a reason."""
+    reasons = {}
+    for folder in folders:
+        run = folder.resolve()
+        name = run.parent.name  # FedScale's log folders are logs/job_name/time_stamp
+        job = jobs.read(name) if name in jobs.names() else None
+        if job is not None and job.reason and job.status == "failed" and job.log_dir.resolve() == run:
+            reasons[folder] = job.reason
+    return reasons
+
+
 def _find(word: str) -> NamedJobs:
     path = Path(word)
     if (path / HEADER).is_file():

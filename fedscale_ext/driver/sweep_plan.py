@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -139,7 +140,7 @@ def read_plan(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None,
     repeated: dict[str, Point] = {}  # by the name of a job, the one that it would repeat
     for point, config in zip(startable, configs, strict=True):
         settings = {**read_settings(config), **config.cluster.model_dump(), "job_name": None}
-        other = first.setdefault(json.dumps(settings, sort_keys=True, default=str), point)
+        other = first.setdefault(_comparable(settings), point)
         if other is not point:
             repeated[point.name] = other
     kept = [index for index, point in enumerate(startable) if point.name not in repeated]
@@ -155,12 +156,25 @@ def read_plan(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None,
     )
 
 
+def _comparable(settings: Mapping[str, Any]) -> str:
+    """Settings as text that is equal where they are: 1 and 1.0 are one number, also in lists; true is none."""
+    return json.dumps(_with_equal_numbers(json.loads(json.dumps(settings, default=str))), sort_keys=True)
+
+
+def _with_equal_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_equal_numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_equal_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def refuse_equal(points: Sequence[Point], configs: Sequence[JobConfig]) -> None:
     """Refuse two jobs that are one job under two names, as ``learning_rate=0.05,0.050`` makes them."""
     seen: dict[str, Point] = {}
     for point, config in zip(points, configs, strict=True):
         settings = {**config.echo(), **config.cluster.model_dump(), "job_name": None}
-        other = seen.setdefault(json.dumps(settings, sort_keys=True, default=str), point)
+        other = seen.setdefault(_comparable(settings), point)
         if other is not point:
             one, two = (
                 ", ".join(setting for setting in mine.settings if setting not in theirs.settings)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from textwrap import shorten
@@ -14,6 +14,7 @@ import numpy as np
 from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
+from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.disqualified import disqualified
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob, fine_tuned
 from fedscale_ext.report.tables import seconds
@@ -26,7 +27,10 @@ _RELATIVE = 1e-9  # values that differ by no more than this are equal but for ro
 _OF_ROUNDS = {"macs", "network", "time"}
 _OVERCOMMITMENT = "overcommitment"
 _OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}
+_OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth"}  # those that mask_test changes
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
+
+DataKey = tuple[str, str]  # name and digest of data
 
 
 @dataclass(frozen=True)
@@ -101,15 +105,28 @@ BY_KEY = {figure.key: figure for figure in FIGURES}
 
 @dataclass(frozen=True)
 class Arm:
-    """Jobs that differ in their seed alone; ``label`` tells them from the other arms."""
+    """Jobs that differ in their seed alone; ``label`` tells them from the other arms.
+
+    ``data`` is the name of their data, with a number where other data have it too. Figures are of ``jobs``, one a seed:
+    where some have ended, those that have not are ``unfinished``. ``repeats`` are jobs with a seed that another has.
+    """
 
     label: str
     jobs: Sequence[LoadedJob]
+    data: str
+    unfinished: Sequence[LoadedJob] = ()
+    repeats: Sequence[LoadedJob] = ()
 
     @property
-    def data(self) -> str:
-        """Name of the data."""
-        return self.jobs[0].data
+    def every_job(self) -> list[LoadedJob]:
+        """Its jobs with those that its figures leave out."""
+        return [*self.jobs, *self.unfinished, *self.repeats]
+
+    @property
+    def count(self) -> str:
+        """The number of its jobs, and of how many where some are unfinished."""
+        known = len(self.jobs)
+        return f"{known} of {known + len(self.unfinished)}" if self.unfinished else str(known)
 
     @property
     def digest(self) -> str:
@@ -121,12 +138,17 @@ class Arm:
         """True if clients are tested on personal models."""
         return any(job.personal for job in self.jobs)
 
+    @property
+    def masked(self) -> bool:
+        """True if tests mask the logits of classes that a client lacks."""
+        return any(job.masked for job in self.jobs)
+
     def comparable(self, figure: Figure) -> tuple[Any, ...]:
         """Conditions that arms must share to compete in a figure.
 
-        These are the samples (data sets of one name may hold others), the rounds that were requested, and whether
-        models are personal. Costs also need the same rounds done, the same devices and the same overcommitment, since
-        clients that are too slow to count cost nothing.
+        These are the samples (data sets of one name may hold others), the rounds that were requested, whether models
+        are personal and, for the figures of such tests, whether tests mask logits. Costs also need the same rounds
+        done, the same devices and the same overcommitment, since clients that are too slow to count cost nothing.
         """
         job = self.jobs[0]
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
@@ -134,7 +156,8 @@ class Arm:
         rounds = tuple(dict.fromkeys(done))
         costs = figure.key in _OF_ROUNDS or figure.key in _OF_DEVICES
         overcommitment = job.settings.get(_OVERCOMMITMENT) if costs else None
-        return self.digest, job.rounds_asked, self.personal, rounds, overcommitment, *sorted(devices.items())
+        masked = self.masked and figure.key in _OF_MASKED_TESTS
+        return self.digest, job.rounds_asked, self.personal, masked, rounds, overcommitment, *sorted(devices.items())
 
     @property
     def seeds(self) -> list[int]:
@@ -144,7 +167,7 @@ class Arm:
     @cached_property
     def disqualified(self) -> str | None:
         """Why it may not be the best of a column, in a clause; None where it may."""
-        return disqualified(self.jobs)
+        return disqualified(self.jobs, self.unfinished)
 
     @cached_property
     def figures(self) -> dict[str, list[float]]:
@@ -182,7 +205,7 @@ def with_fine_tuned(arms: Sequence[Arm]) -> list[tuple[int, Arm]]:
         rows.append((index, arm))
         tuned = [one for one in map(fine_tuned, arm.jobs) if one is not None]
         if len(tuned) == len(arm.jobs):
-            rows.append((index, Arm(f"{arm.label}, fine-tuned", tuned)))
+            rows.append((index, replace(arm, label=f"{arm.label}, fine-tuned", jobs=tuned)))
     return rows
 
 
@@ -206,7 +229,55 @@ def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
                 break
         else:
             arms.append([job])
-    return [Arm(label, group) for label, group in zip(_labels(arms), arms, strict=True)]
+    data = _data_names(jobs)
+    return [_arm(label, group, data) for label, group in zip(_labels(arms, data), arms, strict=True)]
+
+
+def _arm(label: str, jobs: Sequence[LoadedJob], data: Mapping[DataKey, str]) -> Arm:
+    """The arm of some jobs: those that have ended count, or all where none has; of those with equal seeds the newest,
+    or the first where their results are equal."""
+    ended = [job for job in jobs if job.finished]
+    unfinished = [job for job in jobs if not job.finished] if ended else []
+    of_seed: dict[int, list[LoadedJob]] = {}
+    for job in ended or jobs:
+        of_seed.setdefault(job.seed, []).append(job)
+    counted = []
+    for runs in of_seed.values():
+        newest = max(runs, key=lambda job: job.began)
+        counted.append(next(job for job in runs if _equal_results(job, newest)))
+    repeats = [job for runs in of_seed.values() for job in runs if all(job is not one for one in counted)]
+    return Arm(label, counted, data[_data_key(jobs[0])], unfinished, repeats)
+
+
+def _equal_results(one: LoadedJob, other: LoadedJob) -> bool:
+    """Whether two jobs have the same rounds, accuracies and costs."""
+    first, second = (
+        json.dumps([job.rounds_done, job.summary["accuracy"], *(BY_KEY[key].get(job) for key in sorted(_OF_ROUNDS))],
+                   sort_keys=True) for job in (one, other)
+    )  # fmt: skip
+    return first == second
+
+
+def _digest(job: LoadedJob) -> str:
+    return str(job.header["data"]["digest"])
+
+
+def _data_key(job: LoadedJob) -> DataKey:
+    return job.data, _digest(job)
+
+
+def _data_names(jobs: Sequence[LoadedJob]) -> dict[DataKey, str]:
+    """Name and digest of data -> that name, with a number where other data have the name too."""
+    digests: dict[str, list[str]] = {}  # by the name
+    for job in jobs:
+        alike = digests.setdefault(job.data, [])
+        if _digest(job) not in alike:
+            alike.append(_digest(job))
+    return {
+        (name, digest): name if len(alike) == 1 else f"{name} ({number})"
+        for name, alike in digests.items()
+        for number, digest in enumerate(alike, 1)
+    }
 
 
 def _same(one: LoadedJob, other: LoadedJob) -> bool:
@@ -228,7 +299,7 @@ def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
 
 def cautions(arms: Sequence[Arm]) -> list[str]:
     """List cautions for comparing these arms, a sentence each."""
-    jobs = [job for arm in arms for job in arm.jobs]
+    jobs = [job for arm in arms for job in (*arm.jobs, *arm.unfinished)]
     notes = []
     if len({job.header["data"]["digest"] for job in jobs}) > 1:
         notes.append("These jobs are on different data: their accuracies do not compare, and the best are marked "
@@ -240,11 +311,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if different := differing_files(*(job.named_files for job in jobs)):
         names = ", ".join(different)
         notes.append(f"These jobs ran with different contents of {names}: jobs with the same contents share a row.")
-    for arm in arms:
-        if len(set(arm.seeds)) < len(arm.seeds):
-            seeds = ", ".join(map(str, arm.seeds))
-            notes.append(f"Of {arm.label} a seed is there more than once ({seeds}): equal jobs give equal results, and "
-                         "the standard deviation is too small.")  # fmt: skip
+    notes += [sentence for arm in arms for sentence in repeat_words(arm)]
+    notes += _mask_words(arms)
     if any(not one.same_setting(other, key) for one, other in combinations(jobs, 2) for key in DEVICE_FILES):
         notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
                      "compare, and the best are marked among the same devices only.")  # fmt: skip
@@ -257,10 +325,50 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
                      "only.")  # fmt: skip
     if sentence := _disqualified_words(arms):
         notes.append(sentence)
-    early = [f"{job.name} ({job.state})" for job in jobs if not job.finished]
-    if early:
+    if early := [_early_words(job, job.state) for arm in arms for job in arm.jobs if not job.finished]:
         notes.append(f"Not finished: {', '.join(early)}.")
+    apart = [
+        _early_words(job, f"seed {job.seed}, {job.state}", f" of {arm.label}") for arm in arms for job in arm.unfinished
+    ]
+    if apart:
+        notes.append(f"Not finished, and not in the figures of its row: {', '.join(apart)}.")
     return notes
+
+
+def _early_words(job: LoadedJob, how_far: str, of: str = "") -> str:
+    """A job that has not ended, how far it is, and why it goes no further where that is known."""
+    why = job.failure or ("its training diverged" if has_diverged(job.records) else "")
+    return f"{job.name}{of} ({'; '.join(filter(None, (how_far, why)))})"
+
+
+def repeat_words(arm: Arm) -> list[str]:
+    """A sentence for each job that an arm leaves out because another one has its seed."""
+    counted = {job.seed: job for job in arm.jobs}
+    return [
+        f"{job.name} is left out of {arm.label}: it repeats {other.name} (seed {job.seed}), with equal results."
+        if _equal_results(job, other)
+        else f"{job.name} is left out of {arm.label}: {other.name} has the same settings and seed {job.seed} and other "
+        "results, and is newer; versions of the code may differ."
+        for job in arm.repeats
+        for other in [counted[job.seed]]
+    ]
+
+
+def _mask_words(arms: Sequence[Arm]) -> list[str]:
+    """A sentence on rows whose tests mask logits, where other rows' tests do not; or nothing."""
+    masked = [arm for arm in arms if arm.masked]
+    tested = [arm for arm in arms if any(job.summary["accuracy"] for job in arm.jobs)]
+    if not masked or all(arm.masked for arm in tested):
+        return []
+    reached = []
+    for arm in masked:
+        plain = [job.summary["accuracy"]["unmasked"]["mean"] for job in arm.jobs if job.masked]
+        if None not in plain:
+            reached.append(f"{arm.label} {_percent(float(np.mean(plain)))} %")
+    without = f" Without the mask: {'; '.join(reached)}." if reached else ""
+    return [f"Tests of {'; '.join(arm.label for arm in masked)} mask the logits of classes that a client lacks, those "
+            "of the other rows do not: their accuracies do not compare, and the best are marked within the same kind "
+            f"of test only.{without}"]  # fmt: skip
 
 
 def _stopped_words(job: LoadedJob) -> str:
@@ -282,12 +390,36 @@ def _device_words(arms: Sequence[Arm]) -> str:
 def _why_data_differ(arms: Sequence[Arm]) -> str:
     """A sentence on what arms with different samples set aside for the server, or on data of one name; or nothing."""
     samples = {arm.label: set_aside(arm.jobs[0].header["config"]) for arm in arms}
+    sentences = []
     if len(set(samples.values())) > 1:
         counts = ", ".join(f"{label} {count:,}" if count else f"{label} none" for label, count in samples.items())
-        return f" They set aside different numbers of training samples as public data: {counts}."
-    if len({(arm.data, arm.jobs[0].header["data"]["generated"]) for arm in arms}) == 1:
-        return " The names are the same, samples or clients are not: data_seed, test_split or files differ."
-    return ""
+        sentences.append(f" They set aside different numbers of training samples as public data: {counts}.")
+    # name of data and what was set aside -> what tells those that have both apart -> a job
+    alike: dict[tuple[str, int], dict[str, LoadedJob]] = {}
+    for arm in arms:
+        key = arm.jobs[0].data, samples[arm.label]
+        alike.setdefault(key, {})[arm.data] = arm.jobs[0]
+    sentences += [
+        f" The names of {_listed_data(data)} are the same, samples or clients are not: data_seed, test_split or files "
+        "differ."
+        for data in alike.values()
+        if len(data) > 1
+    ]
+    return "".join(sentences)
+
+
+def _listed_data(data: Mapping[str, LoadedJob]) -> str:
+    """Names of data, each with a job on them, and their numbers of clients and classes where these differ."""
+    counts: dict[str, list[int | None]] = {
+        "clients": [int(job.header["num_clients"]) for job in data.values()],
+        "classes": [job.num_classes for job in data.values()],
+    }
+    told = {what: each for what, each in counts.items() if len(set(each)) > 1}
+    listed = []
+    for index, name in enumerate(data):
+        known = [f"{each[index]:,} {what}" for what, each in told.items() if each[index] is not None]
+        listed.append(f"{name} ({', '.join(known)})" if known else name)
+    return f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
@@ -331,13 +463,13 @@ def short(label: str) -> str:
     return label if len(label) <= _NAME else shorten(label, _NAME, placeholder="…") or label[: _NAME - 1] + "…"
 
 
-def _labels(groups: Sequence[Sequence[LoadedJob]]) -> list[str]:
+def _labels(groups: Sequence[Sequence[LoadedJob]], data: Mapping[DataKey, str]) -> list[str]:
     """The method where that says which arm it is, also where plots cut it short, else with the data, else with what
     differs, else the job's name."""
     firsts = [group[0] for group in groups]
     methods = [str(job.header["method"]) for job in firsts]
-    tries = [methods, [f"{method}, {job.data}" for method, job in zip(methods, firsts, strict=True)]]
-    tries.append([_with_settings(job, firsts) for job in firsts])
+    tries = [methods, [f"{method}, {data[_data_key(job)]}" for method, job in zip(methods, firsts, strict=True)]]
+    tries.append([_with_settings(job, firsts, data) for job in firsts])
     cut = [[short(label) for label in labels] for labels in tries]
     return [
         next((names[index] for names, seen in zip(tries, cut, strict=True) if seen.count(seen[index]) == 1), job.name)
@@ -345,14 +477,15 @@ def _labels(groups: Sequence[Sequence[LoadedJob]]) -> list[str]:
     ]
 
 
-def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob]) -> str:
+def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob], names: Mapping[DataKey, str]) -> str:
     """The method, the data where they differ, and what differs within both; the job's name where that is too much."""
     method = job.header["method"]
-    alike = [other for other in jobs if other.header["method"] == method and other.data == job.data]
+    rivals = [other for other in jobs if other.header["method"] == method]
+    alike = [other for other in rivals if _data_key(other) == _data_key(job)]
     different = [key for key in differences(alike) if key != "data_dir"]
     if len(different) > _NAMED_SETTINGS:
         return job.name
-    data = [job.data] if any(other.header["method"] == method and other.data != job.data for other in jobs) else []
+    data = [names[_data_key(job)]] if len(alike) < len(rivals) else []
     settings = [f"{key.rpartition('.')[2]} {job.shown_setting(key)}" for key in different]
     return ", ".join([method, *data, *settings])
 

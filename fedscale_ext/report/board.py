@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.report.arms import Arm, arms_of
+from fedscale_ext.report.arms import Arm, arms_of, repeat_words
 from fedscale_ext.report.entry import CLIENTS, SEEDS, board_data, of_its_size
 from fedscale_ext.report.loading import LoadedJob, load_job
 from fedscale_ext.report.published import LEADERBOARD
@@ -32,6 +32,7 @@ def board(data: str | None, entries: Path, jobs: Sequence[Path]) -> tuple[list[l
     loaded, generated = _usable(jobs, notes)
     for arm in arms_of(loaded):
         rows.append(_arm_row(arm))
+        notes += repeat_words(arm)
     if generated:
         notes.append(f"left out: {generated} of your jobs on generated data")
     order = list(CLIENTS)

@@ -1,7 +1,7 @@
 """From jobs' folders to a folder with report.html, plots as PNG and SVG, and the figures as CSV."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,12 +27,15 @@ class Report(NamedTuple):
     left_out: str
 
 
-def build(folders: Sequence[Path], out: Path, unbegun: Sequence[str] = ()) -> Report:
+def build(
+    folders: Sequence[Path], out: Path, unbegun: Sequence[str] = (), failures: Mapping[Path, str] | None = None
+) -> Report:
     """Write the report of some jobs below ``out``, of those that have trained. UserError for bad input.
 
-    ``unbegun`` names jobs that belong to the comparison and have no folder yet.
+    ``unbegun`` names jobs that belong to the comparison and have no folder yet. ``failures`` says why jobs ended
+    too early, by their folders.
     """
-    jobs, without = _loaded(folders)
+    jobs, without = _loaded(folders, failures or {})
     left_out = _left_out([*(job.name for job in without), *unbegun], len(jobs))
     jobs = _with_distinct_names(jobs)
     arms = arms_of(jobs)
@@ -45,20 +48,21 @@ def build(folders: Sequence[Path], out: Path, unbegun: Sequence[str] = ()) -> Re
     ]
     job_plots = {
         job.name: _job_plots(job, out / PLOTS, index)
-        for index, job in enumerate(job for arm in arms for job in arm.jobs)
+        for index, job in enumerate(job for arm in arms for job in arm.every_job)
     }
     write_atomic(out / FIGURES, comma_separated(arms))
     write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, job_plots, left_out))
     return Report(out / PAGE, arms, left_out)
 
 
-def _loaded(folders: Sequence[Path]) -> tuple[list[LoadedJob], list[NoRound]]:
+def _loaded(folders: Sequence[Path], failures: Mapping[Path, str]) -> tuple[list[LoadedJob], list[NoRound]]:
     """The jobs, each once, and those of which no round has ended; UserError where there is nothing else."""
     jobs: list[LoadedJob] = []
     without: list[NoRound] = []
+    why = {folder.resolve(): failure for folder, failure in failures.items()}
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         try:
-            jobs.append(load_job(folder))
+            jobs.append(load_job(folder, why.get(folder, "")))
         except NoRound as error:
             without.append(error)
     if jobs:

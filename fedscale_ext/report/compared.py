@@ -120,16 +120,16 @@ def has_papers(rows: Sequence[Line]) -> bool:
 
 
 def comma_separated(arms: Sequence[Arm]) -> str:
-    """All figures at full precision, a line per job: arm, job, seed, data, finished, a column per figure, personal."""
+    """All figures at full precision, a line per job but repeats: arm, job, seed, data, finished, figures, personal."""
     out, figures = io.StringIO(), shown(arms)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["arm", "job", "seed", "data", "finished", *(figure.key for figure in figures), "personal"])
     for arm in arms:
-        for job in arm.jobs:
+        for job in (*arm.jobs, *arm.unfinished):
             values = [figure.get(job) for figure in figures]
             cells = ["" if value is None else repr(float(value)) for value in values]
             finished, personal = (_yes_or_no(value) for value in (job.finished, job.personal))
-            writer.writerow([arm.label, job.name, job.seed, job.data, finished, *cells, personal])
+            writer.writerow([arm.label, job.name, job.seed, arm.data, finished, *cells, personal])
     return out.getvalue()
 
 
@@ -159,5 +159,5 @@ def comparison_rows(arms: Sequence[Arm], compared: Sequence[Line]) -> tuple[list
             cells.append(f"{cell.value}{spread}{'*' if cell.best else ''}")
         marks = "; ".join(filter(None, ("personal" if line.personal else "", line.state)))
         label = f"{line.label} ({marks})" if marks else line.label
-        rows.append([label, str(len(arms[line.index].jobs)) if line.index is not None else "", *cells])
+        rows.append([label, arms[line.index].count if line.index is not None else "", *cells])
     return ["", "jobs", *(figure.title for _, figure in columns)], rows

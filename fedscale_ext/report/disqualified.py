@@ -4,18 +4,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedscale_ext.core.failures import tells_divergence
 from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.loading import LoadedJob
 
 _ROUNDING = 1e-9  # accuracies that differ by less are equal
 
 
-def disqualified(jobs: Sequence[LoadedJob]) -> str | None:
+def disqualified(jobs: Sequence[LoadedJob], unfinished: Sequence[LoadedJob] = ()) -> str | None:
     """Say in a clause why jobs of several seeds may not be the best of a comparison; None where they may.
 
-    Their training diverged, or their mean accuracy is at or below that of guessing (:func:`guessing`).
+    Their training or that of an ``unfinished`` seed diverged, or their mean accuracy is at or below that of guessing
+    (:func:`guessing`).
     """
-    if any(has_diverged(job.records) for job in jobs):
+    if any(has_diverged(job.records) or tells_divergence(job.failure) for job in (*jobs, *unfinished)):
         return "its training diverged"
     accuracies = [(job.summary["accuracy"] or {}).get("mean") for job in jobs]
     guesses = [guessing(job) for job in jobs]
@@ -34,6 +36,6 @@ def guessing(job: LoadedJob) -> float | None:
     """
     floor = job.header.get("floor") or {}
     means = {kind: each["mean"] for kind, each in floor.items() if each and each["mean"] is not None}
-    knows_client = job.personal or "unmasked" in (job.summary["accuracy"] or {})
+    knows_client = job.personal or job.masked
     shared = means.get("most_frequent")
     return shared if shared is not None and not knows_client else max(means.values(), default=None)

@@ -30,13 +30,17 @@ DEVICE_FILES = ("device_conf_file", "device_avail_file")
 
 @dataclass(frozen=True)
 class LoadedJob:
-    """A job's folder, read: ``summary`` as in summary.json; where it has not ended, that of its rounds so far."""
+    """A job's folder, read: ``summary`` as in summary.json; where it has not ended, that of its rounds so far.
+
+    ``failure`` is why it ended before its last round, "" where it did not or nobody knows.
+    """
 
     folder: Path
     header: Mapping[str, Any]
     summary: Mapping[str, Any]
     records: Sequence[RoundRecord]
     finished: bool
+    failure: str = ""
 
     @property
     def name(self) -> str:
@@ -53,6 +57,12 @@ class LoadedJob:
         """Name of its data, with a word where they are generated."""
         data = self.header["data"]
         return f"{data['name']} (generated)" if data["generated"] else str(data["name"])
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes of its models; None where they do not say, or the job has not ended."""
+        counts = [model["spec"].get("num_classes") for model in self.summary.get("models", ())]
+        return next((count for count in counts if isinstance(count, int)), None)
 
     @property
     def tested(self) -> list[RoundRecord]:
@@ -147,6 +157,16 @@ class LoadedJob:
         return self.evaluation is not None and any(map(is_personal, dict.fromkeys(self.evaluation.serve)))
 
     @property
+    def masked(self) -> bool:
+        """True if the test of its clients masked the logits of classes that they lack (``mask_test``)."""
+        return "unmasked" in (self.summary["accuracy"] or {})
+
+    @property
+    def began(self) -> int:
+        """When its header was written, in nanoseconds: tells the newer of two runs."""
+        return (self.folder / HEADER).stat().st_mtime_ns
+
+    @property
     def notices(self) -> list[str]:
         """Sentences that it gave, in their order; none where an earlier version ran it."""
         return list(self.summary.get("notices", ()))
@@ -178,9 +198,9 @@ class NoRound(UserError):
             self.name = folder.parent.name
 
 
-def load_job(folder: Path) -> LoadedJob:
+def load_job(folder: Path, failure: str = "") -> LoadedJob:
     """Read the log folder of a job that has trained at least one round; NoRound for one that has not, UserError for
-    anything else."""
+    anything else. ``failure`` is why it ended too early, as far as that is known."""
     records = read_records(folder / METRICS)
     if not records:
         raise NoRound(folder)
@@ -189,7 +209,7 @@ def load_job(folder: Path) -> LoadedJob:
         return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True)
     clients = read_clients(folder)
     summary = summarise(header, records, None, client_names=None if clients is None else clients.names)
-    return LoadedJob(folder, header, summary, records, False)
+    return LoadedJob(folder, header, summary, records, False, failure)
 
 
 def is_job(folder: Path) -> bool:
@@ -232,4 +252,6 @@ def fine_tuned(job: LoadedJob) -> FineTunedJob | None:
     if not tuned or not tuned["tested"]:
         return None
     summary = {**job.summary, "accuracy": {**tuned, "named": {}}, "personalised": None, "on_all": None}
-    return FineTunedJob(job.folder, job.header, {**summary, "cost": {}, "time": {}}, job.records, job.finished)
+    return FineTunedJob(
+        job.folder, job.header, {**summary, "cost": {}, "time": {}}, job.records, job.finished, job.failure
+    )

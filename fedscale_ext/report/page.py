@@ -51,7 +51,7 @@ def page(
     ``job_plots`` maps a job's name to its plots; ``left_out`` says which jobs are missing.
     """
     css = files("fedscale_ext.report").joinpath("report.css").read_text(encoding="utf-8")
-    jobs = [job for arm in arms for job in arm.jobs]
+    jobs = [job for arm in arms for job in arm.every_job]
     sections = [
         ("figures", "Figures", _table(arms, rows)),
         ("accuracy", "Accuracy", _plots([plot for plot in compared if plot.name.startswith("accuracy")])),
@@ -74,7 +74,7 @@ def page(
 
 
 def _head(arms: Sequence[Arm], left_out: str) -> str:
-    jobs = [job for arm in arms for job in arm.jobs]
+    jobs = [job for arm in arms for job in arm.every_job]
     data = data_words([job.header for job in jobs])
     lines = [f'<p class="quiet">Data: {escape("; ".join(data))}</p>']
     generated = [bool(job.header["data"]["generated"]) for job in jobs]

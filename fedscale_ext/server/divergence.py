@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.failures import TRAINING_DIVERGED
 from fedscale_ext.core.types import Evaluation, RoundRecord
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.divergence import loss_growth
@@ -14,7 +15,7 @@ from fedscale_ext.metrics.divergence import loss_growth
 def failure_sentence(diverged: int, clients: int, config: JobConfig) -> str:
     """Says that so many of a round's ``clients`` diverged, and what to do."""
     return (
-        f"training diverged: the loss or weights of {diverged} of {clients} clients are not finite; {_advice(config)}"
+        f"{TRAINING_DIVERGED}: the loss or weights of {diverged} of {clients} clients are not finite; {_advice(config)}"
     )
 
 

@@ -72,6 +72,22 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     assert (code, out) == (2, "") and "holds no metrics.jsonl with a round" in err
 
 
+def test_a_report_says_why_a_seed_did_not_finish(call, remembered, tmp_path, monkeypatch):
+    from fedscale_ext.report import comparison, single
+
+    monkeypatch.setattr(comparison, "plots", lambda arms: {})
+    monkeypatch.setattr(single, "plots", lambda job: {})
+    (remembered / "a-s1" / "now" / "summary.json").unlink()
+    why = "the aggregator exited with code 2 (round 11: every client failed, training diverged: the loss of 1 of 1)"
+    jobs.write(dataclasses.replace(jobs.find("a-s1"), status="failed", reason=why))
+    code, out, err = call("report", "a-sweep", "-o", tmp_path / "out")
+    assert code == 0 and out.splitlines()[1].split()[:4] == ["fedtrans", "1", "of", "2"]
+    sentence = f"Not finished, and not in the figures of its row: a-s1 of fedtrans (seed 1, round 10 of 10; {why})."
+    assert f"note: {sentence}\n" in err
+    jobs.write(dataclasses.replace(jobs.find("a-s1"), time_stamp="later"))  # the record is of another run
+    assert naming.failures(naming.find_jobs(["a-sweep"]).folders) == {}
+
+
 def test_a_word_is_a_folder_a_sweep_a_job_or_an_arm(remembered):
     def folders(words):
         return naming.find_jobs(words).folders

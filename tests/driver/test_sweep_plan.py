@@ -62,6 +62,15 @@ def test_two_names_of_one_job_are_refused(write_conf, call, values):
     assert (code, err) == (2, f"fedscale: {sentence}\n")
 
 
+@pytest.mark.parametrize("values", [["1.0", "1"], ["0.5", "5e-1"]])
+def test_equal_numbers_of_a_hyperparameter_are_one_job(write_conf, values):
+    with pytest.raises(UserError, match="mean the same; remove one of them"):
+        sweep_plan.read_plan(write_conf(), [], None, ["method=heterofl", f"heterofl.clip_norm={','.join(values)}"])
+    levels = "heterofl.rates=[1, 0.5],[1.0, 0.5]"
+    with pytest.raises(UserError, match="mean the same; remove one of them"):
+        sweep_plan.read_plan(write_conf(), [], None, ["method=heterofl", levels])
+
+
 def test_jobs_that_differ_in_what_they_do_not_read_run_once(write_conf, call):
     conf = write_conf({"stop_patience": 3})
     grid = ["method=fedavg,heterofl", "heterofl.mask=true,false", "stop_gain=0.1,null"]

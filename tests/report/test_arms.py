@@ -1,3 +1,5 @@
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +59,9 @@ def test_the_caution_names_which_arm_sets_aside_how_many_samples(tmp_path: Path)
         "They set aside different numbers of training samples as public data: moss 1,200, fedavg none, feddf none."
     )
     (caution,) = cautions(arms_of([jobs[1], load_job(write_job(tmp_path / "plain", method="heterofl", data=first))]))
-    assert caution.endswith("names are the same, samples or clients are not: data_seed, test_split or files differ.")
+    assert caution.endswith(
+        "The names of x (1) and x (2) are the same, samples or clients are not: data_seed, test_split or files differ."
+    )
     named = load_job(write_job(tmp_path / "named", method="heterofl", data={**first, "name": "y"}))
     assert cautions(arms_of([jobs[1], named]))[0].endswith("within the same data only.")
 
@@ -139,9 +143,7 @@ def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
     assert [sentence[:58] for sentence in cautions(two)] == [
         "These jobs have different numbers of rounds (3, 10): what "
     ]
-    assert [sentence[:53] for sentence in cautions(arms_of([long, again]))] == [
-        "Of fedtrans a seed is there more than once (1, 1): eq"
-    ]
+    assert cautions(arms_of([long, again])) == ["c is left out of fedtrans: it repeats b (seed 1), with equal results."]
 
 
 STOP_KEYS = [("stop_gain", 0.01), ("stop_patience", 3), ("stop_unit", "evaluations"), ("min_updates", 2)]
@@ -387,4 +389,92 @@ def test_papers_rows(method, data_set, params, where, accuracy):
     source, figures = paper_row(header)
     assert source == where and figures.get("global" if method == "hypemefed" else "accuracy") == (
         None if accuracy is None else pytest.approx(accuracy)
+    )
+
+
+def test_a_seed_that_is_there_twice_counts_once_and_that_is_said(tmp_path: Path):
+    def job(name: str, seed: int, shift: float = 0.0):
+        return load_job(write_job(tmp_path / name, seed=seed, shift=shift))
+
+    one, two, again = job("a", 1, 0.1), job("b", 2), job("c", 1, 0.1)
+    (arm,) = arms_of([one, two, again])
+    assert arm.seeds == [1, 2] and arm.std("accuracy") == pytest.approx(0.1 / np.sqrt(2))
+    assert cautions([arm]) == ["c is left out of fedtrans: it repeats a (seed 1), with equal results."]
+    assert len(comma_separated([arm]).splitlines()) == 3
+    newer = job("d", 1, 0.2)
+    os.utime(one.folder / "header.json", ns=(1, 1))
+    (arm,) = arms_of([one, two, newer])
+    assert [job.name for job in arm.jobs] == ["d", "b"]
+    assert cautions([arm]) == [
+        "a is left out of fedtrans: d has the same settings and seed 1 and other results, and is newer; versions of "
+        "the code may differ."
+    ]
+
+
+def test_a_seed_that_did_not_finish_is_not_averaged_with_those_that_did(tmp_path: Path):
+    done = [load_job(write_job(tmp_path / str(seed), seed=seed, rounds=20)) for seed in (0, 1)]
+    folder = write_job(tmp_path / "early", seed=2, rounds=10, finished=False)
+    early = load_job(folder, "round 11: every client failed, training diverged: the loss is not finite")
+    rival = load_job(write_job(tmp_path / "rival", method="fedavg", shift=-0.1))
+    arms = arms_of([*done, early, rival])
+    arm = arms[0]
+    assert (arm.seeds, arm.state, [job.name for job in arm.unfinished]) == ([0, 1], "", ["early"])
+    assert best(arms, BY_KEY["accuracy"]) == set()  # the better one diverged with a seed
+    assert cautions(arms) == [
+        "Not marked as the best in any column: fedtrans (its training diverged).",
+        "Not finished, and not in the figures of its row: early of fedtrans (seed 2, round 10 of 20; round 11: every "
+        "client failed, training diverged: the loss is not finite).",
+    ]
+    assert [row[:2] for row in comparison_rows(arms, lines(arms))[1]][:2] == [["fedtrans", "2 of 3"], ["fedavg", "1"]]
+    assert comma_separated(arms).splitlines()[3].split(",")[:5] == ["fedtrans", "early", "2", "femnist", "no"]
+    (alone,) = arms_of([early])
+    assert alone.jobs == [early] and alone.state == "round 10 of 20"
+    assert cautions([alone])[-1].startswith("Not finished: early (round 10 of 20; round 11: every client failed, ")
+
+
+def test_tests_with_and_without_the_mask_do_not_compete(tmp_path: Path):
+    jobs = []
+    for value in (True, False):
+        folder = write_job(tmp_path / str(value), shift=0.1 * value, settings={"mask_test": value})
+        if value:
+            summary = json.loads((folder / "summary.json").read_text())
+            summary["accuracy"]["unmasked"] = {"mean": 0.3579, "per_client": []}
+            (folder / "summary.json").write_text(json.dumps(summary))
+        jobs.append(load_job(folder))
+    arms = arms_of(jobs)
+    assert best(arms, BY_KEY["accuracy"]) == set()
+    for key in ("accuracy", "tuned", "samples", "iqr", "worst_tenth"):
+        assert len({arm.comparable(BY_KEY[key]) for arm in arms}) == 2
+    for key in ("global", "on_all", "macs", "network"):  # no test of these is masked
+        assert len({arm.comparable(BY_KEY[key]) for arm in arms}) == 1
+    assert cautions(arms) == [
+        "Tests of fedtrans, mask_test True mask the logits of classes that a client lacks, those of the other rows do "
+        "not: their accuracies do not compare, and the best are marked within the same kind of test only. Without the "
+        "mask: fedtrans, mask_test True 35.79 %."
+    ]
+    assert cautions(arms[:1]) == [] == cautions(arms[1:])
+
+
+def test_data_of_one_name_are_told_apart_beside_a_third_one(tmp_path: Path):
+    def job(name: str, method: str, data: str, digest: str, clients: int = 62, classes: int = 10):
+        head = {"name": data, "generated": False, "digest": digest}
+        job = load_job(write_job(tmp_path / name, method=method, data=head))
+        assert job.evaluation is not None and isinstance(job.header, dict)
+        job.header["num_clients"] = clients
+        for model in job.summary["models"]:
+            model["spec"]["num_classes"] = classes
+        return job
+
+    jobs = [
+        job("a", "fedavg", "sg", "1"),
+        job("b", "heterofl", "digits", "2", 60, 11),
+        job("c", "heterofl", "digits", "3"),
+        job("d", "fedprox", "digits", "3"),
+    ]
+    arms = arms_of(jobs)
+    assert [arm.data for arm in arms] == ["sg", "digits (1)", "digits (2)", "digits (2)"]
+    assert [arm.label for arm in arms] == ["fedavg", "heterofl, digits (1)", "heterofl, digits (2)", "fedprox"]
+    assert cautions(arms)[0].endswith(
+        "The names of digits (1) (60 clients, 11 classes) and digits (2) (62 clients, 10 classes) are the same, "
+        "samples or clients are not: data_seed, test_split or files differ."
     )

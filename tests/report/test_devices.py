@@ -13,7 +13,7 @@ from fedscale_ext.report.loading import LoadedJob, load_job
 
 def test_a_class_is_a_quarter_of_the_clients_by_capacity(folders: list[Path]):
     job = load_job(folders[0])
-    classes = device_classes([Arm("a", [job])])
+    classes = device_classes([Arm("a", [job], "femnist")])
     means = classes.means[0]
     assert means is not None and len(means) == len(classes.names) == 4
     order = np.argsort(capacities(), kind="stable")
@@ -23,11 +23,13 @@ def test_a_class_is_a_quarter_of_the_clients_by_capacity(folders: list[Path]):
 
 def test_seeds_are_averaged_and_jobs_without_capacities_have_no_classes(folders: list[Path], tmp_path: Path):
     one, two = load_job(folders[0]), load_job(folders[1])
-    both, *each = device_classes([Arm("a", [one, two]), Arm("b", [one]), Arm("c", [two])]).means
+    both, *each = device_classes(
+        [Arm("a", [one, two], "femnist"), Arm("b", [one], "femnist"), Arm("c", [two], "femnist")]
+    ).means
     assert both is not None and each[0] is not None and each[1] is not None
     np.testing.assert_allclose(both, (each[0] + each[1]) / 2)
     old = load_job(write_job(tmp_path / "old", clients=False))
-    assert device_classes([Arm("a", [one, old])]).means == [None] and assignment(old) is None
+    assert device_classes([Arm("a", [one, old], "femnist")]).means == [None] and assignment(old) is None
 
 
 def with_capacities(folder: Path, capacity: np.ndarray) -> LoadedJob:
@@ -41,14 +43,14 @@ def test_a_few_kinds_of_devices_are_a_class_each(tmp_path: Path):
     kind = np.arange(CLIENTS) % 3
     one = with_capacities(tmp_path / "a", np.array([1e6, 2e6, 4e6])[kind])
     twice = with_capacities(tmp_path / "b", np.array([2e6, 4e6, 8e6])[kind])
-    classes = device_classes([Arm("a", [one])])
+    classes = device_classes([Arm("a", [one], "femnist")])
     assert classes.names == ["1 MMACs", "2 MMACs", "4 MMACs"]
     expected = [np.nanmean(one.client_accuracy[kind == number]) for number in range(3)]
     np.testing.assert_allclose(classes.means[0], expected)
-    both = device_classes([Arm("a", [one]), Arm("b", [twice])])  # of one trace, for another base
+    both = device_classes([Arm("a", [one], "femnist"), Arm("b", [twice], "femnist")])  # of one trace, for another base
     assert both.names == ["kind 1", "kind 2", "kind 3"]
     many = with_capacities(tmp_path / "c", np.arange(1.0, CLIENTS + 1))
-    assert len(device_classes([Arm("a", [one]), Arm("c", [many])]).names) == 4
+    assert len(device_classes([Arm("a", [one], "femnist"), Arm("c", [many], "femnist")]).names) == 4
     shares = assignment(one)
     assert shares is not None and shares.kinds == ["1 M", "2 M", "4 M"] and shares.share.shape == (2, 3)
     assert "2 M" in [text.get_text() for text in single.plots(one)["assignment"][1].axes[0].get_xticklabels()]
