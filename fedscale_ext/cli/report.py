@@ -25,24 +25,34 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     DIR/plots, and all figures in DIR/figures.csv. Jobs that differ in their seed alone become one
     row, as mean and standard deviation. Jobs without a round are left out, and named.
 
-    Exit code 0 when the report is written, 2 for bad input.
+    Names without a started job are left out, and named.
+
+    Exit code 0 when the report is written, 2 for bad input or if no name stands for a job.
 
     Example: fedscale report fedavg_femnist fedtrans_femnist -o comparison
     """
-    from fedscale_ext.driver.naming import failures, find_jobs
+    from fedscale_ext.driver.naming import failures, find_existing_jobs
     from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.compared import comparison_rows, lines, table_notes
 
-    named = find_jobs(job)
+    named, unknown = find_existing_jobs(job)
     page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders))
     screen = console()
     rows = lines(arms)
     print_table(screen, *comparison_rows(arms, rows))
-    for sentence in filter(None, (left_out, *cautions(arms), *table_notes(rows))):
+    for sentence in filter(None, (_unknown(unknown), left_out, *cautions(arms), *table_notes(rows))):
         typer.echo(f"note: {sentence}", err=True)
     if screen.is_terminal:
         screen.print()
     for what, path in (("report", page), ("plots", out / PLOTS), ("figures", out / FIGURES)):
         print(f"{what:<9}{path}")
+
+
+def _unknown(words: list[str]) -> str | None:
+    """The sentence that lists the names without a job, if there are any."""
+    if not words:
+        return None
+    these = "these names" if len(words) > 1 else "this name"
+    return f"The report leaves out {', '.join(words)}: no started job has {these}."

@@ -21,7 +21,24 @@ def find_jobs(words: Sequence[str]) -> NamedJobs:
 
     A job's name stands for its last run, a sweep's and an arm's for the runs of that sweep.
     """
-    each = [_find(word) for word in words]
+    return _joined([_find(word) for word in words])
+
+
+def find_existing_jobs(words: Sequence[str]) -> tuple[NamedJobs, list[str]]:
+    """The jobs that the words name, and the words that name none; UserError if none of the words names a job."""
+    each, unknown, errors = [], [], []
+    for word in dict.fromkeys(words):
+        try:
+            each.append(_find(word))
+        except UserError as error:
+            unknown.append(word)
+            errors.append(error)
+    if errors and not each:
+        raise errors[0]
+    return _joined(each), unknown
+
+
+def _joined(each: Sequence[NamedJobs]) -> NamedJobs:
     folders = dict.fromkeys(folder for named in each for folder in named.folders)
     return NamedJobs(list(folders), list(dict.fromkeys(name for named in each for name in named.unbegun)))
 

@@ -21,6 +21,7 @@ _SMOOTH = 40  # from so many rounds on the training loss is smoothed
 _BARS = 60  # at most so many bars
 _NAMES = 12  # at most so many models in a legend
 _LETTERS = 52  # of a line below a narrow panel
+_ROW = 0.19  # inches, of a legend
 
 
 def model_order(records: Sequence[RoundRecord], others: Sequence[str] = ()) -> list[str]:
@@ -204,9 +205,17 @@ def legend_above(axis: Axes) -> None:
 def legend_below(axis: Axes) -> None:
     """The same below the panel, outside it, in as many columns as the names leave room for."""
     handles, labels = _few(axis)
+    labels = [
+        label if len(label) <= _LETTERS else f"{label[: _LETTERS // 2]}…{label[-_LETTERS // 3 :]}" for label in labels
+    ]
     letters = max((len(label) for label in labels), default=1) + 4
-    axis.figure.legend(  # type: ignore[union-attr]
-        handles, labels, frameon=False, fontsize=8.5, ncols=max(1, min(_NAMES // 2, _LETTERS // letters)),
+    columns = max(1, min(_NAMES // 2, _LETTERS // letters))
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(figure.get_figheight() + _ROW * max(0, rows - 2))  # rows take no height from the panel
+    figure.legend(
+        handles, labels, frameon=False, fontsize=8.5, ncols=columns,
         loc="outside lower left", labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
+from fedscale_ext.core.types import is_personal, members
 from fedscale_ext.report import panels, searches, type_curves
 from fedscale_ext.report.comparison import WIDTH, figure_of
 from fedscale_ext.report.devices import Assignment, assignment
@@ -60,7 +61,7 @@ def _assignment(job: LoadedJob, shares: Assignment) -> "Figure":
     order = panels.model_order(job.records)
     for key, share in zip(shares.models, shares.share, strict=True):
         shade = panels.shade(order.index(key))
-        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=key.removesuffix("@own"), **shade)
+        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=_label(key), **shade)
         bottom += share
     if shares.kinds is not None:
         axis.set_xticks(np.arange(len(bottom)) + 0.47, shares.kinds)
@@ -73,3 +74,8 @@ def _assignment(job: LoadedJob, shares: Assignment) -> "Figure":
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     panels.legend_below(axis)
     return figure
+
+
+def _label(key: str) -> str:
+    """Name of a model in the legend; clients' personal versions of a model are called so."""
+    return f"personal models ({'+'.join(members(key))})" if is_personal(key) else key

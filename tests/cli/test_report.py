@@ -88,6 +88,21 @@ def test_a_report_says_why_a_seed_did_not_finish(call, remembered, tmp_path, mon
     assert naming.failures(naming.find_jobs(["a-sweep"]).folders) == {}
 
 
+def test_a_wrong_name_among_others_is_left_out_and_named(call, remembered, tmp_path, monkeypatch):
+    from fedscale_ext.report import comparison, single
+
+    monkeypatch.setattr(comparison, "plots", lambda arms: {})
+    monkeypatch.setattr(single, "plots", lambda job: {})
+    code, out, err = call("report", "b", "a", "-o", tmp_path / "out")
+    assert (code, err) == (0, "note: The report leaves out b: no started job has this name.\n")
+    assert out.splitlines()[-1].startswith("figures")
+    code, _, err = call("report", "b", "a", "c", "b", "-o", tmp_path / "out")
+    assert (code, err) == (0, "note: The report leaves out b, c: no started job has these names.\n")
+    code, out, err = call("report", "b", "c", "-o", tmp_path / "none")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "there is no job 'b'" in err
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_word_is_a_folder_a_sweep_a_job_or_an_arm(remembered):
     def folders(words):
         return naming.find_jobs(words).folders

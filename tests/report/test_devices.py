@@ -61,7 +61,7 @@ def test_long_names_of_models_stand_below_the_plot_of_assignments(tmp_path: Path
     figure = single.plots(job)["assignment"][1]
     figure.draw_without_rendering()
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["m0", "m1"]  # without the mark of own versions
+    assert [text.get_text() for text in legend.get_texts()] == [f"personal models (m{k})" for k in (0, 1)]
     box, panel = legend.get_window_extent(), figure.axes[0].get_window_extent()
     assert box.y1 < panel.y0 and box.x1 <= figure.bbox.x1
 
@@ -74,3 +74,16 @@ def test_the_assignment_counts_who_is_served_what_in_bins_of_capacity(folders: l
     assert (shares.edges[0], shares.edges[-1]) == (1e3, CLIENTS * 1e3) and (np.diff(shares.edges) >= 0).all()
     # clients are served m0 and m1 in turn, and stand in the order of their capacities: seven in the first bin
     assert shares.share[0, 0] == pytest.approx(4 / 7)
+
+
+def test_many_and_long_names_are_not_clipped_and_do_not_squeeze_the_plot(tmp_path: Path):
+    job = load_job(write_job(tmp_path / "a"))
+    assert job.evaluation is not None
+    keys = [f"{'long-' * 20}{number}@own" for number in range(14)]
+    evaluation = replace(job.evaluation, serve=tuple(keys[client % 14] for client in range(CLIENTS)))
+    job = replace(job, records=[replace(record, evaluation=evaluation) for record in job.records])
+    figure = single.plots(job)["assignment"][1]
+    figure.draw_without_rendering()
+    box, panel = figure.legends[0].get_window_extent(), figure.axes[0].get_window_extent()
+    assert box.x1 <= figure.bbox.x1 and box.y0 >= 0 and box.y1 < panel.y0
+    assert panel.height > 1.5 * figure.dpi
