@@ -15,12 +15,12 @@ OWN_EXIT = "accuracy, late %"  # each client by the deepest exit that it is serv
 COLUMNS = (GLOBAL, OWN_EXIT, "global %", "accuracy %", "TMACs", "network MB", "round s")
 
 Figures = Mapping[str, float]
-_WHOLE = {"model": BACKBONE.within("single_exit_{}")}
+_WHOLE = {"model": BACKBONE.formatted("single_exit_{}")}
 _RATES = [1.0, 0.75, 0.5]
 # what the papers of baselines leave open is alike for all: clients weigh by their samples, as in HypeMeFed
 _BASELINES: dict[str, dict[str, Any]] = {
     LARGEST: {"method": "fedavg", **_WHOLE},
-    SMALLEST: {"method": "fedavg", "model": BACKBONE.within("first_exit_{}")},
+    SMALLEST: {"method": "fedavg", "model": BACKBONE.formatted("first_exit_{}")},
     "HeteroFL": {"method": "heterofl", **_WHOLE, "heterofl.rates": _RATES, "heterofl.weighted": True},
     "ScaleFL": {"method": "scalefl", "scalefl.widths": [0.7, 0.75, 1.0], "scalefl.exits": [1, 2, 3],
                 "scalefl.weighted": True},
@@ -71,7 +71,7 @@ def everyone_on(exit: int, exits: int = 3) -> dict[str, Any]:
         "hypemefed.levels": "fix",
         "hypemefed.shares": [float(number == exit) for number in range(1, exits + 1)],
         "hypemefed.missing": "trained",
-        "capacity_model": BACKBONE.within("multi_exit_{}"),
+        "capacity_model": BACKBONE.formatted("multi_exit_{}"),
     }
 
 

@@ -9,7 +9,7 @@ from evals.paper.orders import Order
 from evals.paper.papers import SCALES
 
 _FREE = {**{f"{method}.groups": None for method in GROUPED}, "hypemefed.levels": "fix",
-         "capacity_model": BACKBONE.within("multi_exit_{}")}  # fmt: skip
+         "capacity_model": BACKBONE.formatted("multi_exit_{}")}  # fmt: skip
 SETTINGS: dict[str, Keys] = {
     "as in the paper": {},
     "one in ten deep": {**_FREE, "hypemefed.shares": [0.45, 0.45, 0.1]},

@@ -26,7 +26,7 @@ def _keys(backbone: str, *groups: int, **keys: Any) -> Keys:
     levels: dict[str, Any] = {f"{method}.groups": list(groups) for method in GROUPED}
     # the same for all methods: their running statistics are means over different sets of clients
     levels["bn_statistics"] = "federated"
-    network = {"model": BACKBONE.within("multi_exit_{}"), "capacity_model": BACKBONE.within("first_exit_{}")}
+    network = {"model": BACKBONE.formatted("multi_exit_{}"), "capacity_model": BACKBONE.formatted("first_exit_{}")}
     return {BACKBONE: backbone, **network, **levels, **keys}
 
 
@@ -70,6 +70,6 @@ PAPER = Paper(
     },
     stands_for=STANDS_FOR,
     base_model="multi_exit_vgg_small",
-    fedavg_model=BACKBONE.within("single_exit_{}"),
+    fedavg_model=BACKBONE.formatted("single_exit_{}"),
 )
 main = partial(engine.main, PAPER)

@@ -5,7 +5,7 @@ Scripts write an arm's keys once for all data sets and scales. Where a value dif
 
     BACKBONE = Parameter("backbone")
     {BACKBONE: "vgg_small"}                                 # of a data set
-    Arm("FedAvg", {"model": BACKBONE.within("single_exit_{}")})
+    Arm("FedAvg", {"model": BACKBONE.formatted("single_exit_{}")})
 
 A model of another arm's job is a :class:`ModelOf`, its weights are :class:`WeightsOf`.
 """
@@ -28,7 +28,7 @@ class Parameter:
 
     name: str
 
-    def within(self, text: str) -> "TextWith":
+    def formatted(self, text: str) -> "TextWith":
         """Return the value as a part of a text, which has it in the place of ``{}``."""
         return TextWith(text, self)
 

@@ -33,8 +33,8 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     """
     from fedscale_ext.driver.naming import failures, find_existing_jobs
     from fedscale_ext.driver.tables import console, print_table
-    from fedscale_ext.report.arms import cautions
     from fedscale_ext.report.build import FIGURES, PLOTS, build
+    from fedscale_ext.report.cautions import cautions
     from fedscale_ext.report.compared import comparison_rows, lines, table_notes
 
     named, unknown = find_existing_jobs(job)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,17 +26,34 @@ def trained_on(samples: int, held_out: float) -> int:
     return samples - min(samples - 1, ceil(held_out * samples))
 
 
-def local_steps(
-    samples: int, batch_size: int, steps: int, epochs: int | None, overrides: Mapping[str, Any]
-) -> tuple[int, int | None]:
-    """Return the steps and epochs of a client: ``steps`` and None, or the batches of ``epochs`` and ``epochs``.
+class LocalSteps(NamedTuple):
+    """The size of a client's local training in one round; ``epochs`` is None if it is not counted in epochs."""
 
-    ``overrides`` are the work item's: its ``local_steps`` or ``local_epochs`` take precedence over the job's.
+    samples: int
+    batch_size: int
+    steps: int
+    epochs: int | None
+
+
+def local_steps(
+    train_size: int, batch_size: int, steps: int, epochs: int | None, overrides: Mapping[str, Any]
+) -> LocalSteps:
+    """Return the size of a client's local training.
+
+    Args:
+        train_size: The client's training samples.
+        batch_size: The job's batch size.
+        steps: The job's steps, if it counts no epochs.
+        epochs: The job's epochs, or None.
+        overrides: Those of the work item, which take precedence.
+
     """
+    samples = trained_on(train_size, overrides.get("held_out", 0.0))
+    batch_size = int(overrides.get("batch_size", batch_size))
     if "local_steps" in overrides:
-        return int(overrides["local_steps"]), None
+        return LocalSteps(samples, batch_size, int(overrides["local_steps"]), None)
     epochs = overrides.get("local_epochs", epochs)
-    return (steps, None) if epochs is None else (epochs * -(-samples // batch_size), epochs)
+    return LocalSteps(samples, batch_size, steps if epochs is None else epochs * -(-samples // batch_size), epochs)
 
 
 def step_sizes(samples: int, batch_size: int, steps: int, epochs: int | None) -> np.ndarray:

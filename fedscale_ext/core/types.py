@@ -9,7 +9,7 @@ import torch
 
 from fedscale_ext.core.client_config import FIELDS, OVERRIDABLE
 from fedscale_ext.core.errors import UserError, did_you_mean
-from fedscale_ext.core.local_steps import local_steps, step_sizes, trained_on
+from fedscale_ext.core.local_steps import LocalSteps, local_steps, step_sizes
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 
 State = dict[str, torch.Tensor]  # parameters and buffers by state_dict name, on the CPU
@@ -49,14 +49,10 @@ class Task:
         """Return a client's name, or its number as text where names are not known."""
         return self.client_names[client - 1] if self.client_names else str(client)
 
-    def local_training(self, client: int, overrides: Mapping[str, Any]) -> tuple[int, int, int, int | None]:
-        """Return a client's training samples, batch size, steps and epochs (None: not counted in epochs).
-
-        ``overrides`` are those of its work item.
-        """
-        samples = trained_on(int(self.train_sizes[client - 1]), overrides.get("held_out", 0.0))
-        batch = int(overrides.get("batch_size", self.batch_size))
-        return samples, batch, *local_steps(samples, batch, self.local_steps, self.local_epochs, overrides)
+    def local_training(self, client: int, overrides: Mapping[str, Any]) -> LocalSteps:
+        """Return the size of a client's local training; ``overrides`` are those of its work item."""
+        size = int(self.train_sizes[client - 1])
+        return local_steps(size, self.batch_size, self.local_steps, self.local_epochs, overrides)
 
     def step_sizes(self, client: int, overrides: Mapping[str, Any]) -> np.ndarray:
         """Return the number of samples that each step of a client sees, int64 [steps].

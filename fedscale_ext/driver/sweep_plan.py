@@ -143,7 +143,7 @@ def read_plan(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None,
         other = first.setdefault(_comparable(settings), point)
         if other is not point:
             repeated[point.name] = other
-    kept = [index for index, point in enumerate(startable) if point.name not in repeated]
+    remaining = [index for index, point in enumerate(startable) if point.name not in repeated]
     arms = dict.fromkeys((point.arm, repeated[point.name].arm) for point in startable if point.name in repeated)
     words = ", ".join(f"{arm} (as {other})" for arm, other in list(arms)[:_NAMED])
     words += f" and {len(arms) - _NAMED} more" if len(arms) > _NAMED else ""
@@ -152,7 +152,10 @@ def read_plan(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None,
         f"differs, and are left out: {words}"
     )
     return Plan(
-        [startable[index] for index in kept], [configs[index] for index in kept], faults, repeats if repeated else None
+        [startable[index] for index in remaining],
+        [configs[index] for index in remaining],
+        faults,
+        repeats if repeated else None,
     )
 
 

@@ -16,7 +16,7 @@ from overrides import overrides
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.local_steps import local_steps, trained_on
+from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.executor.worker import Worker
@@ -165,9 +165,8 @@ class MultiModelExecutor(NoPickle, Executor):
     def _client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
         """A client's configuration: the job's keys, then the item's overrides. Tensors are added by the worker."""
         job, args, overrides = self.config.job, self.args, item["overrides"]
-        samples = trained_on(int(self.training_sets.train_sizes[item["client"] - 1]), overrides.get("held_out", 0.0))
-        batch = int(overrides.get("batch_size", args.batch_size))
-        steps, epochs = local_steps(samples, batch, args.local_steps, job.local_epochs, overrides)
+        size = int(self.training_sets.train_sizes[item["client"] - 1])
+        local = local_steps(size, args.batch_size, args.local_steps, job.local_epochs, overrides)
         config = ClientConfig(
             client_id=item["client"],
             round=header["round"],
@@ -195,7 +194,7 @@ class MultiModelExecutor(NoPickle, Executor):
             precision=job.precision,
             objective=item["objective"],
         )
-        return replace(config, **{**overrides, "local_steps": steps, "local_epochs": epochs})
+        return replace(config, **{**overrides, "local_steps": local.steps, "local_epochs": local.epochs})
 
 
 def device_of(args: Namespace) -> torch.device:

@@ -5,29 +5,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
 from textwrap import shorten
 from typing import Any
 
 import numpy as np
 
-from fedscale_ext.config.job_config import set_aside
-from fedscale_ext.config.keys import RESAMPLED
-from fedscale_ext.data.named_files import differing_files
-from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.disqualified import disqualified
-from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob, fine_tuned
+from fedscale_ext.report.loading import LoadedJob, fine_tuned
 from fedscale_ext.report.tables import seconds
 from fedscale_ext.util.quantities import quantity
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 _NAME = 44  # letters of a name in a plot
 _RELATIVE = 1e-9  # values that differ by no more than this are equal but for rounding
-#: figures that grow with each round, and those that depend on what devices afford
-_OF_ROUNDS = {"macs", "network", "time"}
-_OVERCOMMITMENT = "overcommitment"
-_OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}
-_OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth"}  # those that mask_test changes
+OVERCOMMITMENT = "overcommitment"
+_OF_ROUNDS = {"macs", "network", "time"}  # figures that grow with each round
+_OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}  # that depend on what devices afford
+_OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth"}  # that mask_test changes
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
 
 DataKey = tuple[str, str]  # name and digest of data
@@ -73,7 +67,8 @@ def _worst_tenth(job: LoadedJob) -> float | None:
     return float(values[: max(1, len(values) // 10)].mean()) if len(values) else None
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """Write a share in per cent, without the sign."""
     return f"{100 * value:.2f}"
 
 
@@ -82,16 +77,16 @@ def _mega(value: float) -> str:
 
 
 FIGURES = (
-    Figure("accuracy", "accuracy %", True, _accuracy("mean"), _percent, "mean over clients, each on what it is served"),
-    Figure("global", "global accuracy %", True, _global, _percent,
+    Figure("accuracy", "accuracy %", True, _accuracy("mean"), percent, "mean over clients, each on what it is served"),
+    Figure("global", "global accuracy %", True, _global, percent,
            "of the whole model (of several exits the last one's) on the test samples of all clients", rare=True),
-    Figure("tuned", "after fine-tuning %", None, _at_the_end("personalised"), _percent,
+    Figure("tuned", "after fine-tuning %", None, _at_the_end("personalised"), percent,
            "mean over clients that fine-tune a copy on their own data; it competes in a row of its own", rare=True),
-    Figure("on_all", "on all samples %", True, _at_the_end("on_all"), _percent,
+    Figure("on_all", "on all samples %", True, _at_the_end("on_all"), percent,
            "each client's model on the test samples of all clients, mean over clients", rare=True),
-    Figure("samples", "over samples %", True, _accuracy("sample_weighted"), _percent, "each test sample counts once"),
-    Figure("iqr", "IQR %", False, _accuracy("iqr"), _percent, "between the clients' quartiles"),
-    Figure("worst_tenth", "worst tenth %", True, _worst_tenth, _percent, "mean of the tenth of clients served worst"),
+    Figure("samples", "over samples %", True, _accuracy("sample_weighted"), percent, "each test sample counts once"),
+    Figure("iqr", "IQR %", False, _accuracy("iqr"), percent, "between the clients' quartiles"),
+    Figure("worst_tenth", "worst tenth %", True, _worst_tenth, percent, "mean of the tenth of clients served worst"),
     Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
     Figure("network", "network MB", False, _of("cost", "network_total_mb"), _mega, "both directions, whole job"),
     Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), _mega, "both directions"),
@@ -131,7 +126,7 @@ class Arm:
     @property
     def digest(self) -> str:
         """Digest of the data."""
-        return str(self.jobs[0].header["data"]["digest"])
+        return self.jobs[0].digest
 
     @property
     def personal(self) -> bool:
@@ -155,7 +150,7 @@ class Arm:
         devices = job.devices if figure.key in _OF_DEVICES else {}
         rounds = tuple(dict.fromkeys(done))
         costs = figure.key in _OF_ROUNDS or figure.key in _OF_DEVICES
-        overcommitment = job.settings.get(_OVERCOMMITMENT) if costs else None
+        overcommitment = job.settings.get(OVERCOMMITMENT) if costs else None
         masked = self.masked and figure.key in _OF_MASKED_TESTS
         return self.digest, job.rounds_asked, self.personal, masked, rounds, overcommitment, *sorted(devices.items())
 
@@ -244,12 +239,12 @@ def _arm(label: str, jobs: Sequence[LoadedJob], data: Mapping[DataKey, str]) -> 
     counted = []
     for runs in of_seed.values():
         newest = max(runs, key=lambda job: job.began)
-        counted.append(next(job for job in runs if _equal_results(job, newest)))
+        counted.append(next(job for job in runs if equal_results(job, newest)))
     repeats = [job for runs in of_seed.values() for job in runs if all(job is not one for one in counted)]
     return Arm(label, counted, data[_data_key(jobs[0])], unfinished, repeats)
 
 
-def _equal_results(one: LoadedJob, other: LoadedJob) -> bool:
+def equal_results(one: LoadedJob, other: LoadedJob) -> bool:
     """Whether two jobs have the same rounds, accuracies and costs."""
     first, second = (
         json.dumps([job.rounds_done, job.summary["accuracy"], *(BY_KEY[key].get(job) for key in sorted(_OF_ROUNDS))],
@@ -258,12 +253,8 @@ def _equal_results(one: LoadedJob, other: LoadedJob) -> bool:
     return first == second
 
 
-def _digest(job: LoadedJob) -> str:
-    return str(job.header["data"]["digest"])
-
-
 def _data_key(job: LoadedJob) -> DataKey:
-    return job.data, _digest(job)
+    return job.data, job.digest
 
 
 def _data_names(jobs: Sequence[LoadedJob]) -> dict[DataKey, str]:
@@ -271,8 +262,8 @@ def _data_names(jobs: Sequence[LoadedJob]) -> dict[DataKey, str]:
     digests: dict[str, list[str]] = {}  # by the name
     for job in jobs:
         alike = digests.setdefault(job.data, [])
-        if _digest(job) not in alike:
-            alike.append(_digest(job))
+        if job.digest not in alike:
+            alike.append(job.digest)
     return {
         (name, digest): name if len(alike) == 1 else f"{name} ({number})"
         for name, alike in digests.items()
@@ -282,9 +273,7 @@ def _data_names(jobs: Sequence[LoadedJob]) -> dict[DataKey, str]:
 
 def _same(one: LoadedJob, other: LoadedJob) -> bool:
     """Whether two jobs differ in their seed alone."""
-    return (one.data, one.header["data"]["digest"]) == (other.data, other.header["data"]["digest"]) and not differences(
-        [one, other]
-    )
+    return _data_key(one) == _data_key(other) and not differences([one, other])
 
 
 def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
@@ -295,131 +284,6 @@ def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
         for key in keys
         if not all(jobs[0].same_setting(job, key) for job in jobs)
     }
-
-
-def cautions(arms: Sequence[Arm]) -> list[str]:
-    """List cautions for comparing these arms, a sentence each."""
-    jobs = [job for arm in arms for job in (*arm.jobs, *arm.unfinished)]
-    notes = []
-    if len({job.header["data"]["digest"] for job in jobs}) > 1:
-        notes.append("These jobs are on different data: their accuracies do not compare, and the best are marked "
-                     f"within the same data only.{_why_data_differ(arms)}")  # fmt: skip
-    if len(lengths := sorted({job.rounds_asked for job in jobs})) > 1:
-        notes.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
-                     "and what it cost compare in the curves, not in the table, which marks the best within the same "
-                     "number of rounds only.")  # fmt: skip
-    if different := differing_files(*(job.named_files for job in jobs)):
-        names = ", ".join(different)
-        notes.append(f"These jobs ran with different contents of {names}: jobs with the same contents share a row.")
-    notes += [sentence for arm in arms for sentence in repeat_words(arm)]
-    notes += _mask_words(arms)
-    if any(not one.same_setting(other, key) for one, other in combinations(jobs, 2) for key in DEVICE_FILES):
-        notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
-                     "compare, and the best are marked among the same devices only.")  # fmt: skip
-    if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
-        notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
-                     "did equally many rounds only.")  # fmt: skip
-    if len({job.settings.get(_OVERCOMMITMENT) for job in jobs}) > 1:
-        notes.append("These jobs have different overcommitment. Clients that are too slow to count still download "
-                     "models and train, which MACs and network leave out: costs are marked among equal values "
-                     "only.")  # fmt: skip
-    if sentence := _disqualified_words(arms):
-        notes.append(sentence)
-    if early := [_early_words(job, job.state) for arm in arms for job in arm.jobs if not job.finished]:
-        notes.append(f"Not finished: {', '.join(early)}.")
-    apart = [
-        _early_words(job, f"seed {job.seed}, {job.state}", f" of {arm.label}") for arm in arms for job in arm.unfinished
-    ]
-    if apart:
-        notes.append(f"Not finished, and not in the figures of its row: {', '.join(apart)}.")
-    return notes
-
-
-def _early_words(job: LoadedJob, how_far: str, of: str = "") -> str:
-    """A job that has not ended, how far it is, and why it goes no further where that is known."""
-    why = job.failure or ("its training diverged" if has_diverged(job.records) else "")
-    return f"{job.name}{of} ({'; '.join(filter(None, (how_far, why)))})"
-
-
-def repeat_words(arm: Arm) -> list[str]:
-    """A sentence for each job that an arm leaves out because another one has its seed."""
-    counted = {job.seed: job for job in arm.jobs}
-    return [
-        f"{job.name} is left out of {arm.label}: it repeats {other.name} (seed {job.seed}), with equal results."
-        if _equal_results(job, other)
-        else f"{job.name} is left out of {arm.label}: {other.name} has the same settings and seed {job.seed} and other "
-        "results, and is newer; versions of the code may differ."
-        for job in arm.repeats
-        for other in [counted[job.seed]]
-    ]
-
-
-def _mask_words(arms: Sequence[Arm]) -> list[str]:
-    """A sentence on rows whose tests mask logits, where other rows' tests do not; or nothing."""
-    masked = [arm for arm in arms if arm.masked]
-    tested = [arm for arm in arms if any(job.summary["accuracy"] for job in arm.jobs)]
-    if not masked or all(arm.masked for arm in tested):
-        return []
-    reached = []
-    for arm in masked:
-        plain = [job.summary["accuracy"]["unmasked"]["mean"] for job in arm.jobs if job.masked]
-        if None not in plain:
-            reached.append(f"{arm.label} {_percent(float(np.mean(plain)))} %")
-    without = f" Without the mask: {'; '.join(reached)}." if reached else ""
-    return [f"Tests of {'; '.join(arm.label for arm in masked)} mask the logits of classes that a client lacks, those "
-            "of the other rows do not: their accuracies do not compare, and the best are marked within the same kind "
-            f"of test only.{without}"]  # fmt: skip
-
-
-def _stopped_words(job: LoadedJob) -> str:
-    reason = f" ({job.summary['stopped']})" if job.summary.get("stopped") else ""
-    return f"{job.name} after round {job.rounds_done} of {job.rounds_asked}{reason}"
-
-
-def _device_words(arms: Sequence[Arm]) -> str:
-    """The files of devices of each arm, by the names that settings give them; those of one name by contents, too."""
-    names, full = (
-        [", ".join(arm.jobs[0].shown_setting(key, contents=contents) for key in DEVICE_FILES
-                   if arm.jobs[0].settings.get(key)) or RESAMPLED for arm in arms]
-        for contents in (False, True)
-    )  # fmt: skip
-    words = full if len(set(names)) < len(set(full)) else names
-    return "; ".join(f"{arm.label}: {text}" for arm, text in zip(arms, words, strict=True))
-
-
-def _why_data_differ(arms: Sequence[Arm]) -> str:
-    """A sentence on what arms with different samples set aside for the server, or on data of one name; or nothing."""
-    samples = {arm.label: set_aside(arm.jobs[0].header["config"]) for arm in arms}
-    sentences = []
-    if len(set(samples.values())) > 1:
-        counts = ", ".join(f"{label} {count:,}" if count else f"{label} none" for label, count in samples.items())
-        sentences.append(f" They set aside different numbers of training samples as public data: {counts}.")
-    # name of data and what was set aside -> what tells those that have both apart -> a job
-    alike: dict[tuple[str, int], dict[str, LoadedJob]] = {}
-    for arm in arms:
-        key = arm.jobs[0].data, samples[arm.label]
-        alike.setdefault(key, {})[arm.data] = arm.jobs[0]
-    sentences += [
-        f" The names of {_listed_data(data)} are the same, samples or clients are not: data_seed, test_split or files "
-        "differ."
-        for data in alike.values()
-        if len(data) > 1
-    ]
-    return "".join(sentences)
-
-
-def _listed_data(data: Mapping[str, LoadedJob]) -> str:
-    """Names of data, each with a job on them, and their numbers of clients and classes where these differ."""
-    counts: dict[str, list[int | None]] = {
-        "clients": [int(job.header["num_clients"]) for job in data.values()],
-        "classes": [job.num_classes for job in data.values()],
-    }
-    told = {what: each for what, each in counts.items() if len(set(each)) > 1}
-    listed = []
-    for index, name in enumerate(data):
-        known = [f"{each[index]:,} {what}" for what, each in told.items() if each[index] is not None]
-        listed.append(f"{name} ({', '.join(known)})" if known else name)
-    return f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
@@ -444,13 +308,6 @@ def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
         if any(worse):
             result |= ties
     return result
-
-
-def _disqualified_words(arms: Sequence[Arm]) -> str:
-    """A sentence on the rows that get no mark, among those of a comparison of several; or nothing."""
-    rows = [arm for _, arm in with_fine_tuned(arms)]
-    reasons = [f"{arm.label} ({arm.disqualified})" for arm in rows if not arm.state and arm.disqualified]
-    return f"Not marked as the best in any column: {'; '.join(reasons)}." if reasons and len(rows) > 1 else ""
 
 
 def _equal(one: float, other: float) -> bool:

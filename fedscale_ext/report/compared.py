@@ -81,7 +81,7 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
         if floor and floor["tested"]:
             values = {"accuracy": floor["mean"], "samples": floor["sample_weighted"], "iqr": floor["iqr"]}
             cells = [Cell(figure.tell(values[figure.key]) if figure.key in values else "–") for figure in figures]
-            data = ", ".join(dict.fromkeys(names[str(job.header["data"]["digest"])]))
+            data = ", ".join(dict.fromkeys(names[job.digest]))
             key = (kind, data, *(cell.value for cell in cells))
             rows.setdefault(key, Line(_FLOORS[kind], "", data, cells, None, kind="floor"))
             labels.setdefault(key, []).append(label)

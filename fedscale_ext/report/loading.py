@@ -65,6 +65,11 @@ class LoadedJob:
         return next((count for count in counts if isinstance(count, int)), None)
 
     @property
+    def digest(self) -> str:
+        """Digest of its data."""
+        return str(self.header["data"]["digest"])
+
+    @property
     def tested(self) -> list[RoundRecord]:
         """The rounds after which clients were tested."""
         return [record for record in self.records if record.evaluation is not None]
@@ -115,7 +120,7 @@ class LoadedJob:
         """Tell whether another job has a setting in the same way: files by their contents, where both jobs know these,
         and what the data folder holds by its digest."""
         if key == "data_dir":
-            return bool(self.header["data"]["digest"] == other.header["data"]["digest"])
+            return self.digest == other.digest
         mine, others = self.settings.get(key), other.settings.get(key)
         if key not in self.named_files or key not in other.named_files:
             return bool(mine == others)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from fedscale_ext.report.arms import Arm, cautions, settings_table, shown
+from fedscale_ext.report.arms import Arm, settings_table, shown
+from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.compared import Cell, Line, has_papers, table_notes
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob

@@ -17,9 +17,9 @@ def test_parameters_are_put_in_whole_within_texts_and_in_lists() -> None:
     keys: Keys = {
         NETWORK: "vgg",
         COUNT: 3,
-        "model": NETWORK.within("multi_{}"),
+        "model": NETWORK.formatted("multi_{}"),
         "num_participants": COUNT,
-        "groups": [COUNT, 1, NETWORK.within("{}_small")],
+        "groups": [COUNT, 1, NETWORK.formatted("{}_small")],
         "rounds": 7,
     }
     assert resolved(keys) == {
@@ -36,7 +36,7 @@ def test_none_takes_a_key_away() -> None:
     assert resolved({"local_epochs": None, "local_steps": 4}) == {"local_steps": 4}
 
 
-@pytest.mark.parametrize("value", [COUNT, COUNT.within("{}"), [COUNT]])
+@pytest.mark.parametrize("value", [COUNT, COUNT.formatted("{}"), [COUNT]])
 def test_a_parameter_without_a_value_is_an_error(value: Any) -> None:
     with pytest.raises(KeyError):
         resolved({NETWORK: "vgg", "rounds": value})
@@ -60,7 +60,7 @@ def test_models_and_weights_of_jobs_become_files() -> None:
 def test_results_files_name_what_is_not_resolved_yet() -> None:
     keys: Keys = {
         NETWORK: "vgg",
-        "model": NETWORK.within("multi_{}"),
+        "model": NETWORK.formatted("multi_{}"),
         "taps": [NETWORK, "a"],
         "largest": ModelOf("Fed, A"),
         "second": ModelOf("B", 1),

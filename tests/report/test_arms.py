@@ -15,13 +15,13 @@ from fedscale_ext.report.arms import (
     Figure,
     arms_of,
     best,
-    cautions,
     differences,
     pooled,
     settings_table,
     short,
     shown,
 )
+from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.compared import comma_separated, comparison_rows, has_papers, lines
 from fedscale_ext.report.loading import load_job
 from fedscale_ext.report.published import paper_row

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, cautions, shown
+from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, shown
 from fedscale_ext.report.build import build
+from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.compared import Line, comma_separated, comparison_rows, lines, table_notes
 from fedscale_ext.report.loading import load_job
 

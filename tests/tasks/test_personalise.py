@@ -38,7 +38,7 @@ def test_it_is_what_each_client_reaches_with_a_copy_tuned_on_its_own_data(job_fi
         rows = data.test_rows(client)
         if not len(rows):
             continue
-        steps, epochs = local_steps(size, 5, 0, 2, {})
+        *_, steps, epochs = local_steps(size, 5, 0, 2, {})
         conf = client_settings(
             client,
             seed=1,

@@ -25,7 +25,7 @@ from training.test_cohort import FAMILIES, both_ways, exits
 
 @given(samples=st.integers(1, 60), batch=st.integers(1, 20), epochs=st.integers(1, 3))
 def test_each_epoch_sees_every_sample_once_in_an_order_of_its_own(samples: int, batch: int, epochs: int) -> None:
-    steps, same = local_steps(samples, batch, 7, epochs, {})
+    *_, steps, same = local_steps(samples, batch, 7, epochs, {})
     assert same == epochs
     conf = client_settings(batch_size=batch, local_steps=steps, local_epochs=epochs)
     drawn = drawn_rows(samples, conf, np.random.default_rng(0))
@@ -39,9 +39,9 @@ def test_each_epoch_sees_every_sample_once_in_an_order_of_its_own(samples: int, 
 
 
 def test_an_objectives_own_steps_or_epochs_go_first() -> None:
-    assert local_steps(23, 5, 7, None, {}) == (7, None)
-    assert local_steps(23, 5, 7, 2, {"local_steps": 3}) == (3, None)
-    assert local_steps(23, 5, 7, None, {"local_epochs": 2}) == (10, 2)
+    assert local_steps(23, 5, 7, None, {}) == (23, 5, 7, None)
+    assert local_steps(23, 5, 7, 2, {"local_steps": 3}) == (23, 5, 3, None)
+    assert local_steps(23, 5, 7, None, {"local_epochs": 2}) == (23, 5, 10, 2)
 
 
 def in_epochs(family: str, counts: list[int], **changes: Any) -> float:

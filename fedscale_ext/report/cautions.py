@@ -1,0 +1,145 @@
+"""Sentences above a comparison: what does not compare, which jobs are left out, and which rows get no mark."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from fedscale_ext.config.job_config import set_aside
+from fedscale_ext.config.keys import RESAMPLED
+from fedscale_ext.data.named_files import differing_files
+from fedscale_ext.metrics.divergence import has_diverged
+from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, equal_results, percent, with_fine_tuned
+from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
+
+
+def cautions(arms: Sequence[Arm]) -> list[str]:
+    """List cautions for comparing these arms, a sentence each."""
+    jobs = [job for arm in arms for job in (*arm.jobs, *arm.unfinished)]
+    notes = []
+    if len({job.digest for job in jobs}) > 1:
+        notes.append("These jobs are on different data: their accuracies do not compare, and the best are marked "
+                     f"within the same data only.{_why_data_differ(arms)}")  # fmt: skip
+    if len(lengths := sorted({job.rounds_asked for job in jobs})) > 1:
+        notes.append(f"These jobs have different numbers of rounds ({', '.join(map(str, lengths))}): what they reached "
+                     "and what it cost compare in the curves, not in the table, which marks the best within the same "
+                     "number of rounds only.")  # fmt: skip
+    if different := differing_files(*(job.named_files for job in jobs)):
+        names = ", ".join(different)
+        notes.append(f"These jobs ran with different contents of {names}: jobs with the same contents share a row.")
+    notes += [sentence for arm in arms for sentence in repeat_words(arm)]
+    notes += _mask_words(arms)
+    if any(not one.same_setting(other, key) for one, other in combinations(jobs, 2) for key in DEVICE_FILES):
+        notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
+                     "compare, and the best are marked among the same devices only.")  # fmt: skip
+    if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
+        notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
+                     "did equally many rounds only.")  # fmt: skip
+    if len({job.settings.get(OVERCOMMITMENT) for job in jobs}) > 1:
+        notes.append("These jobs have different overcommitment. Clients that are too slow to count still download "
+                     "models and train, which MACs and network leave out: costs are marked among equal values "
+                     "only.")  # fmt: skip
+    if sentence := _disqualified_words(arms):
+        notes.append(sentence)
+    if early := [_early_words(job, job.state) for arm in arms for job in arm.jobs if not job.finished]:
+        notes.append(f"Not finished: {', '.join(early)}.")
+    apart = [
+        _early_words(job, f"seed {job.seed}, {job.state}", f" of {arm.label}") for arm in arms for job in arm.unfinished
+    ]
+    if apart:
+        notes.append(f"Not finished, and not in the figures of its row: {', '.join(apart)}.")
+    return notes
+
+
+def _early_words(job: LoadedJob, how_far: str, of: str = "") -> str:
+    """A job that has not ended, how far it is, and why it goes no further where that is known."""
+    why = job.failure or ("its training diverged" if has_diverged(job.records) else "")
+    return f"{job.name}{of} ({'; '.join(filter(None, (how_far, why)))})"
+
+
+def repeat_words(arm: Arm) -> list[str]:
+    """A sentence for each job that an arm leaves out because another one has its seed."""
+    counted = {job.seed: job for job in arm.jobs}
+    return [
+        f"{job.name} is left out of {arm.label}: it repeats {other.name} (seed {job.seed}), with equal results."
+        if equal_results(job, other)
+        else f"{job.name} is left out of {arm.label}: {other.name} has the same settings and seed {job.seed} and other "
+        "results, and is newer; versions of the code may differ."
+        for job in arm.repeats
+        for other in [counted[job.seed]]
+    ]
+
+
+def _mask_words(arms: Sequence[Arm]) -> list[str]:
+    """A sentence on rows whose tests mask logits, where other rows' tests do not; or nothing."""
+    masked = [arm for arm in arms if arm.masked]
+    tested = [arm for arm in arms if any(job.summary["accuracy"] for job in arm.jobs)]
+    if not masked or all(arm.masked for arm in tested):
+        return []
+    reached = []
+    for arm in masked:
+        plain = [job.summary["accuracy"]["unmasked"]["mean"] for job in arm.jobs if job.masked]
+        if None not in plain:
+            reached.append(f"{arm.label} {percent(float(np.mean(plain)))} %")
+    without = f" Without the mask: {'; '.join(reached)}." if reached else ""
+    return [f"Tests of {'; '.join(arm.label for arm in masked)} mask the logits of classes that a client lacks, those "
+            "of the other rows do not: their accuracies do not compare, and the best are marked within the same kind "
+            f"of test only.{without}"]  # fmt: skip
+
+
+def _stopped_words(job: LoadedJob) -> str:
+    reason = f" ({job.summary['stopped']})" if job.summary.get("stopped") else ""
+    return f"{job.name} after round {job.rounds_done} of {job.rounds_asked}{reason}"
+
+
+def _device_words(arms: Sequence[Arm]) -> str:
+    """The files of devices of each arm, by the names that settings give them; those of one name by contents, too."""
+    names, full = (
+        [", ".join(arm.jobs[0].shown_setting(key, contents=contents) for key in DEVICE_FILES
+                   if arm.jobs[0].settings.get(key)) or RESAMPLED for arm in arms]
+        for contents in (False, True)
+    )  # fmt: skip
+    words = full if len(set(names)) < len(set(full)) else names
+    return "; ".join(f"{arm.label}: {text}" for arm, text in zip(arms, words, strict=True))
+
+
+def _why_data_differ(arms: Sequence[Arm]) -> str:
+    """A sentence on what arms with different samples set aside for the server, or on data of one name; or nothing."""
+    samples = {arm.label: set_aside(arm.jobs[0].header["config"]) for arm in arms}
+    sentences = []
+    if len(set(samples.values())) > 1:
+        counts = ", ".join(f"{label} {count:,}" if count else f"{label} none" for label, count in samples.items())
+        sentences.append(f" They set aside different numbers of training samples as public data: {counts}.")
+    # name of data and what was set aside -> what tells those that have both apart -> a job
+    alike: dict[tuple[str, int], dict[str, LoadedJob]] = {}
+    for arm in arms:
+        key = arm.jobs[0].data, samples[arm.label]
+        alike.setdefault(key, {})[arm.data] = arm.jobs[0]
+    sentences += [
+        f" The names of {_listed_data(data)} are the same, samples or clients are not: data_seed, test_split or files "
+        "differ."
+        for data in alike.values()
+        if len(data) > 1
+    ]
+    return "".join(sentences)
+
+
+def _listed_data(data: Mapping[str, LoadedJob]) -> str:
+    """Names of data, each with a job on them, and their numbers of clients and classes where these differ."""
+    counts: dict[str, list[int | None]] = {
+        "clients": [int(job.header["num_clients"]) for job in data.values()],
+        "classes": [job.num_classes for job in data.values()],
+    }
+    different = {what: each for what, each in counts.items() if len(set(each)) > 1}
+    listed = []
+    for index, name in enumerate(data):
+        known = [f"{each[index]:,} {what}" for what, each in different.items() if each[index] is not None]
+        listed.append(f"{name} ({', '.join(known)})" if known else name)
+    return f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+def _disqualified_words(arms: Sequence[Arm]) -> str:
+    """A sentence on the rows that get no mark, among those of a comparison of several; or nothing."""
+    rows = [arm for _, arm in with_fine_tuned(arms)]
+    reasons = [f"{arm.label} ({arm.disqualified})" for arm in rows if not arm.state and arm.disqualified]
+    return f"Not marked as the best in any column: {'; '.join(reasons)}." if reasons and len(rows) > 1 else ""
