@@ -186,7 +186,7 @@ def _returned_tensors(
 def _part_of(result: Mapping[str, Any], name: str) -> State:
     """Return tensors of a client's result; ValueError, for the method's author, where its client returns none."""
     if name not in result:
-        raise ValueError(f"the result of a client has no {name!r}, which the method's client_tensors lists")
+        raise ValueError(f"a client's result lacks {name!r}, which client_tensors lists")
     tensors: State = result[name]
     return tensors
 

@@ -1,8 +1,10 @@
 """Servers of clients that keep their models: what is told, what counts as traffic and work, what a checkpoint holds."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
 from fedscale_ext.methods.distillation.public_models import SERVER
+from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.tasks.client_tensors import ClientState
@@ -136,3 +139,13 @@ def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value:
     config = make_config({}, {"method": "fedmd", key: value})
     with pytest.raises(UserError, match=f"{key} takes what .* fedmd trains models that its clients keep; remove {key}"):
         check_local_training(config, LogitsExchangeAggregator)
+
+
+@pytest.mark.parametrize(("method", "travel"), [("fedmd", False), ("feddf", True)])
+def test_the_deadline_of_models_that_do_not_travel_is_left_to_the_rounds(
+    method: str, travel: bool, tmp_path: Path
+) -> None:
+    found, judged = made(method, tmp_path), []
+    found.deadline = SimpleNamespace(assigned=lambda *arguments: judged.append(arguments))
+    found.report_assignment([ModelChoice("a", found.pool[found.keys[0]].cost)], np.zeros(6, dtype=np.int64))
+    assert bool(judged) == travel

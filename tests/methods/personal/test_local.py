@@ -148,3 +148,21 @@ def test_what_needs_an_exchange_is_refused(job_file: Path, key: str) -> None:
     keys = {"control_variates": True} if key == "control_variates" else {key: 1.0}
     with pytest.raises(UserError, match=f"local .*{key}"):
         job(job_file, "refused", **keys)
+
+
+def test_a_deadline_refuses_no_client_for_transfers_that_are_not_made(job_file: Path) -> None:
+    keys = {"rounds": 1, "capacity_rule": "deadline"}
+    with pytest.raises(UserError, match="the slowest needs") as error:
+        job(job_file, "short", method="fedavg", deadline_s=1e-6, **keys)
+    deadline_s = 0.9 * float(str(error.value).partition("the slowest needs ")[2].split()[0])
+    with pytest.raises(UserError, match="is too short"):
+        job(job_file, "shared", method="fedavg", deadline_s=deadline_s, **keys)
+    job(job_file, "alone", deadline_s=deadline_s, **keys)
+
+
+def test_a_client_without_its_state_fails_with_a_sentence_for_the_methods_author(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PersonalModelClient, "reports", lambda self, conf: False)
+    with pytest.raises(UserError, match="a client's result lacks 'client_state', which client_tensors lists"):
+        job(job_file, "silent", rounds=1)
