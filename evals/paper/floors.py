@@ -82,7 +82,7 @@ def linear_figures(data: DataSet, seed: int, known: dict[str, Moments]) -> dict[
 def total_steps(config: JobConfig, data: DataSet) -> int:
     """Steps that all participants of a job take together, if each takes as many as clients do on average."""
     args, job = config.fedscale, config.job
-    each = [local_steps(int(size), args.batch_size, args.local_steps, job.local_epochs, {})[0]
+    each = [local_steps(int(size), args.batch_size, args.local_steps, job.local_epochs, {}).steps
             for size in data.train_sizes]  # fmt: skip
     return round(args.rounds * args.num_participants * float(np.mean(each)))
 
