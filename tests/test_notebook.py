@@ -10,7 +10,7 @@ import pytest
 from pages import ROOT, Reader
 
 from fedscale_ext.api.result import Picture, Result
-from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
+from fedscale_ext.data.synthetic.synthesize import synthesize
 from fedscale_ext.report import comparison
 from fedscale_ext.server import records
 
@@ -78,8 +78,8 @@ def test_it_is_kept_without_outputs():
 
 def test_the_page_about_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     reader = Reader(tmp_path, monkeypatch)
-    synthesize_femnist(
-        tmp_path / "data" / "femnist_generated", writers=14, samples_per_class=1, test_fraction=0.2, seed=1
+    synthesize(
+        "femnist", tmp_path / "data" / "femnist_generated", writers=14, samples_per_class=1, test_fraction=0.2, seed=1
     )
     reader.follow(PAGE)
     assert "quickstart 0." in reader.said and "the weakest device is served m0" in reader.said

@@ -172,25 +172,27 @@ def _format(source: Path) -> Format:
 
 @app.command()
 def synthesize(
-    what: Annotated[str, typer.Argument(metavar="NAME", help="What to generate; femnist is what there is.")],
+    what: Annotated[str, typer.Argument(metavar="NAME", help="What to generate: femnist or digits.")],
     out: Out = None,
     writers: Annotated[int, typer.Option(help="Writers, each a client.")] = 200,
-    samples_per_class: Annotated[int, typer.Option(help="Samples of each of the 62 characters per writer.")] = 2,
+    samples_per_class: Annotated[
+        int | None, typer.Option(help="Samples of each character per writer.", show_default="2, for digits 12")
+    ] = None,
     test_fraction: TestFraction = 0.2,
     seed: Seed = 1,
     force: Force = False,
 ) -> None:
-    """Generate handwriting in FEMNIST's layout: a stand-in, always marked as generated.
+    """Generate handwriting: FEMNIST's 62 characters, or digits alone. It is always marked as generated.
+
+    Example: fedscale dataset synthesize digits
 
     Example: fedscale dataset synthesize femnist --writers 50 -o data/small
     """
-    from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
+    from fedscale_ext.data.synthetic.synthesize import synthesize as draw
 
-    if what != "femnist":
-        raise UserError(f"{what!r} cannot be generated; femnist can")
     with progress_bar("drawing") as progress:
-        written = synthesize_femnist(
-            out or Path("data/femnist_generated"), writers=writers, samples_per_class=samples_per_class,
+        written = draw(
+            what, out or Path(f"data/{what}_generated"), writers=writers, samples_per_class=samples_per_class,
             test_fraction=test_fraction, seed=seed, force=force, progress=progress,
         )  # fmt: skip
     _decode(written.data_dir, written.data_set)

@@ -71,6 +71,9 @@ _LOG_MEL_MEAN, _LOG_MEL_STD = (-6.0,), (4.5,)  # of the clips of the official te
 _MFCC_MEAN, _MFCC_STD = (-12.4,), (71.8,)  # of clips of twelve of its speakers
 _SQUARE_MEAN, _SQUARE_STD = (-11.5,), (79.2,)  # of the same clips
 
+DIGITS = tuple(string.digits)
+"""The classes of generated digits: the first ten of CHARACTERS."""
+
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 _CIFAR10_LABELS = (
@@ -87,6 +90,10 @@ KNOWN: tuple[KnownDataSet, ...] = (
     KnownDataSet(
         "femnist", "handwritten characters by writer (LEAF)", 62, (1, 28, 28), _GREY_MEAN, _GREY_STD,
         label_names=tuple(CHARACTERS), natural_clients=True,
+    ),
+    KnownDataSet(
+        "digits", "generated digits by made-up writers", 10, (1, 28, 28), _GREY_MEAN, _GREY_STD,
+        label_names=DIGITS, natural_clients=True,
     ),
     KnownDataSet("Mnist", "handwritten digits", 10, (1, 28, 28), _GREY_MEAN, _GREY_STD),
     KnownDataSet("emnist", "handwritten characters, balanced split", 47, (1, 28, 28), _GREY_MEAN, _GREY_STD),

@@ -21,7 +21,10 @@ from fedscale_ext.report.tables import data_row, data_words, summary_table
 from fedscale_ext.util.package import VERSION
 
 _CAPTIONS = {
-    "accuracy_rounds": "Mean over clients; with several seeds their mean, and a band of one standard deviation.",
+    **dict.fromkeys(
+        ("accuracy_rounds", "accuracy_time", "accuracy_macs"),
+        "Mean over clients; with several seeds their mean, and a band of one standard deviation.",
+    ),
     "clients_box": "Box: middle half of the clients; bar: median; diamond: mean; line: 5th to 95th percentile; "
     "points: worst and best. All seeds' clients together.",
     "clients_cdf": "The further right and down a line runs, the better clients fare.",
@@ -31,6 +34,9 @@ _CAPTIONS = {
     "types": "Mean over a type's devices, each on its own test samples.",
     "assignment": "What clients are served, from the devices that afford least to those that afford most.",
 }
+
+_ACCURACY = {"accuracy_rounds": "by round", "accuracy_time": "by virtual time", "accuracy_macs": "by computation"}
+"""The plots of accuracy that share one place of the page, with the names of their buttons."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ def page(
     jobs = [job for arm in arms for job in arm.every_job]
     sections = [
         ("figures", "Figures", _table(arms, rows)),
-        ("accuracy", "Accuracy", _plots([plot for plot in compared if plot.name.startswith("accuracy")])),
+        ("accuracy", "Accuracy", _switch([plot for plot in compared if plot.name in _ACCURACY])),
         ("clients", "Clients", _clients(compared, jobs)),
         ("cost", "Cost", _plots([plot for plot in compared if plot.name.startswith("cost")])),
         ("settings", "Settings that differ", _settings(arms)),
@@ -136,6 +142,18 @@ def _plain_table(head: str, body: Sequence[str]) -> str:
 
 def _plots(plots: Sequence[Plot]) -> str:
     return f'<div class="plots">{"".join(map(_plot, plots))}</div>' if plots else ""
+
+
+def _switch(plots: Sequence[Plot]) -> str:
+    """One plot at a time, chosen by buttons: radio inputs, as the page has no script. Printed, all plots show."""
+    if len(plots) < 2:
+        return _plots(plots)
+    inputs = "".join(
+        f'<input type="radio" name="accuracy" id="show-{plot.name}"{" checked" if plot is plots[0] else ""}>'
+        f'<label for="show-{plot.name}">{_ACCURACY[plot.name]}</label>'
+        for plot in plots
+    )
+    return f'<div class="switch">{inputs}{"".join(map(_plot, plots))}</div>'
 
 
 def _clients(compared: Sequence[Plot], jobs: Sequence[LoadedJob]) -> str:

@@ -135,7 +135,7 @@ def test_synthesize_is_named_generated(call, tmp_path):
         (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "8"], "--shape '8' is no shape: give"),
         (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "1025x8"], "1025x8 is not possible: give"),
         (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "2x8x8"], "2x8x8 is not possible: give"),
-        (["synthesize", "mnist"], "'mnist' cannot be generated; femnist can"),
+        (["synthesize", "mnist"], "'mnist' cannot be generated; femnist and digits can"),
         (["verify", "no/such/folder"], "no/such/folder does not exist"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from fedscale_ext.data.importing.importers import (
 from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
+from fedscale_ext.data.synthetic.synthesize import synthesize
 
 from .conftest import HEADER
 
@@ -190,7 +190,7 @@ def test_a_test_fraction_is_refused_before_samples_are_written(tmp_path: Path) -
 
 
 def test_generated_handwriting_gets_dirichlet_clients_and_stays_generated(tmp_path: Path) -> None:
-    synthesize_femnist(tmp_path / "gen", writers=3, samples_per_class=1)
+    synthesize("femnist", tmp_path / "gen", writers=3, samples_per_class=1)
     before = open_data_set(tmp_path / "gen", "femnist")
     options = ImportOptions(partition=Partition("dirichlet", 6, 0.1))
     written = import_layout(tmp_path / "gen", tmp_path / "out", "femnist", options)

@@ -8,7 +8,7 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.data.registry import CHARACTERS
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.synthetic.glyphs import FONTS, draw, templates, writer_style
-from fedscale_ext.data.synthetic.synthesize import synthesize_femnist
+from fedscale_ext.data.synthetic.synthesize import synthesize
 from fedscale_ext.data.verify import verify
 
 ALL = np.arange(62)
@@ -68,14 +68,14 @@ def test_characters_are_told_apart_across_writers():
 
 
 def test_folder_is_marked_generated_and_repeatable(tmp_path):
-    report = synthesize_femnist(tmp_path / "a", writers=3)
+    report = synthesize("femnist", tmp_path / "a", writers=3)
     assert (report.clients, report.train_samples, report.test_samples) == (3, 297, 75)
     assert report.generated and "generated" in report.name
     about = json.loads((tmp_path / "a" / "dataset.json").read_text())
     assert about["generated"] is True and "generated" in about["name"] and about["settings"]["writers"] == 3
     data = open_data_set(tmp_path / "a", "femnist")
     assert data.generated and data.num_classes == 62
-    synthesize_femnist(tmp_path / "b", writers=3)
+    synthesize("femnist", tmp_path / "b", writers=3)
     assert open_data_set(tmp_path / "b", "femnist").digest == data.digest
     assert not np.array_equal(drawn(1, seed=2), drawn(1, seed=1))
     content = verify(tmp_path / "a", "femnist")
@@ -84,19 +84,38 @@ def test_folder_is_marked_generated_and_repeatable(tmp_path):
 
 def test_second_time_is_done_and_other_settings_need_force(tmp_path):
     out = tmp_path / "a"
-    assert not synthesize_femnist(out, writers=1, samples_per_class=1).already_there
+    assert not synthesize("femnist", out, writers=1, samples_per_class=1).already_there
     time = (out / "dataset.json").stat().st_mtime_ns
-    assert synthesize_femnist(out, writers=1, samples_per_class=1).already_there
+    assert synthesize("femnist", out, writers=1, samples_per_class=1).already_there
     assert (out / "dataset.json").stat().st_mtime_ns == time
     with pytest.raises(UserError, match="--force"):
-        synthesize_femnist(out, writers=2, samples_per_class=1)
-    assert synthesize_femnist(out, writers=2, samples_per_class=1, force=True).clients == 2
+        synthesize("femnist", out, writers=2, samples_per_class=1)
+    assert synthesize("femnist", out, writers=2, samples_per_class=1, force=True).clients == 2
+
+
+def test_digits_are_the_first_ten_characters(tmp_path):
+    report = synthesize("digits", tmp_path / "a", writers=2)
+    assert (report.name, report.generated, report.train_samples, report.test_samples) == (
+        "digits-generated",
+        True,
+        192,
+        48,
+    )
+    data = open_data_set(tmp_path / "a", "digits")
+    assert data.generated and data.num_classes == 10
+    content = verify(tmp_path / "a", "digits")
+    assert content.ok and content.classes_present == 10
+
+
+def test_only_handwriting_can_be_generated(tmp_path):
+    with pytest.raises(UserError, match="'cifar10' cannot be generated; femnist and digits can"):
+        synthesize("cifar10", tmp_path / "a")
 
 
 @pytest.mark.parametrize("wrong", [{"writers": 0}, {"writers": 3401}, {"samples_per_class": 0}, {"test_fraction": 1.0}])
 def test_impossible_settings_are_refused(tmp_path, wrong):
     with pytest.raises(UserError):
-        synthesize_femnist(tmp_path / "a", **{"writers": 1, **wrong})
+        synthesize("femnist", tmp_path / "a", **{"writers": 1, **wrong})
     assert not (tmp_path / "a").exists()
 
 
@@ -105,5 +124,5 @@ def test_an_interrupted_synthesis_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        synthesize_femnist(tmp_path / "a", writers=5, progress=interrupt)
+        synthesize("femnist", tmp_path / "a", writers=5, progress=interrupt)
     assert list(tmp_path.iterdir()) == []

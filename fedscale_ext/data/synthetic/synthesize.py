@@ -1,6 +1,7 @@
-"""A generated stand-in for FEMNIST, so that a newcomer has data at once: 62 characters by made-up writers."""
+"""Generated handwriting, so that a newcomer has data at once: characters by made-up writers."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,31 +11,56 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written, report_progress
-from fedscale_ext.data.registry import CHARACTERS
+from fedscale_ext.data.registry import CHARACTERS, DIGITS
 from fedscale_ext.data.synthetic.glyphs import draw, writer_style
 
-NAME = "femnist-generated"
 HOW = "generated from the fonts that ship with matplotlib"
 MAX_WRITERS = 3400
 _VERSION = 1  # of the drawing: raise it when the same settings would give other pictures
 
 
-def synthesize_femnist(
+@dataclass(frozen=True)
+class Handwriting:
+    """A data set that can be generated: the first ``classes`` of the 62 characters, ``samples_per_class`` by default."""
+
+    classes: int
+    samples_per_class: int
+
+
+GENERATED = {
+    "femnist": Handwriting(len(CHARACTERS), 2),
+    "digits": Handwriting(len(DIGITS), 12),
+}
+"""What can be generated, by the name of the data set."""
+
+
+def synthesize(
+    data_set: str,
     out_dir: str | os.PathLike[str],
     *,
     writers: int = 200,
-    samples_per_class: int = 2,
+    samples_per_class: int | None = None,
     test_fraction: float = 0.2,
     seed: int = 1,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Written:
-    """Write a data set of ``writers`` clients with 62 x ``samples_per_class`` samples each.
+    """Write a generated data set of ``writers`` clients with ``samples_per_class`` samples of each class.
 
     Writer ``w`` draws from its own streams: more writers leave the first ones as they are. The folder's
     dataset.json says ``generated``, its name contains it. With the same settings already there nothing is
     done (``already_there``); other content of ``out_dir`` is replaced only with ``force``.
+
+    Args:
+        data_set: a key of ``GENERATED``.
+        samples_per_class: by default what ``GENERATED`` says.
+    Raises:
+        UserError: a data set that cannot be generated, an impossible setting, or a folder with other content.
     """
+    if data_set not in GENERATED:
+        raise UserError(f"{data_set!r} cannot be generated; {' and '.join(GENERATED)} can")
+    drawn = GENERATED[data_set]
+    samples_per_class = drawn.samples_per_class if samples_per_class is None else samples_per_class
     if not 1 <= writers <= MAX_WRITERS:
         raise UserError(f"the number of writers must be 1 to {MAX_WRITERS}, not {writers}")
     if not 1 <= samples_per_class <= 100:
@@ -50,9 +76,9 @@ def synthesize_femnist(
     done = already_written(out, HOW, settings, force)
     if done is not None:
         return done
-    labels = np.tile(np.arange(len(CHARACTERS)), samples_per_class)
+    labels = np.tile(np.arange(drawn.classes), samples_per_class)
     total = writers * len(labels)
-    with LayoutWriter(out, "femnist", NAME, how=HOW, settings=settings, generated=True) as writer:
+    with LayoutWriter(out, data_set, f"{data_set}-generated", how=HOW, settings=settings, generated=True) as writer:
         for number in range(1, writers + 1):
             pictures = draw(writer_style(seed, number), labels, stream(seed, 0, number, "glyph samples"))
             for picture, label in zip(pictures, labels.tolist(), strict=True):
