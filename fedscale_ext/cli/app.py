@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 
 from fedscale_ext.cli import dataset, dataset_download, driver_commands, leaderboard, methods, report, traces
+from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.util.package import VERSION
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="fedscale",
     help="Federated learning in which clients train different models, on FedScale's runtime.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.\n\n"

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.command_group import CommandGroup
 
 if TYPE_CHECKING:
     from fedscale_ext.driver.jobs import Job
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Run jobs, on this machine or several, and look after them.\n\nExample: fedscale driver start quickstart",
     no_args_is_help=True,
 )
