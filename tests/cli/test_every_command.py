@@ -59,7 +59,7 @@ BAD = {
     "dataset synthesize": ("cifar10", "cifar10"),
     "dataset verify": ("none", "none"),
     "dataset download": ("cifar11", "did you mean 'cifar10'"),
-    "methods": ("none", "No such command 'none'"),
+    "methods": ("none", "has no command 'none'"),
     "methods options": ("none", "there is no method 'none'"),
     "methods show": ("none", "there is no job 'none'"),
     "methods new": ("2fast", "2fast"),
