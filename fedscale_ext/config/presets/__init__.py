@@ -92,12 +92,10 @@ def method_preset(name: str) -> MethodPreset:
     presets = method_presets()
     if name in presets:
         return presets[name]
-    known = [*presets, *method_names()]
+    known = method_names_and_presets()
     if name not in known:
-        raise UserError(
-            f"there is no method {name!r} to start on a data set{did_you_mean(name, known)}; "
-            "`fedscale config list methods` shows them"
-        )
+        hint = did_you_mean(name, known) or "; `fedscale config list methods` shows all"
+        raise UserError(f"there is no method {name!r} to start on a data set{hint}")
     return MethodPreset(name, "femnist", {"model": "$base"})
 
 
@@ -107,16 +105,32 @@ def data_name(name: str) -> str:
     for preset, data in data_presets().items():
         names |= {alias.lower(): preset for alias in data.aliases}
     if name.lower() not in names:
-        raise UserError(
-            f"--on {name}: there is no such data preset{did_you_mean(name, names)}; "
-            "`fedscale config list data` shows them"
-        )
+        hint = did_you_mean(name.lower(), names) or "; `fedscale config list data` shows all"
+        raise UserError(f"--on {name}: there is no such data preset{hint}")
     return names[name.lower()]
 
 
+def method_names_and_presets() -> list[str]:
+    """Return the names that ``--on`` may follow: method presets, and registered methods that have none."""
+    return sorted({*method_presets(), *method_names()})
+
+
 def is_method(name: str) -> bool:
-    """Tell whether a preset or a registered method has this name."""
-    return name in method_presets() or name in method_names()
+    """Tell whether ``--on`` may follow a name."""
+    return name in method_names_and_presets()
+
+
+def how_to_get(data_dir: Path) -> str:
+    """Return the commands that fill the folder of a data preset; an empty text for any other folder."""
+    for data in data_presets().values():
+        if Path(data.keys["data_dir"]) == data_dir:
+            return "get it with: " + "; ".join(data.get)
+    return ""
+
+
+def setting_title(data: DataPreset) -> str:
+    """Return whose schedule a data preset has."""
+    return _settings()[data.setting].title
 
 
 def place_of_data(method: str) -> str:
@@ -127,6 +141,12 @@ def place_of_data(method: str) -> str:
         f"say on which data {method} trains: --on {first} is nearest to its paper; others are {', '.join(others)}, "
         "and `fedscale config list data` shows all"
     )
+
+
+def preset_words(method: str, on: str) -> str:
+    """Return what names the composed configuration: METHOD --on DATA, the data preset by its own name."""
+    method_preset(method)
+    return f"{method}{ON}{data_name(on)}"
 
 
 def compose(method: str, on: str) -> dict[str, Any]:
@@ -183,14 +203,14 @@ def render(method: str, on: str) -> str:
 def _head(method: str, on: str) -> Iterator[str]:
     """What the file is, how to start it and how to get its data."""
     how, data = method_preset(method), data_presets()[on]
-    yield f"{how.title} on {data.title}. Setting: {_settings()[data.setting].title}."
-    yield f"  fedscale driver start {method}{ON}{on}"
+    yield f"{how.title} on {data.title}. Setting: {setting_title(data)}."
+    yield f"  fedscale driver start {preset_words(method, on)}"
     yield "Data:"
     yield from (f"  {line}" for line in data.get)
-    roles = {role: _text(value).strip("[]") for role, value in {**how.models, **data.models}.items()}
+    types = ",".join({**how.models, **data.models}.get("types", ()))
     for name in _chain(on):
         for note in how.notes.get(name, ()):
-            yield note.replace("$types", roles.get("types", "$types").replace(" ", ""))
+            yield note.replace("$types", types)
     yield from data.notes
 
 
