@@ -154,7 +154,7 @@ def compose(method: str, on: str) -> dict[str, Any]:
     how, on = method_preset(method), data_name(on)
     data = data_presets()[on]
     roles = {**how.models, **data.models}
-    chain = _chain(on)
+    chain = compose_chain(on)
     keys: dict[str, Any] = {"job_name": f"{method}_{on}", "method": how.method or method}
     parts = [*(_settings()[name].keys for name in chain[:-1]), how.keys, data.keys]
     for part in (*parts, *(how.exceptions.get(name, {}) for name in chain)):
@@ -162,8 +162,8 @@ def compose(method: str, on: str) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if value is not None}
 
 
-def _chain(data: str) -> list[str]:
-    """The settings that a data preset builds on, the most general first, then its own name."""
+def compose_chain(data: str) -> list[str]:
+    """Return the settings that a data preset builds on, the most general first, then its own name."""
     names, setting = [data], data_presets()[data].setting
     while setting:
         names.insert(0, setting)
@@ -208,7 +208,7 @@ def _head(method: str, on: str) -> Iterator[str]:
     yield "Data:"
     yield from (f"  {line}" for line in data.get)
     types = ",".join({**how.models, **data.models}.get("types", ()))
-    for name in _chain(on):
+    for name in compose_chain(on):
         for note in how.notes.get(name, ()):
             yield note.replace("$types", types)
     yield from data.notes
