@@ -68,8 +68,9 @@ def test_the_methods_page_has_each_method_with_the_data_of_its_paper() -> None:
 
 
 def test_the_presets_that_the_documents_name_compose() -> None:
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("evals/**/*.md"), *ROOT.glob("benchmark_configs/*.md")]
-    pairs = {pair for page in pages for pair in re.findall(r"([a-z_]+) --on ([\w.]+)", page.read_text(encoding="utf-8"))}
+    patterns = ("*.md", "docs/*.md", "evals/**/*.md", "benchmark_configs/*.md")
+    texts = [page.read_text(encoding="utf-8") for pattern in patterns for page in ROOT.glob(pattern)]
+    pairs = {pair for text in texts for pair in re.findall(r"([a-z_]+) --on ([\w.]+)", text)}
     assert len(pairs) > 5
     for method, data in pairs:
         load_config(f"{method} --on {data}")
