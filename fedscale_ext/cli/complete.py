@@ -26,9 +26,9 @@ def configurations() -> Iterable[str]:
 @_completing
 def preset_methods() -> Iterable[str]:
     """Names of methods that train on a data preset."""
-    from fedscale_ext.config.presets import method_names_and_presets
+    from fedscale_ext.config.presets import startable_methods
 
-    return method_names_and_presets()
+    return startable_methods()
 
 
 @_completing

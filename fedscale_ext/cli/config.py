@@ -33,12 +33,12 @@ def list_presets(
 
     Example: fedscale config list data
     """
-    from fedscale_ext.config.presets import data_presets, method_names_and_presets, method_preset, setting_title
+    from fedscale_ext.config.presets import data_presets, method_preset, setting_title, startable_methods
     from fedscale_ext.driver.tables import console, print_table
 
     out = console()
     if kind != Kind.data:
-        methods = {name: method_preset(name) for name in method_names_and_presets()}
+        methods = {name: method_preset(name) for name in startable_methods()}
         print_table(out, ["method", "what it is", "its paper's data"],
                     [[name, preset.title, preset.data] for name, preset in methods.items()])  # fmt: skip
     if kind is None:
@@ -70,11 +70,11 @@ def show(
 
     Example: fedscale config show heterofl --on speech -o heterofl.yml
     """
-    from fedscale_ext.config.presets import place_of_data, render
+    from fedscale_ext.config.presets import ask_for_data, render
     from fedscale_ext.core.errors import UserError
 
     if on is None:
-        raise UserError(place_of_data(method))
+        raise UserError(ask_for_data(method))
     text = render(method, on)
     if out is None:
         print(text, end="")

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedscale_ext.config.arguments import expanded, fedscale_actions, fedscale_arguments, or_none
 from fedscale_ext.config.keys import JobKeys
-from fedscale_ext.config.presets import ON, data_presets, is_method, place_of_data, preset_words, render
+from fedscale_ext.config.presets import ON, ask_for_data, data_presets, is_method, preset_words, render
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.util.package import PACKAGE
 from fedscale_ext.util.reading import read_plain
@@ -352,7 +352,7 @@ def _find(conf: str | Path) -> Path:
     if str(conf) in shipped:
         return shipped[str(conf)]
     if is_method(str(conf)):
-        raise UserError(place_of_data(str(conf)))
+        raise UserError(ask_for_data(str(conf)))
     method, _, data = str(conf).partition("_")
     if is_method(method) and data in data_presets():  # as files of earlier releases were named
         raise UserError(f"no configuration {str(conf)!r}: it is {method}{ON}{data}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.config.job_config import load_config
-from fedscale_ext.config.presets import data_presets, method_names_and_presets, render
+from fedscale_ext.config.presets import data_presets, render, startable_methods
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def test_list_has_every_preset(call) -> None:
     code, out, err = call("config", "list")
     assert (code, err) == (0, "")
     first = {line.split()[0] for line in out.splitlines() if line}
-    assert first == {"method", *method_names_and_presets(), "data", *data_presets()}
+    assert first == {"method", *startable_methods(), "data", *data_presets()}
 
 
 @pytest.mark.parametrize(("kind", "named", "other"), [("methods", "heterofl", "svhn  "), ("data", "svhn", "heterofl")])

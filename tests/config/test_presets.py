@@ -16,7 +16,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import Shape
 from fedscale_ext.data.registry import KNOWN, known
 
-METHODS = presets.method_names_and_presets()
+METHODS = presets.startable_methods()
 DATA = list(presets.data_presets())
 
 

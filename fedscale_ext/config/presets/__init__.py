@@ -92,7 +92,7 @@ def method_preset(name: str) -> MethodPreset:
     presets = method_presets()
     if name in presets:
         return presets[name]
-    known = method_names_and_presets()
+    known = startable_methods()
     if name not in known:
         hint = did_you_mean(name, known) or "; `fedscale config list methods` shows all"
         raise UserError(f"there is no method {name!r} to start on a data set{hint}")
@@ -110,14 +110,14 @@ def data_name(name: str) -> str:
     return names[name.lower()]
 
 
-def method_names_and_presets() -> list[str]:
+def startable_methods() -> list[str]:
     """Return the names that ``--on`` may follow: method presets, and registered methods that have none."""
     return sorted({*method_presets(), *method_names()})
 
 
 def is_method(name: str) -> bool:
     """Tell whether ``--on`` may follow a name."""
-    return name in method_names_and_presets()
+    return name in startable_methods()
 
 
 def how_to_get(data_dir: Path) -> str:
@@ -133,7 +133,7 @@ def setting_title(data: DataPreset) -> str:
     return _settings()[data.setting].title
 
 
-def place_of_data(method: str) -> str:
+def ask_for_data(method: str) -> str:
     """Say on which data a method without ``--on`` may start, its paper's first."""
     first = method_preset(method).data
     others = [name for name in ("femnist", "femnist_small", "speech_small", "uci_har_small") if name != first]
