@@ -6,6 +6,9 @@ import pytest
 
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.presets import data_presets, render, startable_methods
+from fedscale_ext.driver import jobs, sweeps
+
+from .conftest import FAKES
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +73,23 @@ def test_bad_input_is_a_sentence(call, folder: Path, words: tuple[str, ...], sen
 def test_render_takes_presets(call) -> None:
     code, out, _ = call("driver", "render", "fedavg", "--on", "femnist", "--image", "i", "--claim", "c")
     assert code == 0 and "fedavg-femnist" in out
+
+
+FAKED = [
+    f"--set={setting}"
+    for setting in (f"exp_path={FAKES}", "aggregator_entry=aggregator.py", "executor_entry=executor.py",
+                    "data_dir=data", "ps_port=auto", "model=cnn_small")
+]  # fmt: skip
+
+
+def test_a_job_is_known_by_its_presets_and_so_is_a_job_of_a_sweep(call, write_conf) -> None:
+    write_conf()  # and the folder of its data
+    assert call("driver", "start", "fedavg", "--on", "FEMNIST", *FAKED)[0] == 0
+    assert jobs.find("fedavg_femnist").conf == "fedavg --on femnist"
+    code, _, err = call(
+        "driver", "start", "fedavg", "--on", "femnist", "--set", "job_name=two", "--seeds", "0-1", *FAKED
+    )
+    assert code == 0, err
+    assert jobs.find("two-s0").conf == "fedavg --on femnist"
+    sweep = sweeps.read("two-sweep")
+    assert sweep is not None and sweep.conf == "fedavg --on femnist"
