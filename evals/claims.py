@@ -18,10 +18,11 @@ from evals.hypemefed import ledger as hypemefed
 from evals.moss import ledger as moss
 from evals.paper.claim_pages import claim_lines, overview_lines, section_lines
 from evals.paper.ledger import Claim, Judged, judged
-from evals.paper.output import replace_file
+from evals.paper.papers import TITLES
+from evals.paper.runs import Records, replace_file
+from fedscale_ext.core.errors import UserError
 
 FOLDER = Path(__file__).resolve().parent
-TITLES = {"fedtrans": "FedTrans", "hypemefed": "HypeMeFed", "fedoras": "FedorAS", "moss": "Moss"}
 CLAIMS: dict[str, dict[str, Claim]] = {
     "fedtrans": fedtrans.CLAIMS,
     "hypemefed": hypemefed.CLAIMS,
@@ -36,10 +37,10 @@ def all_judged() -> list[tuple[str, Judged]]:
     """All claims with the folder of their paper, in the papers' order."""
     outcomes = []
     for name, claims in CLAIMS.items():
-        results = FOLDER / name / "results"
-        measured = {one.name: one for one in hypemefed.costs(results)} if name == "hypemefed" else {}
+        records = Records.load(FOLDER / name)
+        measured = {one.name: one for one in hypemefed.costs(records.folder)} if name == "hypemefed" else {}
         outcomes += [
-            (name, measured.get(claim) or judged(claim, what, results, SCALE)) for claim, what in claims.items()
+            (name, measured.get(claim) or judged(claim, what, records, SCALE)) for claim, what in claims.items()
         ]
     return outcomes
 
@@ -81,9 +82,14 @@ def pages() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write all files; tells which of them changed."""
+    """Write all files; tells which of them changed. Exit code 2 if recorded results are broken."""
+    try:
+        texts = pages()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
     changed = 0
-    for path, text in pages().items():
+    for path, text in texts.items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             replace_file(path, text)
             print(f"wrote {path.relative_to(FOLDER.parent)}")

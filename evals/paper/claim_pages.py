@@ -1,17 +1,12 @@
 """The claims as Markdown: a row each in the table of its paper, and a section each with all figures and commands."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from evals.paper.ledger import FAILS, HOLDS, MOST_WORDS, OPEN, Evidence, Finding, Judged, enough
 from evals.paper.orders import Order, limits, number
+from evals.paper.runs import anchor
 
 _NOTHING = "–"
-
-
-def anchor(name: str) -> str:
-    """How a heading is linked to."""
-    return re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
 
 
 def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str]) -> list[str]:

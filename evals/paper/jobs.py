@@ -30,7 +30,7 @@ def train(keys: Mapping[str, Any], data_name: str, seed: int, job: Path, runs: P
 
     Jobs with equal keys are one job, whichever table asks for it; one that was interrupted goes on where it was.
     """
-    name = f"{keys.get('method', 'fedavg')}_{data_name}_{_digest(keys)}_{seed}"
+    name = f"{keys.get('method', 'fedavg')}_{data_name}_{digest(keys)}_{seed}"
     log_dir = runs / "logs" / name / "run"
     if (log_dir / "summary.json").is_file():
         return log_dir
@@ -58,9 +58,11 @@ def _in_process(job: Path, keys: dict[str, Any]) -> None:
         raise Failed(str(error)) from None
 
 
-def _digest(keys: Mapping[str, Any]) -> str:
-    """Of the keys, places aside: a file of a model or of weights stands for what it holds, a folder of public data for
-    its name."""
+def digest(keys: Mapping[str, Any]) -> str:
+    """Ten hex digits of the keys, places aside.
+
+    A file of a model or of weights stands for what it holds, a folder of public data for its name.
+    """
     decisive = {key: _held(value) for key, value in keys.items() if key != "data_dir"}
     if "public_dir" in decisive:
         decisive["public_dir"] = Path(decisive["public_dir"]).name

@@ -32,7 +32,8 @@ from evals.fedoras.settings import DATA, PAPER, SUPERNET_DECAY, SUPERNET_ROUNDS,
 from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.job_keys import resolved
 from evals.paper.orders import Order
 from fedscale_ext import models

@@ -12,7 +12,8 @@ from evals.fedtrans import fig13, regime, table1, table3
 from evals.fedtrans.arms import LARGEST, MIDDLE, anchors
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import jobs, output, plots
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.job_keys import Parameter, WeightsOf
 from evals.paper.output import aggregated
 from fedscale_ext.metrics.models import load_model

@@ -10,7 +10,8 @@ from evals.fedtrans import fig1b, own_settings, readings, settings, table3
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
 from evals.paper import plots
-from evals.paper.engine import Arm, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Run
 from evals.paper.job_keys import ModelOf, WeightsOf, recorded, resolved
 from evals.paper.output import aggregated, markdown
 from fedscale_ext.config.job_config import load_config

@@ -31,7 +31,7 @@ from evals.hypemefed.cka import cka
 from evals.hypemefed.settings import PAPER
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order, Row, differences
 from fedscale_ext.metrics.records import read_records
 

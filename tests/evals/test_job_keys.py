@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from evals.paper import jobs
-from evals.paper.engine import Arm, Run, job_keys
+from evals.paper.engine import job_keys
+from evals.paper.experiment import Arm, Run
 from evals.paper.job_keys import Keys, ModelOf, Parameter, WeightsOf, recorded, resolved, with_models
 from evals.paper.papers import DataSet, Paper
 

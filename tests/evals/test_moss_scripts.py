@@ -16,7 +16,8 @@ from evals.moss.arms import ACCURACY, BASELINES, GLOBAL, LITERAL, LOCAL, MOSS, P
 from evals.moss.settings import BATCHES, DEALT, EXCEPTIONS, MOMENTA, PAPER, RATES, THIRD, TYPED
 from evals.paper import device_types, jobs
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Experiment, Run
 
 SCRIPTS = """table3 table4 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11a fig11b fig11c momentum readings matching
     kinds""".split()

@@ -12,7 +12,8 @@ from matplotlib.transforms import Bbox
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
 from evals.paper import output, plots
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Experiment, Run
 
 EXPERIMENT = Experiment("try", "Methods on four data sets", all_suites())
 NOWHERE = Path("nowhere")
