@@ -3,7 +3,7 @@
     python -m evals.claims
 
 The claims' tables stand in evals/claims.md between the lines that say so, the overview in evals/README.md; the rest of
-both pages is written by hand. The folder of each paper gets ledger.md, with all figures and commands. The rule is that
+both pages is written by hand. The folder of each paper gets ledger.md, with all figures. The rule is that
 of evals/paper/ledger.py, one for all papers.
 """
 
@@ -65,11 +65,11 @@ def pages() -> dict[Path, str]:
     }
     for name, title in TITLES.items():
         lines = [
-            f"# Claims of {title}: figures, intervals and commands",
+            f"# Claims of {title}: figures and intervals",
             "",
             "`python -m evals.claims` writes this page from the recorded results. It follows",
             "[the rule of all papers](../claims.md#the-rule).",
-            f"One table has [all claims of {title}](../claims.md#{name}).",
+            f"One table has [all claims of {title}](../claims.md#{name}). Links lead to the commands.",
             "The [discussion](discussion.md) tells what was looked into.",
             "",
             "Differences are paired by seed; their interval is Student's.",

@@ -8,6 +8,7 @@ and makes the page results.md of both. What a table has of other arms and seeds 
 """
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -229,18 +230,31 @@ def _run(
 ) -> Run:  # fmt: skip
     try:
         effective = effective_keys(paper, arm, data, seed, done, scale, more)
-        keys = with_models(effective, lambda model: _model_file(model, data, seed, done))
+        keys = job_keys(effective, data, seed, done)
         keys["data_dir"] = str(paper.prepared(data, folder, sources))
         if "public_dir" in keys:  # named as data sets are
             keys["public_dir"] = str(paper.prepared(str(keys["public_dir"]), folder, sources))
         log_dir = jobs.train(keys, data, seed, paper.folder / "job.yml", runs, in_process=scale == "smoke")
         named = {name: _relative(value) for name, value in recorded(effective).items()}
+        named |= {name: _typed(text) for name, text in more.items() if effective.get(name) == text}
         if (model := effective.get("model")) != keys.get("model"):  # of another job: which one, its contents say
             named["model"] = f"{model} {jobs.digest({'model': keys['model']})}"
-        code = jobs.summary(log_dir).get("commit")
-        return Run(arm, data, seed, log_dir, jobs.figures(log_dir), keys=named, code=code)
+        return Run(arm, data, seed, log_dir, jobs.figures(log_dir), keys=named, code=jobs.code_version(log_dir))
     except (jobs.Failed, SystemExit) as error:
         return Run(arm, data, seed, None, failed=str(error))
+
+
+def job_keys(effective: Mapping[str, Any], data: str, seed: int, done: Sequence[Run]) -> dict[str, Any]:
+    """Return effective keys with files in place of models of other arms' jobs; jobs.Failed if there is none."""
+    return with_models(effective, lambda model: _model_file(model, data, seed, done))
+
+
+def _typed(text: str) -> Any:
+    """The value that --set gave: equal jobs are equal, whether an arm or --set names a number."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _relative(value: Any) -> Any:

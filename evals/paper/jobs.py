@@ -17,6 +17,7 @@ from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import spent
 from fedscale_ext.metrics.records import read_records
+from fedscale_ext.util.commit import ABSENT, CHANGED
 
 _STOP_RULE = {"stop_gain": 0.01, "stop_patience": 10, "stop_unit": "rounds"}  # FedTrans, appendix A.1
 
@@ -82,6 +83,13 @@ def _held(value: Any) -> Any:
 def summary(log_dir: Path) -> dict[str, Any]:
     """summary.json of a finished job."""
     return json.loads((log_dir / "summary.json").read_text(encoding="utf-8"))
+
+
+def code_version(log_dir: Path) -> str | None:
+    """Twelve digits of the commit that trained a job, and whether its files differed; None if it is not known."""
+    header = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))
+    commit = str(header.get("versions", {}).get("commit", ABSENT))
+    return None if commit == ABSENT else commit[:12] + (CHANGED if commit.endswith(CHANGED) else "")
 
 
 def model_file(log_dir: Path, which: str | int) -> str:

@@ -263,13 +263,18 @@ def page(records: Records, experiments: Mapping[str, Experiment]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def write_page(records: Records, *known: Experiment) -> bool:
-    """Write the page of a folder, and say whether it changed. Scripts of ``known`` experiments are not imported."""
+def page_of(records: Records, *known: Experiment) -> str:
+    """The page of a folder; scripts of ``known`` experiments are not imported."""
     experiments = {experiment.name: experiment for experiment in known}
     for table in records.tables.values():
         if table.script != FLOORS and table.script not in experiments:
             experiments[table.script] = experiment_of(records.folder.name, table.script)
-    path, text = records.folder / PAGE, page(records, experiments)
+    return page(records, experiments)
+
+
+def write_page(records: Records, *known: Experiment) -> bool:
+    """Write the page of a folder, and say whether it changed."""
+    path, text = records.folder / PAGE, page_of(records, *known)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
     replace_file(path, text)

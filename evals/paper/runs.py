@@ -216,9 +216,8 @@ def _text(value: Any) -> str:
 
 
 def _row_content(row: TableRow) -> dict[str, Any]:
-    content = {"label": row.label, "data": row.data, "runs": list(row.runs), "paper": dict(row.paper),
-               "failed": list(row.failed)}  # fmt: skip
-    return {name: value for name, value in content.items() if value}
+    lists = {"runs": list(row.runs), "paper": dict(row.paper), "failed": list(row.failed)}
+    return {"label": row.label, "data": row.data, **{name: value for name, value in lists.items() if value}}
 
 
 def _read_tables(path: Path, runs: Mapping[str, Measurement]) -> dict[str, Table]:

@@ -159,7 +159,7 @@ def test_jobs_are_told_apart_by_what_files_hold_and_not_where(tmp_path: Path) ->
         (tmp_path / name / "other.json").write_text(json.dumps({"width": number}))
 
     def digest(place: str, model: str, public: str) -> str:
-        found: str = jobs._digest({"types": [str(tmp_path / place / model), "b"], "public_dir": f"/{place}/{public}"})
+        found: str = jobs.digest({"types": [str(tmp_path / place / model), "b"], "public_dir": f"/{place}/{public}"})
         return found
 
     assert digest("one", "m.json", "fsdd") == digest("two", "m.json", "fsdd")
