@@ -82,7 +82,9 @@ def _run_all(paper: Paper, experiment: Experiment, options: argparse.Namespace) 
             rest.pop((arm.label, data), None)
             runs = sorted([*done, *rest.values()], key=lambda run: plan.index((run.arm, run.data)))
             shown = output.record(experiment, runs, records, name, command, options.scale, earlier=earlier, order=order)
-    lines = output.section(experiment, name, records.tables[name], output.rows_of(records, name))
+    table = records.tables[name]
+    remarks = output.remarks_on(records, table)
+    lines = output.section(experiment, name, table, output.rows_of(records, name), remarks=remarks)
     print("\n".join([*lines, f"written to {options.results / PAGE}"]))
     if options.plot is not None:
         titled = replace(experiment, title=f"{experiment.title} ({options.scale})")

@@ -174,9 +174,11 @@ def _without_folders(sentence: str) -> str:
 
 
 def section(
-    experiment: Experiment, name: str, table: Table, rows: Sequence[Mapping[str, Any]], floor_rows: Sequence[Row] = ()
-) -> list[str]:
-    """Lines of the page: a table, a cell is "paper / here". Rows of ``floor_rows`` are linked to where they judge."""
+    experiment: Experiment, name: str, table: Table, rows: Sequence[Mapping[str, Any]], *,
+    floor_rows: Sequence[Row] = (), remarks: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
+    """Lines of the page: a table, a cell is "paper / here". Tables of data that have ``floor_rows`` link to these.
+    ``remarks`` stand below the table."""
     shares = table.shares
     lines = [f"## {name}", "", f"{experiment.title} ({table.scale}).", ""]
     lines += ["```bash", *table.commands, "```", ""]
@@ -194,6 +196,7 @@ def section(
         lines.append("| " + " | ".join([row["label"], row["data"], seeds, *cells]) + " |")
     if without:
         lines += ["", f"Not run: {'; '.join(_not_run(without))}."]
+    lines += [line for remark in remarks for line in ("", remark)]
     judged = {row["data"] for row in rows if set(experiment.columns) & set(row["figures"]) & set(TESTED_ON)}
     if any(row["data"] in judged for row in floor_rows):
         lines += ["", f"Compare with the [floors](#{floors_name(table.scale)}) of the data."]
@@ -208,6 +211,20 @@ def section(
         cells = [*names, f"{number(one['mean'])}{spread}", limits(interval(one["values"])), above]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
+
+
+def remarks_on(records: Records, table: Table) -> list[str]:
+    """Sentences on what the lines of a table do not say for sure, and on versions of the code that it mixes."""
+    lines = [(row, records.runs[each]) for row in table.rows for each in row.runs]
+    unsure: dict[str, dict[str, None]] = {}
+    for row, line in lines:
+        if line.ambiguous:
+            unsure.setdefault(line.ambiguous, {})[f"{row.label} on {row.data}"] = None
+    remarks = [f"Ambiguous: {'; '.join(labels)}. {why}" for why, labels in unsure.items()]
+    versions = sorted({line.code or "not recorded" for _, line in lines if "table" not in line.keys})
+    if len(versions) > 1:
+        remarks.append(f"Its jobs are of several versions of the code: {', '.join(versions)}.")
+    return remarks
 
 
 def _header(names: Sequence[str]) -> list[str]:
@@ -248,8 +265,9 @@ def page(records: Records, experiments: Mapping[str, Experiment]) -> str:
     lines.append("")
     for name in names:
         table = records.tables[name]
-        floor_rows = recorded_floors(records, table.scale)
-        lines += section(experiments[table.script], name, table, rows_of(records, name), floor_rows)
+        floor_rows, remarks = recorded_floors(records, table.scale), remarks_on(records, table)
+        lines += section(experiments[table.script], name, table, rows_of(records, name), floor_rows=floor_rows,
+                         remarks=remarks)  # fmt: skip
     for name in floor_names:
         lines += [
             f"## {name}",
