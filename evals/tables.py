@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evals.paper import output
 from evals.paper.papers import PAPERS
-from evals.paper.runs import Records
+from evals.paper.runs import Records, locked
 from fedscale_ext.core.errors import UserError, listed
 
 FOLDER = Path(__file__).resolve().parent
@@ -38,10 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             _draw(papers[0], options.plot, options.out or Path(f"{options.plot}.png"))
             return 0
         for paper in papers:
-            records = Records.load(FOLDER / paper)
-            records.save()  # without lines that no table shows
-            if output.write_page(records):
-                print(f"wrote evals/{paper}/results.md")
+            with locked(FOLDER / paper):
+                records = Records.load(FOLDER / paper)
+                records.save()  # without lines that no table shows
+                if output.write_page(records):
+                    print(f"wrote evals/{paper}/results.md")
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -95,8 +95,12 @@ class Run:
     def job(self) -> Path:
         """Log folder of the finished job; UserError where only its figures are known."""
         if self.log_dir is None:
-            raise UserError(
-                f"{self.arm.label} on {self.data}, seed {self.seed}, has recorded figures alone, and this needs the "
-                "job itself: run the script with --plot FILE, which trains the jobs that are not there"
-            )
+            raise self.has_no_job()
         return self.log_dir
+
+    def has_no_job(self) -> UserError:
+        """Return the sentence for what needs the job itself."""
+        return UserError(
+            f"{self.arm.label} on {self.data}, seed {self.seed}, has recorded figures alone, and this needs the job "
+            "itself: run the script with --plot FILE, which trains the jobs that are not there"
+        )

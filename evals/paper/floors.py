@@ -17,7 +17,6 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from evals.paper.floor_table import LINEAR, TESTED_ON, central_label, floors_nam
 from evals.paper.job_keys import resolved
 from evals.paper.papers import PAPERS, SCALES, Paper
 from evals.paper.ridge import Moments, blocks_of, fitted, right_of
-from evals.paper.runs import Records, Table
+from evals.paper.runs import Records
 from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.core.errors import UserError
@@ -189,17 +188,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             for row in output.aggregated(runs):
                 print(name, data, row["label"], row["seeds"], {key: round(one["mean"], 2)
                       for key, one in row["figures"].items()}, *row["failed"], flush=True)  # fmt: skip
-            record(records, runs, f"python -m evals.paper.floors {shlex.join(words)}", options.scale)
+            record(paper.folder, runs, f"python -m evals.paper.floors {shlex.join(words)}", options.scale)
     return 0
 
 
-def record(records: Records, runs: Sequence[Run], command: str, scale: str) -> None:
-    """Record the runs in the place of earlier ones of the same model and data set."""
-    new = {(run.arm.label, run.data) for run in runs}
-    name = floors_name(scale)
-    table = records.tables.get(name, Table(output.FLOORS, scale))
-    earlier = replace(table, rows=[row for row in table.rows if (row.label, row.data) not in new])
-    output.record(Experiment(output.FLOORS, "", []), runs, records, name, command, scale, earlier=earlier)
+def record(folder: Path, runs: Sequence[Run], command: str, scale: str) -> None:
+    """Record the runs in the place of earlier ones of the same model, data set and seed."""
+    output.record(Experiment(output.FLOORS, "", []), runs, folder, floors_name(scale), command, scale)
 
 
 if __name__ == "__main__":

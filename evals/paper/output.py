@@ -14,7 +14,7 @@ from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.floor_table import TESTED_ON, floor_lines, floors_name
 from evals.paper.orders import Row, differences, interval, limits, number
 from evals.paper.papers import TITLES
-from evals.paper.runs import PAGE, Measurement, Records, Table, TableRow, link, replace_file
+from evals.paper.runs import PAGE, Measurement, Records, Table, TableRow, link, locked, replace_file
 
 NOT_RUN = "not run"
 FLOORS = "floors"
@@ -26,50 +26,62 @@ _CELLS = (
 
 
 def record(
-    experiment: Experiment, runs: Sequence[Run], records: Records, name: str, command: str, scale: str, *,
-    earlier: Table | None = None, order: Sequence[tuple[str, str]] = (),
+    experiment: Experiment, runs: Sequence[Run], folder: Path, name: str, command: str, scale: str,
+    order: Sequence[tuple[str, str]] = (),
 ) -> list[Run]:  # fmt: skip
-    """Record runs as the table ``name``, beside what it has, and write the files and the page.
+    """Record runs as the table ``name`` of a folder, beside what it has, and write the page.
 
-    A run replaces the one of its label, data and seed in this table. Other tables keep theirs.
+    A run replaces the one of its label, data and seed in this table. Other tables keep theirs. Scripts may record at
+    the same time.
 
     Args:
         experiment: the table or figure.
         runs: its runs, those without a result too.
-        records: all of the folder.
+        folder: where runs.jsonl and tables.json are.
         name: name of the table.
         command: the command that gave the runs.
         scale: the scale.
-        earlier: the table before this command.
         order: label and data of each row, in the order of the rows.
 
     Returns:
         The runs that the table shows.
+
+    Raises:
+        UserError: the recorded files are broken.
     """
-    finished = [run for run in runs if not run.failed]
-    new = finished if experiment.rows is None else experiment.rows(finished)
-    shown = _replaced([] if earlier is None else recorded_runs(records, earlier, experiment.arms), new)
-    if experiment.derived is not None:
-        shown = _replaced(shown, experiment.derived(shown))
-    if earlier is not None and order:
-        shown = sorted(shown, key=lambda run: (_index(run.arm.label, run.data, order), run.seed))
-    labels: dict[Path | None, set[str]] = {}
-    for run in finished:
-        labels.setdefault(run.log_dir, set()).add(run.arm.label)
-    shown = [run if run.recorded else _recorded(run, records, name, scale, labels.get(run.log_dir, set()))
-             for run in shown]  # fmt: skip
-    before = earlier or Table(experiment.name, scale)
-    older = {run.arm.label for run in shown if run.recorded in {each for row in before.rows for each in row.runs}}
-    records.tables[name] = replace(
-        before,
-        commands=[*(one for one in before.commands if one != command), command],
-        rows=_table_rows([*shown, *(run for run in runs if run.failed)]),
-        incomparable={label: why for label, why in before.incomparable.items() if label in older},
-        shares=dict(experiment.shares(finished)) if experiment.shares is not None and finished else before.shares,
-    )
-    records.save()
-    write_page(records, experiment)
+    with locked(folder):
+        records = Records.load(folder)
+        table = records.tables.get(name, Table(experiment.name, scale))
+        finished = [run for run in runs if not run.failed]
+        new = finished if experiment.rows is None else experiment.rows(finished)
+        shown = _replaced(recorded_runs(records, table, experiment.arms), new)
+        if experiment.derived is not None:
+            shown = _replaced(shown, experiment.derived(shown))
+        if order:
+            shown = sorted(shown, key=lambda run: (_index(run.arm.label, run.data, order), run.seed))
+        older = {run.arm.label for run in shown if run.recorded}
+        labels: dict[Path | None, set[str]] = {}
+        for run in finished:
+            labels.setdefault(run.log_dir, set()).add(run.arm.label)
+        shown = [run if run.recorded else _recorded(run, records, name, scale, labels.get(run.log_dir, set()))
+                 for run in shown]  # fmt: skip
+        shares = dict(experiment.shares(finished)) if experiment.shares is not None and finished else table.shares
+        records.tables[name] = replace(
+            table,
+            commands=[*(one for one in table.commands if one != command), command],
+            rows=[*_table_rows([*shown, *(run for run in runs if run.failed)]), *_still_without(table, shown, runs)],
+            incomparable={label: why for label, why in table.incomparable.items() if label in older},
+            shares=shares,
+        )
+        records.save()
+        write_page(records, experiment)
     return shown
+
+
+def _still_without(table: Table, shown: Sequence[Run], runs: Sequence[Run]) -> list[TableRow]:
+    """Rows of a table without a result that these runs say nothing of."""
+    said = {(run.arm.label, run.data) for run in (*shown, *runs)}
+    return [row for row in table.rows if not row.runs and (row.label, row.data) not in said]
 
 
 def draw(experiment: Experiment, shown: Sequence[Run], unfinished: Sequence[str], path: Path) -> None:

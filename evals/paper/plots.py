@@ -1,7 +1,6 @@
 """The forms of the paper's figures, over the runs of an experiment; several seeds are points, means are drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -261,7 +260,9 @@ def best_models(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> 
 def _with_jobs(runs: Sequence["Run"]) -> list["Run"]:
     """The runs with a job; UserError where none has one."""
     with_jobs = [run for run in runs if run.log_dir]
-    return with_jobs if with_jobs else [replace(runs[0], log_dir=runs[0].job)]
+    if not with_jobs:
+        raise runs[0].has_no_job()
+    return with_jobs
 
 
 def _groups(runs: Sequence["Run"], data: str | None = None) -> dict[tuple[str, str], list["Run"]]:

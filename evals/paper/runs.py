@@ -8,11 +8,13 @@ A line of runs.jsonl is one job with one seed, or a part of it where a script ma
 `keys` are the job's effective keys, those of `--set` included. Equal jobs are one line, however many tables show it.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from pathlib import Path
@@ -247,6 +249,18 @@ def anchor(heading: str) -> str:
 def link(table: str) -> str:
     """Where a paper's results page has a table."""
     return f"{PAGE}#{anchor(table)}"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from recording in a folder meanwhile; they wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,8 +209,7 @@ def test_rows_made_of_jobs_and_of_rows_are_there_once(tmp_path: Path) -> None:
     def write(figures: dict[int, float]) -> dict[str, Any]:
         runs = [Run(Arm("job"), "x", seed, tmp_path / str(seed), {"x": value}, keys={"method": "fedavg"})
                 for seed, value in figures.items()]  # fmt: skip
-        records = Records.load(tmp_path)
-        output.record(table, runs, records, "made", "c", "smoke", earlier=records.tables.get("made"))
+        output.record(table, runs, tmp_path, "made", "c", "smoke")
         rows = rows_of(tmp_path, "made")
         return {row["label"]: (row["seeds"], row["figures"]["x"]["values"]) for row in rows}
 
@@ -241,6 +241,51 @@ def test_what_is_added_is_no_longer_called_not_run(places: dict[str, Path], tmp_
     assert both == [*first, ("largest, a", [1]), ("largest, b", [1]), *rest]
     again = labels("--seeds", "1", "--arms", "FedTrans")
     assert again == both
+
+
+def test_jobs_of_newer_code_replace_those_of_their_row_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
+    table, other = (Experiment(name, name, [Arm("A"), Arm("B")]) for name in ("one", "other"))
+
+    def record(experiment: Experiment, code: str, *runs: tuple[str, int]) -> None:
+        """One job after the other, as scripts do."""
+        done = []
+        for label, seed in runs:
+            done.append(Run(Arm(label), "x", seed, tmp_path, {"f": float(code)}, keys={"method": label}, code=code))
+            output.record(experiment, done, tmp_path, experiment.name, code, "smoke")
+
+    def figures(name: str) -> dict[str, dict[int, float]]:
+        return {row["label"]: dict(zip(row["seeds"], row["figures"]["f"]["values"], strict=True))
+                for row in rows_of(tmp_path, name)}  # fmt: skip
+
+    for experiment in (table, other):
+        record(experiment, "1", ("A", 1), ("A", 2), ("B", 1))
+    assert len(Records.load(tmp_path).runs) == 3
+    record(table, "2", ("A", 1), ("A", 2), ("A", 3))
+    assert figures("one") == {"A": {1: 2.0, 2: 2.0, 3: 2.0}, "B": {1: 1.0}}
+    assert figures("other") == {"A": {1: 1.0, 2: 1.0}, "B": {1: 1.0}}
+    assert "\nIts jobs are of several versions of the code: 1, 2.\n" in (tmp_path / "results.md").read_text()
+    record(other, "2", ("A", 1), ("A", 2), ("B", 1))
+    assert sorted(run.code or "" for run in Records.load(tmp_path).runs.values()) == ["1", "2", "2", "2", "2"]
+
+
+def test_scripts_at_the_same_time_keep_each_others_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each records after every job, and began before the others recorded anything."""
+    monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
+
+    def script(number: int) -> None:
+        experiment = Experiment(f"t{number}", "T", [Arm("A")])
+        runs = [Run(Arm("A"), "x", seed, tmp_path, {"f": 1.0}, keys={"n": number}) for seed in range(5)]
+        for last in range(5):
+            output.record(experiment, runs[: last + 1], tmp_path, experiment.name, "c", "smoke")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(script, range(4)))
+    records = Records.load(tmp_path)
+    assert len(records.runs) == 20
+    assert [len(row.runs) for table in records.tables.values() for row in table.rows] == [5] * 4
 
 
 def test_an_interrupted_job_is_continued(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, done: Any) -> None:

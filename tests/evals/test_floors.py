@@ -132,25 +132,32 @@ def _runs(label: str, data: str, *values: float) -> list[Run]:
             for seed, value in enumerate(values, start=1)]  # fmt: skip
 
 
+LEFT_OUT = Run(Arm("central model, x"), "c", 1, None, failed="not run: why")
+
+
 def test_later_floors_stand_in_the_place_of_earlier_ones(tmp_path: Path) -> None:
-    floors.record(Records(tmp_path), [*_runs(LINEAR, "a", 10.0), *_runs("central model, x", "a", 20.0)], "one", "small")
-    floors.record(Records.load(tmp_path), [*_runs(LINEAR, "a", 11.0), *_runs(LINEAR, "b", 12.0)], "two", "small")
+    floors.record(
+        tmp_path, [*_runs(LINEAR, "a", 10.0), *_runs("central model, x", "a", 20.0), LEFT_OUT], "one", "small"
+    )
+    floors.record(tmp_path, [*_runs(LINEAR, "a", 11.0), *_runs(LINEAR, "b", 12.0)], "two", "small")
     records = Records.load(tmp_path)
     assert records.tables["floors_small"].commands == ["one", "two"] and len(records.runs) == 3
     rows = output.recorded_floors(records, "small")
-    told = {(row["label"], row["data"]): row["figures"]["accuracy %"]["mean"] for row in rows}
+    told = {(row["label"], row["data"]): row["figures"]["accuracy %"]["mean"] for row in rows if row["seeds"]}
     assert told == {("central model, x", "a"): 20.0, (LINEAR, "a"): 11.0, (LINEAR, "b"): 12.0}
-    assert "| central model, x | a | 1 | 20 | 21 |" in (tmp_path / "results.md").read_text()
+    page = (tmp_path / "results.md").read_text()
+    assert (
+        "| central model, x | a | 1 | 20 | 21 |" in page and "| central model, x | c | not run: why | – | – |" in page
+    )
     assert floors.recorded_data(records, "small") == ["a", "b"]
 
 
 def test_floors_are_a_table_of_their_own() -> None:
-    left_out = Run(Arm("central model, x"), "a", 1, None, failed="not run: why")
-    rows = output.aggregated([*_runs(LINEAR, "a", 10.0, 11.0), *_runs(LINEAR, "b", 12.0), left_out])
+    rows = output.aggregated([*_runs(LINEAR, "a", 10.0, 11.0), *_runs(LINEAR, "b", 12.0), LEFT_OUT])
     assert floor_lines(rows)[5:] == [
         f"| {LINEAR} | a | 1, 2 | 10.5 ± 0.7071 | 11.5 ± 0.7071 |",
         f"| {LINEAR} | b | 1 | 12 | 13 |",
-        "| central model, x | a | not run: why | – | – |",
+        "| central model, x | c | not run: why | – | – |",
     ]
     assert floor_lines([]) == []
     assert linear_floor(rows, "b", "accuracy %") == 12.0 and linear_floor(rows, "b", "test accuracy %") == 13.0
