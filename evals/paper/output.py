@@ -56,7 +56,8 @@ def record(
         new = finished if experiment.rows is None else experiment.rows(finished)
         shown = _replaced(recorded_runs(records, table, experiment.arms), new)
         if experiment.derived is not None:
-            shown = _replaced(shown, experiment.derived(shown))
+            made = [replace(run, keys=None, recorded="") for run in experiment.derived(shown)]  # of no job alone
+            shown = _replaced(shown, made)
         if order:
             shown = sorted(shown, key=lambda run: (_index(run.arm.label, run.data, order), run.seed))
         older = {run.arm.label for run in shown if run.recorded}

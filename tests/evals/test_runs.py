@@ -169,6 +169,20 @@ def test_recorded_files_are_as_the_code_writes_them(paper: str, tmp_path: Path) 
     assert len({anchor(name) for name in records.tables}) == len(records.tables)
 
 
+def test_the_readme_reads_runs_and_shows_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (claims.FOLDER / "README.md").read_text(encoding="utf-8")
+    section = text.split("## Recorded runs\n")[1].split("\n## ")[0]
+    monkeypatch.chdir(claims.FOLDER.parent)
+    exec(section.split("```python\n")[1].split("```")[0], {})
+    assert "'method': 'fedtrans'" in capsys.readouterr().out
+    shown = json.loads(section.split("```json\n")[1].split("```")[0])
+    run = Records.load(claims.FOLDER / "fedtrans").runs[shown["id"]]
+    line = json.loads(run.line())
+    assert shown == {**line, "figures": {name: line["figures"][name] for name in shown["figures"]}}
+
+
 def test_bases_of_different_length_have_different_keys() -> None:
     records = Records.load(claims.FOLDER / "fedtrans")
     accuracies = {}
