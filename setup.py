@@ -32,6 +32,7 @@ setup(
             "py.typed",
             "population/*.json",
             "report/*.css",
+            "config/presets/*/*.yml",
             "data/download/*.json",
             "cli/skeleton/*",
             "cli/skeleton/*/*",

@@ -3,7 +3,7 @@
     python -m evals.claims
 
 The claims' tables stand in evals/claims.md between the lines that say so, the overview in evals/README.md; the rest of
-both pages is written by hand. The folder of each paper gets ledger.md, with all figures and commands. The rule is that
+both pages is written by hand. The folder of each paper gets ledger.md, with all figures. The rule is that
 of evals/paper/ledger.py, one for all papers.
 """
 
@@ -18,10 +18,11 @@ from evals.hypemefed import ledger as hypemefed
 from evals.moss import ledger as moss
 from evals.paper.claim_pages import claim_lines, overview_lines, section_lines
 from evals.paper.ledger import Claim, Judged, judged
-from evals.paper.output import replace_file
+from evals.paper.papers import TITLES
+from evals.paper.runs import Records, replace_file
+from fedscale_ext.core.errors import UserError
 
 FOLDER = Path(__file__).resolve().parent
-TITLES = {"fedtrans": "FedTrans", "hypemefed": "HypeMeFed", "fedoras": "FedorAS", "moss": "Moss"}
 CLAIMS: dict[str, dict[str, Claim]] = {
     "fedtrans": fedtrans.CLAIMS,
     "hypemefed": hypemefed.CLAIMS,
@@ -36,10 +37,10 @@ def all_judged() -> list[tuple[str, Judged]]:
     """All claims with the folder of their paper, in the papers' order."""
     outcomes = []
     for name, claims in CLAIMS.items():
-        results = FOLDER / name / "results"
-        measured = {one.name: one for one in hypemefed.costs(results)} if name == "hypemefed" else {}
+        records = Records.load(FOLDER / name)
+        measured = {one.name: one for one in hypemefed.costs(records.folder)} if name == "hypemefed" else {}
         outcomes += [
-            (name, measured.get(claim) or judged(claim, what, results, SCALE)) for claim, what in claims.items()
+            (name, measured.get(claim) or judged(claim, what, records, SCALE)) for claim, what in claims.items()
         ]
     return outcomes
 
@@ -64,11 +65,11 @@ def pages() -> dict[Path, str]:
     }
     for name, title in TITLES.items():
         lines = [
-            f"# Claims of {title}: figures, intervals and commands",
+            f"# Claims of {title}: figures and intervals",
             "",
             "`python -m evals.claims` writes this page from the recorded results. It follows",
             "[the rule of all papers](../claims.md#the-rule).",
-            f"One table has [all claims of {title}](../claims.md#{name}).",
+            f"One table has [all claims of {title}](../claims.md#{name}). Links lead to the commands.",
             "The [discussion](discussion.md) tells what was looked into.",
             "",
             "Differences are paired by seed; their interval is Student's.",
@@ -81,9 +82,14 @@ def pages() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write all files; tells which of them changed."""
+    """Write all files; tells which of them changed. Exit code 2 if recorded results are broken."""
+    try:
+        texts = pages()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
     changed = 0
-    for path, text in pages().items():
+    for path, text in texts.items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             replace_file(path, text)
             print(f"wrote {path.relative_to(FOLDER.parent)}")

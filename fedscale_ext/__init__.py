@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     from fedscale_ext.api.result import Result
 
 
-def run(conf: str | Path, *, processes: bool = False, progress: bool = True, **overrides: Any) -> "Result":
+def run(
+    conf: str | Path, *, on: str | None = None, processes: bool = False, progress: bool = True, **overrides: Any
+) -> "Result":  # fmt: skip
     """Run a job and return its :class:`~fedscale_ext.api.result.Result`: the same result as ``fedscale driver start``.
 
-    ``conf`` is a YAML file or the name of a shipped configuration; ``overrides`` are keys of it, such as
-    ``rounds=20`` (a dotted one goes in as ``**{"fedtrans.beta": 0.01}``); paths are relative to the working directory.
+    ``conf`` is a YAML file, the name of a shipped configuration, or that of a method, which trains ``on`` a data set
+    (``fedscale config list``); ``overrides`` are keys of it, such as ``rounds=20`` (a dotted one goes in as
+    ``**{"fedtrans.beta": 0.01}``); paths are relative to the working directory.
     The job trains in this process; with ``processes`` in those that ``worker_ips`` asks for, one per core for
     ``localhost``, which is faster, and ``fedscale driver stop`` ends it. ``progress`` is shown on standard error,
     in a notebook below the cell. An interrupt (Ctrl-C, or a notebook's stop) ends the job, and KeyboardInterrupt is
@@ -22,7 +25,7 @@ def run(conf: str | Path, *, processes: bool = False, progress: bool = True, **o
     """
     from fedscale_ext.api.running import run as run_job
 
-    return run_job(conf, overrides, processes=processes, progress=progress)
+    return run_job(conf if on is None else f"{conf} --on {on}", overrides, processes=processes, progress=progress)
 
 
 def load(job: str | Path) -> "Result":

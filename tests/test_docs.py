@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import fedscale_ext
-from fedscale_ext.config.job_config import shipped_configs
+from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.methods import method_names
+from fedscale_ext.config.presets import method_preset
 from fedscale_ext.config.reference import reference
 from fedscale_ext.models import cost
 from fedscale_ext.models.files import configured_spec
@@ -60,17 +61,19 @@ def test_the_ci_runs_the_readmes_test_command() -> None:
     assert len(commands) == 2 and commands[1].endswith(" && .venv/bin/python -m pytest")
 
 
-def test_the_methods_page_has_each_method_with_the_data_sets_of_its_configurations() -> None:
+def test_the_methods_page_has_each_method_with_the_data_of_its_paper() -> None:
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    told = {
-        name: set(data.split(", ")) - {"–"} for name, data in re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", page, re.M)
-    }
-    shipped: dict[str, set[str]] = {name: set() for name in method_names()}
-    for name in set(shipped_configs()) - {"quickstart"}:
-        # fedavg_l_stl10 is a FedAvg of another size
-        method, *_, data = name.removesuffix("_small").split("_")
-        shipped[method].add(data)
-    assert told == shipped
+    told = dict(re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", page, re.M))
+    assert told == {name: method_preset(name).data for name in method_names()}
+
+
+def test_the_presets_that_the_documents_name_compose() -> None:
+    patterns = ("*.md", "docs/*.md", "evals/**/*.md", "benchmark_configs/*.md")
+    texts = [page.read_text(encoding="utf-8") for pattern in patterns for page in ROOT.glob(pattern)]
+    pairs = {pair for text in texts for pair in re.findall(r"([a-z_]+) --on ([\w.]+)", text)}
+    assert len(pairs) > 5
+    for method, data in pairs:
+        load_config(f"{method} --on {data}")
 
 
 def test_the_readme_is_short_and_names_each_method() -> None:

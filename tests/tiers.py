@@ -5,6 +5,8 @@
 SECOND_TIER = (
     "cli/test_every_command.py",
     "cluster",
+    "config/test_preset_values.py",
+    "config/test_presets.py::test_the_models_of_a_pair_take_the_data_and_the_weakest_affords_the_smaller",
     "driver/test_changed_data.py",
     "driver/test_job_checks.py::test_the_real_command_checks_a_sweep_before_its_first_job",
     "driver/test_run.py",
@@ -37,7 +39,6 @@ SECOND_TIER = (
     "server/test_privacy.py::test_executors_play_no_part_in_a_private_result",
     "server/test_privacy.py::test_one_clients_data_moves_a_released_model_by_no_more_than_two_norms",
     "server/test_scaffold.py::test_executors_play_no_part",
-    "test_benchmark_configs.py",
     "test_compat.py",
     "test_lint.py",
     "test_notebook.py",

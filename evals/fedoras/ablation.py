@@ -8,7 +8,7 @@ from evals.fedoras.arms import fedoras as arm_of
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import SUPERNET_DECAY, main
 from evals.fedoras.tiers import TIER, mean_and_each, results, row
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 
 FEDAVG, HOLDERS, PLAIN = "FedAvg of full models", "FedAvg over holders", "plain mean of full models"

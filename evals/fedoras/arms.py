@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evals.fedoras.settings import TWIN_ROUNDS, UNTIL_DONE
-from evals.paper.engine import Arm
+from evals.paper.experiment import Arm
 
 FEDORAS = "FedorAS"
 ACCURACY, PERPLEXITY, MMACS, KPARAMS = "test accuracy %", "perplexity", "MMACs", "Kparams"

@@ -7,7 +7,7 @@ from evals.fedoras.arms import ACCURACY, FEDORAS, MMACS, fedoras, with_twins
 from evals.fedoras.points import kinds
 from evals.fedoras.settings import TWIN_ROUNDS, main
 from evals.fedoras.tiers import RANDOM, figures_of, results, row
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 
 AWARE, UNAWARE = "tier-aware", "tier-unaware"

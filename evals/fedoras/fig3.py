@@ -7,7 +7,7 @@ from evals.fedoras.fig1 import AWARE, by_architecture, random_architectures
 from evals.fedoras.points import kinds
 from evals.fedoras.settings import main
 from evals.fedoras.table5 import fjord, with_costs
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 
 DATA = "cifar10-h1"
 

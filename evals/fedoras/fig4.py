@@ -10,7 +10,7 @@ from evals.fedoras.arms import FEDORAS, MEAN, SPREAD, WORST, with_twins
 from evals.fedoras.settings import main
 from evals.fedoras.table7 import over_clients
 from evals.fedoras.tiers import RANDOM
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.jobs import summary
 from evals.paper.panels import COLORS, legend, panels, save
 
@@ -19,8 +19,7 @@ _KEYS = {FEDORAS: "", RANDOM: "_twin"}
 
 def own_accuracies(run: Run) -> np.ndarray:
     """float64 [clients], in %: each client's by its tier's model, with the weights that the row is of."""
-    assert run.log_dir is not None
-    accuracy = summary(run.log_dir)["accuracy"]
+    accuracy = summary(run.job)["accuracy"]
     named = {title: figures["per_client"] for title, figures in accuracy["named"].items()}
     accuracies = [named[key + _KEYS[run.arm.label]][client] for client, key in enumerate(accuracy["served"])]
     return 100 * np.array([np.nan if value is None else value for value in accuracies], dtype=np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 from evals.fedoras.arms import ACCURACY, PERPLEXITY, with_twins
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import figures_of, results, row, tier_label
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.jobs import summary
 from evals.paper.panels import COLORS, grid, legend, save
 from fedscale_ext.metrics.records import read_records
@@ -20,8 +20,7 @@ TUNED_TEXT = "fine-tuned, perplexity"
 
 def by_loss(run: Run) -> bool:
     """Whether the search scored paths by their loss, of which a score is the negative."""
-    assert run.log_dir is not None
-    return bool(summary(run.log_dir)["params"]["score"] == "loss")
+    return bool(summary(run.job)["params"]["score"] == "loss")
 
 
 def in_units(run: Run, score: float | None) -> float:
@@ -51,8 +50,7 @@ def stages(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     jobs = list({run.data: run for run in reversed(runs)}.values())[::-1]
     figure, rows = grid(experiment, len(jobs), 3, 12)
     for (training, search, tuning), run in zip(rows, jobs, strict=True):
-        assert run.log_dir is not None
-        records, job = read_records(run.log_dir / "metrics.jsonl"), results(run)
+        records, job = read_records(run.job / "metrics.jsonl"), results(run)
         spans = {stage["stage"]: stage["rounds"] for stage in job["stages"]}
         first = records[: spans["supernet training"]]
         training.plot(

@@ -9,7 +9,7 @@ import numpy as np
 from evals.fedoras.arms import fedoras
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import results, row
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.orders import Order
 from evals.paper.panels import COLORS, legend, panels, save
 

@@ -13,7 +13,7 @@ from evals.fedoras.arms import ACCURACY, fedoras, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import PAPER, SUPERNET_ROUNDS, TWIN_ROUNDS, main
 from evals.fedoras.tiers import RANDOM, SUPERNET, TIER, mean_and_each, row
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 from evals.paper.papers import SCALES
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.panels import COLORS, MARKERS, legend, panels, save
 from evals.paper.plots import Plot, bars
 

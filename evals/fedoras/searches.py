@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK
 from evals.fedoras.tiers import figures_of, results, row
-from evals.paper.engine import Run
+from evals.paper.experiment import Run
 from evals.paper.jobs import summary
 from evals.paper.orders import Order
 from fedscale_ext.methods.fedoras.figures import NAMES
@@ -33,8 +33,7 @@ def _of_fedoras(run: Run) -> Run:
 
 
 def _of_another(run: Run) -> Run:
-    assert run.log_dir is not None
-    clients = [share for share in summary(run.log_dir)["accuracy"]["per_client"] if share is not None]
+    clients = [share for share in summary(run.job)["accuracy"]["per_client"] if share is not None]
     mean = sum(clients) / len(clients)
     spread = (sum((share - mean) ** 2 for share in clients) / len(clients)) ** 0.5
     clientwise = {} if run.arm.keys["method"] == "fednas" else {PERSONAL: 100 * mean, PERSONAL_SPREAD: 100 * spread}

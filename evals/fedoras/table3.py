@@ -7,7 +7,7 @@ from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, with_twins
 from evals.fedoras.searches import BEST, FEDNAS, best_tiers
 from evals.fedoras.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.orders import Order
 from evals.paper.papers import SCALES
 

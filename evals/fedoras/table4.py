@@ -6,7 +6,7 @@ from evals.fedoras.arms import ACCURACY, FEDORAS, PEAK, fedoras
 from evals.fedoras.searches import FEDNAS, PERSONAL, PERSONAL_SPREAD, best_tiers
 from evals.fedoras.settings import PATH_STEPS, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.orders import Order
 
 SPIDER = "SPIDER"

@@ -8,7 +8,7 @@ from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import each_tier, row, tier_label
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.jobs import summary
 from evals.paper.orders import Order
 
@@ -78,12 +78,11 @@ def with_costs(runs: Sequence[Run]) -> list[Run]:
     """Rows by tier of FedorAS's jobs, by width of FjORD's, and the others with what their network takes."""
     rows = []
     for run in runs:
-        assert run.log_dir is not None
         published, method = PUBLISHED.get(run.arm.data), run.arm.keys["method"]
         if method == "fedoras":
             rows += each_tier(run, published, twins=False)
             continue
-        job = summary(run.log_dir)
+        job = summary(run.job)
         models = sorted((model["cost"] for model in job["models"]), key=lambda cost: cost["forward_macs"])
         costs = [{MMACS: cost["forward_macs"] / 1e6, KPARAMS: cost["parameters"] / 1e3} for cost in models]
         named = job["accuracy"]["named"]

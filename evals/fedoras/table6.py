@@ -6,7 +6,7 @@ from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PERPLEXITY, with_twins
 from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, SUPERNET, by_tier, figures_of, has_twins, results, row, tier_label
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 
 GAIN = "gain pp"

@@ -6,7 +6,7 @@ from evals.fedoras.arms import FEDORAS, MEAN, SPREAD, WORST, with_twins
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, results, row
 from evals.paper import plots
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.orders import Order
 
 _LABELS = {"supernet": FEDORAS, "random": RANDOM}

@@ -23,7 +23,7 @@ from evals.fedoras.table6 import PUBLISHED
 from evals.fedoras.tiers import RANDOM, SUPERNET, has_twins, results, row, tier_label
 from evals.paper import plots
 from evals.paper.data import data_set
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.orders import Order
 from fedscale_ext import models
 from fedscale_ext.data.store import DataSet
@@ -84,12 +84,11 @@ def by_tier(runs: Sequence[Run]) -> list[Run]:
     """A row per tier and kind of weights."""
     rows = []
     for run in runs:
-        assert run.log_dir is not None
         paper = {label: {ALL_BATCHES: one[POOLED]} for label, one in PUBLISHED.get(run.arm.data, {}).items()}
         for tier in results(run)["tiers"]:
             for weights in (SUPERNET, RANDOM) if has_twins(tier) else (SUPERNET,):
-                losses, owner = losses_of(run.log_dir, f"tier{tier['tier']}{_SUFFIX[weights]}")
-                last, every = (perplexities(of_symbols, owner, _data(run.log_dir)[1]) for of_symbols in losses.T)
+                losses, owner = losses_of(run.job, f"tier{tier['tier']}{_SUFFIX[weights]}")
+                last, every = (perplexities(of_symbols, owner, _data(run.job)[1]) for of_symbols in losses.T)
                 more = {ALL: every[POOLED], ALL_BATCHES: every[BATCHES], ALL_CLIENTS: every[CLIENTS]}
                 rows.append(row(run, tier_label(tier["tier"], weights), {**last, **more}, paper))
     return rows

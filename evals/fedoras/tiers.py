@@ -7,7 +7,7 @@ from math import exp
 from typing import Any
 
 from evals.fedoras.arms import ACCURACY, KPARAMS, MMACS, PEAK, PERPLEXITY, SPREAD, WORST
-from evals.paper.engine import Run
+from evals.paper.experiment import Run
 from evals.paper.jobs import summary
 
 SUPERNET, RANDOM = "supernet", "rand-init"
@@ -18,8 +18,7 @@ Published = Mapping[str, Mapping[str, float]]  # of rows by label: figures by co
 
 def results(run: Run) -> dict[str, Any]:
     """What a finished job of FedorAS has to show of its method."""
-    assert run.log_dir is not None
-    job_results: dict[str, Any] = summary(run.log_dir)["results"]
+    job_results: dict[str, Any] = summary(run.job)["results"]
     return job_results
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evals.paper.engine import Arm
+from evals.paper.experiment import Arm
 from evals.paper.job_keys import ModelOf
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 from fedscale_ext.report import published

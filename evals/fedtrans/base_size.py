@@ -2,7 +2,7 @@
 
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 _FOLDER = PAPER.folder / "models"
 _BASES = {

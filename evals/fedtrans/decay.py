@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import jobs, plots
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 
 ROUNDS = (150, 400, 1000)

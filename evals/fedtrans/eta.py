@@ -4,7 +4,7 @@ paper, whose 0.98 belongs to 1,000 to 2,000 rounds."""
 from evals.fedtrans.arms import reference_arms, swept
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 EXPERIMENT = Experiment(
     "eta",

@@ -3,7 +3,7 @@
 from evals.fedtrans.arms import reference_arms
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 EXPERIMENT = Experiment(
     "fig10a",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from evals.fedtrans.arms import fedtrans
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 
 _H = (0.1, 0.5, 1, 10, 100)
 EXPERIMENT = Experiment(

@@ -2,7 +2,7 @@
 
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 _NARROW = ((1 / 16, 2), (1 / 8, 3), (1 / 4, 4), (1 / 2, 6))  # times the MACs of 1x, channels of the first stage
 

@@ -3,7 +3,7 @@
 from evals.fedtrans.arms import TABLE2_COLUMNS, all_suites
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 
 EXPERIMENT = Experiment("fig6", "Figure 6: accuracy of individual clients", all_suites(), TABLE2_COLUMNS, plots.boxes)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from evals.fedtrans.arms import FEDTRANS, all_suites
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.jobs import accuracy_by_cost
 
 REACHED, TIMES = "TMACs of FedTrans to there", "times FedTrans's"

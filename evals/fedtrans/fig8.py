@@ -3,7 +3,7 @@
 from evals.fedtrans.arms import MIDDLE, anchors, fedtrans
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 _PROX = 0.1  # FedScale's proxy_mu
 EXPERIMENT = Experiment(

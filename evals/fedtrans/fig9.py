@@ -3,7 +3,7 @@
 from evals.fedtrans.arms import FEDTRANS, fedtrans
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.job_keys import ModelOf, WeightsOf
 
 _KNOWN = ("efficientnet_v2_s", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "resnet18", "resnet34")

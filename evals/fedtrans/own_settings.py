@@ -9,7 +9,7 @@ from typing import Any
 from evals.fedtrans.arms import DATA_SETS, LARGEST, TABLE2, fedtrans
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 _SGD = {"client_optimizer": "sgd", "client_momentum": 0.9, "client_weight_decay": 5e-4}
 # by epochs: the number of steps that settings.py may give (smoke) is taken away

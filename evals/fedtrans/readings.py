@@ -4,7 +4,7 @@ learning rate (9.5). Not in the paper."""
 from evals.fedtrans.arms import anchors, fedtrans
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 _READINGS = (
     ("older models on the leading part", {"fedtrans.align": "prefix"}),  # 9.15

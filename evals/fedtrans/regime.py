@@ -4,7 +4,7 @@ in the paper."""
 from evals.fedtrans.ledger import LARGEST
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.job_keys import Keys, ModelOf
 from evals.paper.orders import Order
 

@@ -3,7 +3,7 @@
 from evals.fedtrans.arms import anchors, fedtrans
 from evals.fedtrans.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 
 EXPERIMENT = Experiment(
     "table5",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evals.hypemefed.settings import BACKBONE
-from evals.paper.engine import Arm
+from evals.paper.experiment import Arm
 from evals.paper.orders import Order
 
 HYPEMEFED, OFF = "HypeMeFed", "HypeMeFed, hypernetwork off"

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from evals.hypemefed.networks import State, norms_of, up_to, whole_model
 from evals.paper.data import data_set
-from evals.paper.engine import Run
+from evals.paper.experiment import Run
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.streams import stream, torch_stream

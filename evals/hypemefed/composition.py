@@ -6,7 +6,7 @@ from typing import Any
 from evals.hypemefed.arms import COLUMNS, GLOBAL, HYPEMEFED, OFF, hypemefed, off
 from evals.hypemefed.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.orders import Order
 
 PROX, SGD, SCAFFOLD = "HypeMeFed + FedProx", "HypeMeFed, SGD", "HypeMeFed + SCAFFOLD"

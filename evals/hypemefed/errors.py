@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from evals.paper.engine import Run
+from evals.paper.experiment import Run
 
 MEASURES = {"mae": "MAE", "normalised": "normalised MAE", "mae_old": "MAE of old", "mae_random": "MAE of random",
             "step": "step", "cosine": "cosine", "norm": "norm"}  # fmt: skip
@@ -22,8 +22,7 @@ def with_errors(runs: Sequence[Run]) -> list[Run]:
 
 
 def _errors(run: Run) -> dict[str, float]:
-    assert run.log_dir is not None
-    path = run.log_dir / "internals.jsonl"
+    path = run.job / "internals.jsonl"
     rounds = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
     by_title: dict[str, list[float]] = defaultdict(list)
     for one in rounds:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from evals.hypemefed.arms import GLOBAL, hypemefed
 from evals.hypemefed.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 from evals.paper.orders import Order
 
 PERSONAL = "personalised %"

@@ -9,7 +9,7 @@ from evals.hypemefed import matrices
 from evals.hypemefed.client_models import GENERATED, MAE, NORMALISED, RANDOM, SPREAD, guesses, row, trained_clients
 from evals.hypemefed.fig3c import WHOLE
 from evals.hypemefed.settings import BACKBONE, main
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 
 _K: dict[str, int | Literal["all"]] = {"k=25": 25, "k=50": 50, "k=100": 100, "k=all": "all"}
@@ -19,17 +19,15 @@ def by_components(runs: Sequence[Run]) -> list[Run]:
     """A row for each k, and one for random weights."""
     rows = []
     for run in runs:
-        assert run.log_dir is not None
-        job = trained_clients(run.log_dir)
-        rows += [row(run, label, job, guesses(run.log_dir, k)[GENERATED]) for label, k in _K.items()]
-        rows.append(row(run, RANDOM, job, guesses(run.log_dir, "all")[RANDOM]))
+        job = trained_clients(run.job)
+        rows += [row(run, label, job, guesses(run.job, k)[GENERATED]) for label, k in _K.items()]
+        rows.append(row(run, RANDOM, job, guesses(run.job, "all")[RANDOM]))
     return rows
 
 
 def pictures(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     """The first seed's first client that was held out; the last of the last block's convolutions."""
-    log_dir = runs[0].log_dir
-    assert log_dir is not None
+    log_dir = runs[0].job
     job = trained_clients(log_dir)
     name = job.last[-1]
     shown = {label: guesses(log_dir, k)[GENERATED][0][name] for label, k in _K.items()}

@@ -7,7 +7,7 @@ from evals.hypemefed.errors import RANDOM, with_other_guesses
 from evals.hypemefed.settings import main
 from evals.hypemefed.table1 import ALL, COMPONENTS, by_components
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 from evals.paper.orders import Order
 
 MAE, NORMALISED = "MAE", "normalised MAE"

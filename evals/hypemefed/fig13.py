@@ -16,7 +16,7 @@ from evals.hypemefed.arms import (
 )  # fmt: skip
 from evals.hypemefed.settings import BACKBONE, GROUPED, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.job_keys import Keys
 from evals.paper.orders import Order
 

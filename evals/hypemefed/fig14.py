@@ -9,7 +9,7 @@ from evals.hypemefed.fig13 import ten_exits
 from evals.hypemefed.networks import last_layer_errors
 from evals.hypemefed.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 
 _SHOWN = {"normalised MAE": "generated", "normalised MAE of old": "layer of the round's start",
           "normalised MAE of random": "trained entries in random order"}  # fmt: skip
@@ -22,12 +22,11 @@ def by_depth(runs: Sequence[Run]) -> list[Run]:
     from."""
     rows = []
     for run in with_errors(runs):
-        assert run.log_dir is not None
         for title, label in _SHOWN.items():
             figures = {f"{_BLOCK} {n}": run.figures[name] for n in range(2, 11)
                        if (name := f"{title}, block {n}") in run.figures}  # fmt: skip
             rows.append(replace(run, arm=replace(run.arm, label=label, paper={}), figures=figures))
-        last = {f"{_BLOCK} {start}": error for start, error in last_layer_errors(run.log_dir).items()}
+        last = {f"{_BLOCK} {start}": error for start, error in last_layer_errors(run.job).items()}
         rows.append(
             replace(run, arm=replace(run.arm, label="last block, generated from this one", paper={}), figures=last)
         )

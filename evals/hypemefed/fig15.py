@@ -9,7 +9,7 @@ from statistics import fmean
 from evals.hypemefed.arms import GLOBAL, HYPEMEFED, LARGEST, SMALLEST, baseline, hypemefed
 from evals.hypemefed.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 from evals.paper.jobs import summary
 from evals.paper.orders import Order
 

@@ -3,7 +3,7 @@
 from evals.hypemefed.arms import GLOBAL, HYPEMEFED, LARGEST, OWN_EXIT, SMALLEST, STALE, baseline, hypemefed, stale
 from evals.hypemefed.settings import BACKBONE, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.job_keys import Keys
 from evals.paper.orders import Order
 

@@ -6,7 +6,7 @@ from evals.hypemefed.arms import everyone_on
 from evals.hypemefed.cka import cka, first_features, test_samples
 from evals.hypemefed.settings import BACKBONE, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 
 CKA = "CKA"
@@ -28,9 +28,8 @@ def similarities(runs: Sequence[Run]) -> list[Run]:
         by_label = {label: run for (d, s, label), run in jobs.items() if (d, s) == (data, seed)}
         features = {}
         for label, run in by_label.items():
-            assert run.log_dir is not None
-            model = run.log_dir / "models" / f"exit{_DEPTHS[label[0]]}.safetensors"
-            features[label] = first_features(model, test_samples(run.log_dir))
+            model = run.job / "models" / f"exit{_DEPTHS[label[0]]}.safetensors"
+            features[label] = first_features(model, test_samples(run.job))
         for pair, (one, other, published) in PAIRS.items():
             if one in by_label and other in by_label:
                 figures = {CKA: cka(features[one], features[other])}

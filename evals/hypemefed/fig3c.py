@@ -21,7 +21,7 @@ from evals.hypemefed.client_models import (
 )
 from evals.hypemefed.networks import State
 from evals.hypemefed.settings import BACKBONE, main
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 from evals.paper.panels import COLORS, legend, panels, save
 
@@ -38,9 +38,8 @@ def by_guess(runs: Sequence[Run]) -> list[Run]:
     """A row for each guess of the held-out clients' last block."""
     rows = []
     for run in runs:
-        assert run.log_dir is not None
-        job = trained_clients(run.log_dir)
-        rows += [row(run, label, job, states) for label, states in guesses(run.log_dir).items()]
+        job = trained_clients(run.job)
+        rows += [row(run, label, job, states) for label, states in guesses(run.job).items()]
     return rows
 
 
@@ -49,9 +48,8 @@ def densities(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     first = {run.data: run for run in reversed(runs)}
     figure, axes = panels(experiment, list(first))
     for axis, (data, run) in zip(axes, first.items(), strict=True):
-        assert run.log_dir is not None
-        job = trained_clients(run.log_dir)
-        shown = {TRAINED: list(job.held_out), **guesses(run.log_dir)}
+        job = trained_clients(run.job)
+        shown = {TRAINED: list(job.held_out), **guesses(run.job)}
         values = {label: _weights(shown[label], job.last) for label in (TRAINED, GENERATED, RANDOM)}
         edge = float(np.quantile(np.abs(np.concatenate(list(values.values()))), 0.999))
         for number, (label, each) in enumerate(values.items()):

@@ -7,15 +7,14 @@ from evals.hypemefed import matrices
 from evals.hypemefed.client_models import GENERATED, MAE, NORMALISED, RANDOM, START, guesses, trained_clients
 from evals.hypemefed.fig3c import ARMS, by_guess
 from evals.hypemefed.settings import main
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 
 _SHOWN = (GENERATED, START, RANDOM)
 
 
 def pictures(experiment: Experiment, runs: Sequence[Run], path: Path) -> None:
     """The first data set's and seed's first client that was held out; the last of the last block's convolutions."""
-    log_dir = runs[0].log_dir
-    assert log_dir is not None
+    log_dir = runs[0].job
     job = trained_clients(log_dir)
     name, by_label = job.last[-1], guesses(log_dir)
     matrices.draw(experiment, path, job.held_out[0][name], {label: by_label[label][0][name] for label in _SHOWN})

@@ -3,7 +3,7 @@
 from evals.hypemefed.arms import ABOVE_RIVALS, BETWEEN, COLUMNS, GLOBAL, HYPEMEFED, OWN_EXIT, STALE, stale, suite
 from evals.hypemefed.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 from evals.paper.orders import Order
 
 EXPERIMENT = Experiment(

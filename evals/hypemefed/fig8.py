@@ -5,7 +5,7 @@ from dataclasses import replace
 from evals.hypemefed.arms import ABOVE_RIVALS, BETWEEN, COLUMNS, GLOBAL, suite
 from evals.hypemefed.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 
 PARTITIONS = ("h0.1", "h0.5", "h1", "iid")
 EXPERIMENT = Experiment(

@@ -3,7 +3,7 @@
 from evals.hypemefed.arms import COLUMNS, GLOBAL, HYPEMEFED, baseline, hypemefed
 from evals.hypemefed.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.orders import Order
 
 PLAIN, KD, STRONG = "ScaleFL", "ScaleFL, self-distillation", "ScaleFL, self-distillation, gamma 1"

@@ -34,7 +34,7 @@ from fedscale_ext.methods.hypemefed.params import Options
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes
 from fedscale_ext.models.multi_exit.family import prefix
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parent
 # a named model, its input and classes, and participants by level
 MODELS = {
     "SVHN": ("multi_exit_vgg_svhn", (3, 32, 32), 10, (3, 4, 3)),
@@ -229,6 +229,7 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, help="of a single cell; otherwise as many as cores")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the picture into this png file")
     arguments = parser.parse_args()
     if arguments.cell:
         print(json.dumps(cell(*arguments.cell, arguments.threads)))
@@ -248,7 +249,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "hypernetwork_cost.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     (arguments.out / "hypernetwork_cost.md").write_text(markdown(content), encoding="utf-8")
-    plot(rows, arguments.out / "hypernetwork_cost.png")
+    if arguments.plot is not None:
+        plot(rows, arguments.plot)
 
 
 if __name__ == "__main__":

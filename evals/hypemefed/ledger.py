@@ -50,10 +50,10 @@ CLAIMS: dict[str, Claim] = {
 }  # fmt: skip
 
 
-def costs(results: Path) -> list[Judged]:
+def costs(folder: Path) -> list[Judged]:
     """H6 and H7. Parameters are counted, so that there is no chance in H6; each time of H7 is one measurement, so that
     it is not decidable by one."""
-    path = results / f"{COST}.json"
+    path = folder / f"{COST}.json"
     if not path.is_file():
         return []
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def costs(results: Path) -> list[Judged]:
             finding = Finding(order, counted if name == "H6" else OPEN, means=(naive * unit, small * unit),
                               reason="" if name == "H6" else "1 measurement", seeds=int(name == "H7"),
                               column=order.column)  # fmt: skip
-            shown.append(Evidence(model, [finding], f"results/{COST}.md", [content["command"]]))
+            shown.append(Evidence(model, [finding], f"{COST}.md", [content["command"]]))
         claims.append(_over_networks(name, shown))
     return claims
 

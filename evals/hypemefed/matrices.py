@@ -11,7 +11,7 @@ from evals.paper.panels import grid, save
 from fedscale_ext.methods.hypemefed.factorisation import to_matrix
 
 if TYPE_CHECKING:
-    from evals.paper.engine import Experiment
+    from evals.paper.experiment import Experiment
 
 _CORNER = 48  # rows and columns that are shown: each entry a visible square
 

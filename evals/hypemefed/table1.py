@@ -7,7 +7,7 @@ from dataclasses import replace
 from evals.hypemefed.arms import GLOBAL, OFF, hypemefed
 from evals.hypemefed.settings import BACKBONE, PAPER, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.orders import Order
 
 COMPONENTS, ALL, NAIVE = (25, 50, 100, 200), "k=all", "naive"
@@ -44,7 +44,7 @@ def by_components() -> list[Arm]:
 
 def with_costs(runs: Sequence[Run]) -> list[Run]:
     """Costs of the paper's network from hypernetwork_cost.py beside each run, where they were measured."""
-    path = PAPER.folder / "results" / "hypernetwork_cost.json"
+    path = PAPER.folder / "hypernetwork_cost.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
     costs = {row["label"]: row for row in rows if row["model"] == "UniMiB" and row["precision"] == "float32"}
     return [replace(run, figures={**run.figures, **_costs(costs.get(run.arm.label, {}))}) for run in runs]

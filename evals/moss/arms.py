@@ -5,7 +5,7 @@ from typing import Any
 
 from evals.moss.published import figures
 from evals.paper.device_types import AFTER, BEFORE, MEAN, columns
-from evals.paper.engine import Arm
+from evals.paper.experiment import Arm
 from evals.paper.orders import EQUAL, Order
 
 MOSS = "Moss"

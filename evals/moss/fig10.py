@@ -21,7 +21,7 @@ from evals.moss.arms import (
 from evals.moss.rows import by_type
 from evals.moss.settings import UNRELATED, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 SAME_TASK = "Moss, public data of the same task"
 MEASURED = "Moss, BatchNorm measured on devices' samples"

@@ -12,7 +12,7 @@ from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
 from evals.paper.device_types import TYPES, UNSETTLED, columns
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.jobs import summary
 from evals.paper.orders import Order
 
@@ -36,8 +36,7 @@ def with_noise(runs: Sequence[Run]) -> list[Run]:
     multiplier, times the root of the number of parameters, by the type's devices that take part."""
     shown = []
     for run in by_type(runs):
-        assert run.log_dir is not None
-        job = summary(run.log_dir)
+        job = summary(run.job)
         if job["privacy"] is not None:
             sizes = {model["key"]: model["cost"]["parameters"] for model in job["models"]}
             types, times = job["results"]["types"][: len(TYPES)], job["privacy"]["noise_multiplier"]

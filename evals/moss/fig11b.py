@@ -6,7 +6,7 @@ from evals.moss.arms import ACCURACY, ALL_COLUMNS, APPLICATIONS, MOSS, ROUNDS, m
 from evals.moss.rows import by_type
 from evals.moss.settings import THIRD, TWO_THIRDS, main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.orders import Order
 
 _SHARES = {"33 %": (33.0, {"num_participants": THIRD}), "67 %": (67.0, {"num_participants": TWO_THIRDS}),

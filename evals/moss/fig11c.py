@@ -6,7 +6,7 @@ from evals.moss.arms import ACCURACY, ALL_COLUMNS, APPLICATIONS, MOSS, ROUNDS, m
 from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.orders import Order
 
 _SHARES = {"25 %": (25.0, {"public_fraction": 0.25}), "50 %": (50.0, {"public_fraction": 0.5}), MOSS: (100.0, {})}

@@ -8,7 +8,7 @@ from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
 from evals.paper.device_types import UNSETTLED, columns, first_reached, mean_curve
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 
 THERE = "Moss's rounds to there"
 

@@ -5,7 +5,7 @@ from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
 from evals.paper.device_types import columns
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 
 EXPERIMENT = Experiment(
     "fig5",

@@ -15,7 +15,7 @@ from evals.moss.arms import (
 from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
-from evals.paper.engine import Experiment
+from evals.paper.experiment import Experiment
 from evals.paper.orders import Order
 
 WITHOUT, SERVER = "Moss without PROM", "coordinator ms / round"

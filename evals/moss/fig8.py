@@ -10,7 +10,7 @@ from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
 from evals.paper.device_types import internals
-from evals.paper.engine import Experiment, Run
+from evals.paper.experiment import Experiment, Run
 
 TWO, LOCATION, ENTROPY, SQUARES = "Moss, two layers", "location only", "cross-entropy only", "cross-entropy + MSE"
 FIRST, SETTLED = "fidelity, first round", "fidelity, settled"
@@ -28,8 +28,7 @@ def with_fidelity(runs: Sequence[Run]) -> list[Run]:
     where no transfer to a proxy came to an end in that round."""
     shown = []
     for run in by_type(runs):
-        assert run.log_dir is not None
-        lines = {line["round"]: _of_moved(line) for line in internals(run.log_dir)}
+        lines = {line["round"]: _of_moved(line) for line in internals(run.job)}
         rounds = {FIRST: min(lines), SETTLED: min(max(1, round(run.figures[ROUNDS])), max(lines))}
         fidelities = {name: fmean(lines[number]) for name, number in rounds.items() if lines.get(number)}
         shown.append(replace(run, figures={**run.figures, **fidelities}))

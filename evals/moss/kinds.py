@@ -23,7 +23,7 @@ from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
 from evals.paper.device_types import columns
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 KINDS = {"groups_by": "main_class", "public_classes": "dirichlet"}
 STATISTICS = "Moss, BatchNorm of the public samples"

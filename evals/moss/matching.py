@@ -6,7 +6,7 @@ from evals.moss.readings import L2T_PAIRS
 from evals.moss.settings import main
 from evals.paper import plots
 from evals.paper.device_types import columns
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 
 WAYS = {
     "mean over pairs": {"moss.pair_reduce": "mean"},

@@ -18,7 +18,7 @@ from evals.moss.rows import by_type
 from evals.moss.settings import LARGE, MEDIUM, PAPER, PROXY_STAGE_TAPS, SMALL, STAGE_TAPS, THIRD, main
 from evals.paper import plots
 from evals.paper.device_types import columns
-from evals.paper.engine import Arm, Experiment
+from evals.paper.experiment import Arm, Experiment
 from evals.paper.papers import SCALES
 
 L2T_PAIRS = {"moss.taps": STAGE_TAPS, "moss.proxy_taps": PROXY_STAGE_TAPS, "moss.beta": 0.5}

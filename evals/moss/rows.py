@@ -8,7 +8,7 @@ import numpy as np
 from evals.moss.arms import ACCURACY, GLOBAL, LOCAL, PRUNING
 from evals.moss.settings import TYPED
 from evals.paper.device_types import TYPES, UNSETTLED, columns, types_of_clients, with_types
-from evals.paper.engine import Run
+from evals.paper.experiment import Run
 from evals.paper.jobs import summary
 from evals.paper.orders import Row
 
@@ -40,14 +40,12 @@ def by_type(runs: Sequence[Run]) -> list[Run]:
 
 def dealt_types(run: Run) -> np.ndarray:
     """int64 [clients], the place of each device's type in a job that is told the types' models."""
-    assert run.log_dir is not None
-    return types_of_clients(run.log_dir)
+    return types_of_clients(run.job)
 
 
 def model_sizes(run: Run) -> list[float]:
     """MB of each type's model in such a job, largest type first."""
-    assert run.log_dir is not None
-    job = summary(run.log_dir)
+    job = summary(run.job)
     sizes = {model["key"]: model["cost"]["bytes"] / 1e6 for model in job["models"]}
     return [sizes[row["type"]] for row in job["results"]["types"][: len(TYPES)]]
 

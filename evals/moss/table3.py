@@ -23,7 +23,7 @@ from evals.moss.rows import by_type
 from evals.moss.settings import main
 from evals.paper import plots
 from evals.paper.device_types import KEPT, TYPES, columns
-from evals.paper.engine import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Experiment, Run
 
 LITERAL_MOSS = "Moss, momentum 0.05"
 GAIN, ABOVE_BEST, COUNTED = "above the mean baseline, pp", "above the best baseline, pp", "baselines counted"

@@ -1,17 +1,12 @@
 """The claims as Markdown: a row each in the table of its paper, and a section each with all figures and commands."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from evals.paper.ledger import FAILS, HOLDS, MOST_WORDS, OPEN, Evidence, Finding, Judged, enough
 from evals.paper.orders import Order, limits, number
+from evals.paper.runs import anchor
 
 _NOTHING = "–"
-
-
-def anchor(name: str) -> str:
-    """How a heading is linked to."""
-    return re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
 
 
 def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str]) -> list[str]:
@@ -112,7 +107,8 @@ def _sureness(finding: Finding) -> float:
 
 
 def section_lines(one: Judged) -> list[str]:
-    """A claim's section: what it says, what came out, all figures, and the commands that gave them."""
+    """A claim's section: what it says, what came out, and all figures. Commands stand beside the tables that these link
+    to; those of claims over several tables stand here."""
     lines = [f"## {one.name}", "", f"{one.claim.says}. **{one.outcome}**{f': {one.reason}' if one.reason else ''}.", ""]
     if not one.evidence:
         return [*lines, f"No results of `{one.claim.script}` are recorded.", ""]
@@ -127,9 +123,10 @@ def section_lines(one: Judged) -> list[str]:
         ]
         lines.append(f"Figures: {', '.join(pages)}.")
     for evidence in one.evidence:
-        lines += [f"\n{evidence.data}: {note}." for note in evidence.notes]
-    commands = list(dict.fromkeys(command for evidence in one.evidence for command in evidence.commands))
-    return [*lines, "", "```bash", *commands, "```", ""]
+        lines += [f"\n{_linked(evidence)}: {note}." for note in evidence.notes]
+    unlinked = [evidence for evidence in one.evidence if not evidence.page]
+    commands = list(dict.fromkeys(command for evidence in unlinked for command in evidence.commands))
+    return [*lines, *(["", "```bash", *commands, "```"] if commands else []), ""]
 
 
 def _cells(evidence: Evidence, finding: Finding) -> list[str]:

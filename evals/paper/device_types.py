@@ -16,7 +16,7 @@ from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.tiers import group_means
 
 if TYPE_CHECKING:
-    from evals.paper.engine import Run
+    from evals.paper.experiment import Run
 
 TYPES = ("large", "medium", "small")
 MEAN = "mean"  # over the types; of accuracy over the devices
@@ -47,8 +47,7 @@ def with_types(runs: Sequence["Run"], dealt: Mapping[tuple[str, int], np.ndarray
     types that ``dealt`` has for its data and seed, int64 [clients]; the mean's alone where it has none."""
     shown = []
     for run in runs:
-        assert run.log_dir is not None
-        shown.append(replace(run, figures={**run.figures, **figures(run.log_dir, dealt.get((run.data, run.seed)))}))
+        shown.append(replace(run, figures={**run.figures, **figures(run.job, dealt.get((run.data, run.seed)))}))
     return shown
 
 

@@ -3,136 +3,74 @@
     python -m evals.paper.table3 --scale small --seeds 1 2 3
 
 Finished jobs are not run again and interrupted ones continue, so that a script may be stopped at any time; scripts
-share jobs that are equal. After each job the script writes results/NAME_SCALE.json, .md (paper / here) and .png.
+share jobs that are equal. After each job the script writes it into runs.jsonl and tables.json of its paper's folder,
+and makes the page results.md of both. What a table has of other arms and seeds stays.
 """
 
 import argparse
+import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evals.paper import jobs, output
-from evals.paper.job_keys import Keys, ModelOf, resolved, with_models
-from evals.paper.orders import Order
+from evals.paper.experiment import Arm, Experiment, Run
+from evals.paper.job_keys import ModelOf, recorded, resolved, with_models
+from evals.paper.output import NOT_RUN
 from evals.paper.papers import SCALES, Paper
+from evals.paper.runs import PAGE, Records, Table
+from fedscale_ext.core.errors import UserError
 
-NOT_RUN = "not run"
-
-
-@dataclass(frozen=True)
-class Arm:
-    """A row of a table or a point of a figure: one job for each seed.
-
-    Args:
-        label: name of the row.
-        keys: job_conf keys that the row adds to those of its data set and scale. None takes a key of these away. See
-            :mod:`evals.paper.job_keys` for values that differ between data sets, and for models of other arms' jobs.
-            A job that trains another arm's model has the devices of that arm's job.
-        data: a data set of the paper, or one of settings.py.
-        paper: published figures by column.
-        x: value on the axis of a sweep.
-        scales: the scales at which the row is run.
-    """
-
-    label: str
-    keys: Keys = field(default_factory=dict)
-    data: str = "femnist"
-    paper: Mapping[str, float] = field(default_factory=dict)
-    x: float | None = None
-    scales: Sequence[str] = SCALES
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A table or figure of a paper.
-
-    Args:
-        name: name of the script and of its results files.
-        title: heading of the results.
-        arms: the rows.
-        columns: the figures shown, names of :func:`jobs.figures` or of what ``rows`` and ``derived`` add.
-        plot: draws the runs into a file.
-        note: what a reader has to know; it stands below the heading.
-        shares: share of clients by arm, for a column of its own.
-        rows: makes the rows shown from the finished jobs. Default: one row an arm.
-        derived: makes further rows from the rows shown, those of an earlier results file included.
-        orders: claims that one arm is above another. The results have their differences, paired by seed.
-        not_run: data sets without a job yet; the picture names them.
-    """
-
-    name: str
-    title: str
-    arms: Sequence[Arm]
-    columns: Sequence[str] = ("accuracy %", "TMACs", "models", "participants / model")
-    plot: Callable[["Experiment", Sequence["Run"], Path], None] | None = None
-    note: str = ""
-    shares: Callable[[Sequence["Run"]], Mapping[str, float]] | None = None
-    rows: Callable[[Sequence["Run"]], list["Run"]] | None = None
-    derived: Callable[[Sequence["Run"]], list["Run"]] | None = None
-    orders: Sequence[Order] = ()
-    not_run: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Run:
-    """The job of an arm with one seed, or its figures from an earlier results file.
-
-    Args:
-        arm: the row.
-        data: name of the data set, such as ``cifar10-h0.5``.
-        seed: seed of the job.
-        log_dir: log folder of the finished job. None: there is no job, or only its figures are known.
-        figures: values by column.
-        failed: why there is no result; empty where there is one.
-    """
-
-    arm: Arm
-    data: str
-    seed: int
-    log_dir: Path | None
-    figures: Mapping[str, float] = field(default_factory=dict)
-    failed: str = ""
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None) -> int:
-    """Run a script's jobs and write its results.
+    """Run a script's jobs and record their results.
 
-    Returns the exit code: 0, or 1 if a job has no result, or 2 if data are missing. Missing data are reported before
-    the first job begins.
+    Returns the exit code: 0, or 1 if a job has no result, or 2 if data are missing, if the recorded files are broken,
+    or if the table has jobs of other keys. These are reported before the first job begins.
     """
     options = _options(paper, experiment, argv)
+    try:
+        return _run_all(paper, experiment, options)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _run_all(paper: Paper, experiment: Experiment, options: argparse.Namespace) -> int:
     more = dict(map(_pair, options.set))
     for data in options.data or ():
         paper.split_name(data)
-    experiment = replace(experiment, title=f"{experiment.title} ({options.scale})")
-    name = "_".join([experiment.name, options.scale, *(options.data or ())])
+    name = "_".join(
+        [experiment.name, options.scale, *(options.data or ()), *([options.table] if options.table else [])]
+    )
     folders = {key: getattr(options, key).absolute() for key in ("folder", "sources", "runs")}
     command = _command(paper, experiment, options)
     plan = planned(paper, experiment, options.scale, options.data)
     chosen = _chosen([arm for arm, _ in plan], options.arms)
     jobs_planned = [(arm, data) for arm, data in plan if arm.label in chosen]
+    earlier = Records.load(options.results).tables.get(name)
+    _check_settings(name, earlier, command)
     if missing := _missing(paper, jobs_planned, options.scale, more, folders["folder"], folders["sources"]):
-        print(missing, file=sys.stderr)
-        return 2
+        raise UserError(missing)
     rest = {(arm.label, data): Run(arm, data, options.seeds[0], None, failed=NOT_RUN) for arm, data in plan}
-    now = {(arm.label, data, seed) for arm, data in jobs_planned for seed in options.seeds}
-    order = [(arm.label, data) for arm, data in plan]
-    earlier_runs: list[Run] = []
-    commands = [command]
-    if options.add:
-        earlier_runs, earlier_commands, earlier_rows = output.earlier_results(options.results / name, now)
-        commands = [*(one for one in earlier_commands if earlier_runs and one != command), command]
-        for run in earlier_runs:
-            rest.pop((run.arm.label, run.data), None)
-        if experiment.rows is not None:  # their names are not arms': an arm that the file does not name did run
+    order = list(rest)
+    if earlier is not None:
+        rows = [(row.label, row.data) for row in earlier.rows]
+        for row in earlier.rows:
+            if row.runs:
+                rest.pop((row.label, row.data), None)
+        if experiment.rows is not None:  # their names are not arms': an arm that the table does not name did run
             due = {(arm.label, data) for arm, data in jobs_planned}
-            rest = {row: run for row, run in rest.items() if row in earlier_rows or row in due}
-            order = [*earlier_rows, *(row for row in order if row not in earlier_rows)]
+            rest = {row: run for row, run in rest.items() if row in rows or row in due}
+            order = [*rows, *(row for row in order if row not in rows)]
     done: list[Run] = []
+    shown: list[Run] = []
     for seed in options.seeds:
         for arm, data in jobs_planned:
             print(f"== {experiment.name}: {arm.label}, {data}, seed {seed}", flush=True)
@@ -142,9 +80,26 @@ def main(paper: Paper, experiment: Experiment, argv: Sequence[str] | None = None
             done.append(run)
             rest.pop((arm.label, data), None)
             runs = sorted([*done, *rest.values()], key=lambda run: plan.index((run.arm, run.data)))
-            output.write(experiment, runs, options.results / name, commands, options.scale, earlier_runs, order)
-    print((options.results / f"{name}.md").read_text(encoding="utf-8"))
+            shown = output.record(experiment, runs, options.results, name, command, options.scale, order)
+    records = Records.load(options.results)
+    table = records.tables[name]
+    remarks = output.remarks_on(records, table)
+    lines = output.section(experiment, name, table, output.rows_of(records, name), remarks=remarks)
+    print("\n".join([*lines, f"written to {options.results / PAGE}"]))
+    if options.plot is not None:
+        titled = replace(experiment, title=f"{experiment.title} ({options.scale})")
+        output.draw(titled, shown, [data for _, data in plan], options.plot)
     return 1 if any(run.failed for run in done) else 0
+
+
+def _check_settings(name: str, earlier: Table | None, command: str) -> None:
+    """Jobs that --set gave other keys are of another table."""
+    if earlier is None or not earlier.commands:
+        return
+    known = [output.settings_of(one) for one in earlier.commands]
+    if output.settings_of(command) not in known:
+        settings = " ".join(known[-1]) or "no --set"
+        raise UserError(f"table {name} has jobs with {settings}: give the same, or name another table with --table")
 
 
 def _options(paper: Paper, experiment: Experiment, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -152,25 +107,27 @@ def _options(paper: Paper, experiment: Experiment, argv: Sequence[str] | None) -
     parser.add_argument("--scale", choices=SCALES, default="small")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--data", nargs="+", help="data sets instead of the script's own, as in speech cifar10-h0.5")
-    parser.add_argument("--arms", nargs="+", metavar="ARM", help="rows to run instead of all; others stay as not run")
-    parser.add_argument("--add", action="store_true", help="keep what else the results file has, without its jobs: "
-                        "pictures that need those (boxes, curves) show the new ones alone")  # fmt: skip
+    parser.add_argument("--arms", nargs="+", metavar="ARM", help="rows to run instead of all; others stay as they are")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a job_conf key for all jobs")
+    parser.add_argument("--table", metavar="WORD", help="record a table of its own, whose name ends in this word")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the picture into this png file at the end")
     parser.add_argument("--folder", type=Path, default=Path("data"), help="where data sets are, or are imported to")
     parser.add_argument("--sources", type=Path, default=sources_folder(), help="folder of the npz files of real data "
                         "(default: what FEDSCALE_EXT_SHARED_DATA names, else shared/data beside this checkout: "
                         "%(default)s)")  # fmt: skip
     parser.add_argument("--runs", type=Path, default=Path("logs") / paper.name, help="where the jobs' folders are")
-    parser.add_argument("--results", type=Path, default=paper.folder / "results")
+    parser.add_argument("--results", type=Path, default=paper.folder,
+                        help="folder of runs.jsonl, tables.json and results.md (%(default)s)")  # fmt: skip
     return parser.parse_args(argv)
 
 
 def _command(paper: Paper, experiment: Experiment, options: argparse.Namespace) -> str:
     """The command line that gives the same results, without folders."""
-    words = shlex.join(word for key in ("data", "arms", "set", "add") for word in _words_of(key, getattr(options, key)))
+    table = [f"--table={options.table}"] if options.table else []
+    words = [*_words_of("data", options.data), *_words_of("arms", options.arms), *_words_of("set", options.set), *table]
     seeds = " ".join(map(str, options.seeds))
     module = f"evals.{paper.name}.{experiment.name}"
-    return f"python -m {module} --scale {options.scale} --seeds {seeds} {words}".strip()
+    return f"python -m {module} --scale {options.scale} --seeds {seeds} {shlex.join(words)}".strip()
 
 
 def planned(paper: Paper, experiment: Experiment, scale: str, instead: Sequence[str] | None) -> list[tuple[Arm, str]]:
@@ -274,20 +231,44 @@ def _run(
     folder: Path, sources: Path, runs: Path,
 ) -> Run:  # fmt: skip
     try:
-        keys = job_keys(paper, arm, data, seed, done, scale, more)
+        effective = effective_keys(paper, arm, data, seed, done, scale, more)
+        keys = job_keys(effective, data, seed, done)
         keys["data_dir"] = str(paper.prepared(data, folder, sources))
         if "public_dir" in keys:  # named as data sets are
             keys["public_dir"] = str(paper.prepared(str(keys["public_dir"]), folder, sources))
         log_dir = jobs.train(keys, data, seed, paper.folder / "job.yml", runs, in_process=scale == "smoke")
-        return Run(arm, data, seed, log_dir, jobs.figures(log_dir))
+        named = {name: _relative(value) for name, value in recorded(effective).items()}
+        named |= {name: _typed(text) for name, text in more.items() if effective.get(name) == text}
+        if (model := effective.get("model")) != keys.get("model"):  # of another job: which one, its contents say
+            named["model"] = f"{model} {jobs.digest({'model': keys['model']})}"
+        return Run(arm, data, seed, log_dir, jobs.figures(log_dir), keys=named, code=jobs.code_version(log_dir))
     except (jobs.Failed, SystemExit) as error:
         return Run(arm, data, seed, None, failed=str(error))
 
 
-def job_keys(
+def job_keys(effective: Mapping[str, Any], data: str, seed: int, done: Sequence[Run]) -> dict[str, Any]:
+    """Return effective keys with files in place of models of other arms' jobs; jobs.Failed if there is none."""
+    return with_models(effective, lambda model: _model_file(model, data, seed, done))
+
+
+def _typed(text: str) -> Any:
+    """The value that --set gave: equal jobs are equal, whether an arm or --set names a number."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _relative(value: Any) -> Any:
+    """Path of a file of this repository below its root: results are read on other machines."""
+    path = Path(value) if isinstance(value, str) else None
+    return path.relative_to(_ROOT).as_posix() if path is not None and path.is_relative_to(_ROOT) else value
+
+
+def effective_keys(
     paper: Paper, arm: Arm, data: str, seed: int, done: Sequence[Run], scale: str, more: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the job_conf keys of an arm's job, but for its folders of data.
+    """Return the job_conf keys of an arm's job, but for its folders of data; models of other jobs are ``ModelOf``.
 
     Args:
         paper: the evaluation that the arm is of.
@@ -310,7 +291,6 @@ def job_keys(
         source = _finished(model.arm, data, seed, done)
         devices = {"model": paper.base_model, **data_keys, **source.arm.keys, **more}["model"]
         keys |= {"model": model, "capacity_model": devices}
-        keys = with_models(keys, lambda model: _model_file(model, data, seed, done))
     return {key: value for key, value in resolved(keys).items() if _is_for(key, method)}
 
 
@@ -348,9 +328,7 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _words_of(key: str, values: Sequence[str] | bool | None) -> list[str]:
-    if isinstance(values, bool):
-        return [f"--{key}"] if values else []
+def _words_of(key: str, values: Sequence[str] | None) -> list[str]:
     if key != "set":
         return [f"--{key}", *values] if values else []
     return [f"--set={value}" for value in values or ()]

@@ -1,14 +1,11 @@
 """The floors beside a table of results: what a linear model and a central one reach on its data sets."""
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from evals.paper.orders import Row, number
 
 LINEAR = "linear model on raw inputs"
-FLOORS_FILE = "floors_{}.json"
 CLIENTS, ALL = "accuracy %", "global %"  # a floor's figures: the mean over clients, and on all test samples together
 # which of them a system's figure is to be held beside
 TESTED_ON: Mapping[str, str] = {
@@ -28,13 +25,9 @@ def central_label(model: str) -> str:
     return f"central model, {model}"
 
 
-def floors(results: Path, scale: str) -> list[Row]:
-    """Rows of a folder's floors; none where they were not run."""
-    path = results / FLOORS_FILE.format(scale)
-    if not path.is_file():
-        return []
-    rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    return rows
+def floors_name(scale: str) -> str:
+    """Name of the table of floors at a scale."""
+    return f"floors_{scale}"
 
 
 def linear_floor(rows: Sequence[Row], data: str, column: str) -> float | None:
@@ -58,15 +51,13 @@ def above_both(rows: Sequence[Row], column: str, more: Row, less: Row) -> float 
     return floor if floor > best else None
 
 
-def floor_lines(rows: Sequence[Row], datas: Sequence[str]) -> list[str]:
-    """Markdown of the floors on these data sets, those that were not run with the reason; empty where there are
-    none."""
-    shown = [row for data in datas for row in rows if row["data"] == data]
-    if not shown:
+def floor_lines(rows: Sequence[Row]) -> list[str]:
+    """Markdown of the floors, those that were not run with the reason; empty where there are none."""
+    if not rows:
         return []
     lines = ["", "Floors, trained on all clients' samples together (mean ± standard deviation over seeds):", ""]
     lines += ["| | data | seeds | mean over clients % | all test samples % |", "|---|---|---|---|---|"]
-    for row in shown:
+    for row in rows:
         seeds = ", ".join(map(str, row["seeds"])) or "; ".join(row["failed"])
         cells = [row["label"], row["data"], seeds, *(_cell(row, name) for name in (CLIENTS, ALL))]
         lines.append("| " + " | ".join(cells) + " |")

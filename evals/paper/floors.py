@@ -6,8 +6,8 @@ The linear model is a ridge regression on raw inputs (ridge.py). The central mod
 the evaluation, on as many steps as all participants of a job take together, with their batches, optimiser and learning
 rates, but without augmentation; it is left out where that would take longer than --limit. Both train on the pooled
 training samples of all clients and are tested as the systems are: on the test samples of each client ("accuracy %", a
-mean over clients) and on all of them together ("global %"). Results go to results/floors_SCALE.json of the paper.
-Without --data, all data sets of that folder's results are run; each paper deals them to clients in its own way.
+mean over clients) and on all of them together ("global %"). The paper's folder records them as table floors_SCALE.
+Without --data, all data sets of that folder's tables are run; each paper deals them to clients in its own way.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,17 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from evals.paper.engine import Arm, Run, sources_folder
-from evals.paper.floor_table import FLOORS_FILE, LINEAR, TESTED_ON, central_label
+from evals.paper import output
+from evals.paper.engine import sources_folder
+from evals.paper.experiment import Arm, Experiment, Run
+from evals.paper.floor_table import LINEAR, TESTED_ON, central_label, floors_name
 from evals.paper.job_keys import resolved
-from evals.paper.output import aggregated, replace_file
 from evals.paper.papers import PAPERS, SCALES, Paper
 from evals.paper.ridge import Moments, blocks_of, fitted, right_of
+from evals.paper.runs import Records
 from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import batches, local_steps
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.job_data import open_job_data
@@ -141,12 +144,10 @@ def run_of(model: str, config: JobConfig, name: str, limit_s: float, known: dict
     return Run(arm, name, seed, None, figures)
 
 
-def recorded_data(paper: Paper, scale: str) -> list[str]:
-    """Data sets on which results of a paper at this scale have an accuracy of finished jobs."""
-    names = []
-    for path in sorted((paper.folder / "results").glob(f"*_{scale}*.json")):
-        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-        names += [row["data"] for row in rows if set(row["figures"]) & set(TESTED_ON)]
+def recorded_data(records: Records, scale: str) -> list[str]:
+    """Data sets on which tables of a paper at this scale have an accuracy of finished jobs."""
+    names = [row.data for _, table in sorted(records.tables.items()) if table.scale == scale
+             for row in table.rows if row.runs and set(records.runs[row.runs[0]].figures) & set(TESTED_ON)]  # fmt: skip
     return list(dict.fromkeys(names))
 
 
@@ -166,37 +167,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     for name in options.paper:
         paper = importlib.import_module(f"evals.{name}.settings").PAPER
-        names = options.data or recorded_data(paper, options.scale)
+        try:
+            records = Records.load(paper.folder)
+        except UserError as error:
+            print(error, file=sys.stderr)
+            return 2
+        names = options.data or recorded_data(records, options.scale)
         folder = (options.folder / name).absolute()
         if missing := paper.missing_of(names, folder, options.sources.absolute()):
             print(missing, file=sys.stderr)
             return 2
         words = ["--paper", name, "--data", *names, "--seeds", *map(str, options.seeds), "--scale", options.scale,
                  "--models", *options.models, "--limit", f"{options.limit:g}"]  # fmt: skip
-        path = paper.folder / "results" / FLOORS_FILE.format(options.scale)
         for data in names:
             configs = [job_config(paper, data, options.scale, seed, folder, options.sources.absolute())
                        for seed in options.seeds]  # fmt: skip
             known: dict[str, Moments] = {}
-            rows = aggregated([run_of(model, config, data, options.limit, known)
-                               for model in options.models for config in configs])  # fmt: skip
-            for row in rows:
+            runs = [run_of(model, config, data, options.limit, known)
+                    for model in options.models for config in configs]  # fmt: skip
+            for row in output.aggregated(runs):
                 print(name, data, row["label"], row["seeds"], {key: round(one["mean"], 2)
                       for key, one in row["figures"].items()}, *row["failed"], flush=True)  # fmt: skip
-            record(path, rows, f"python -m evals.paper.floors {shlex.join(words)}", options.scale)
+            record(paper.folder, runs, f"python -m evals.paper.floors {shlex.join(words)}", options.scale)
     return 0
 
 
-def record(path: Path, rows: Sequence[Mapping[str, Any]], command: str, scale: str) -> None:
-    """Write the rows into a results file, in the place of earlier ones of the same model and data set."""
-    content: dict[str, Any] = {"name": "floors", "scale": scale, "commands": [], "rows": []}
-    if path.is_file():
-        content = json.loads(path.read_text(encoding="utf-8"))
-    new = {(row["data"], row["label"]) for row in rows}
-    content["rows"] = [*(row for row in content["rows"] if (row["data"], row["label"]) not in new), *rows]
-    content["commands"] = [*(one for one in content["commands"] if one != command), command]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, json.dumps(content, indent=1) + "\n")
+def record(folder: Path, runs: Sequence[Run], command: str, scale: str) -> None:
+    """Record the runs in the place of earlier ones of the same model, data set and seed."""
+    output.record(Experiment(output.FLOORS, "", []), runs, folder, floors_name(scale), command, scale)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import spent
 from fedscale_ext.metrics.records import read_records
+from fedscale_ext.util.commit import ABSENT, CHANGED
 
 _STOP_RULE = {"stop_gain": 0.01, "stop_patience": 10, "stop_unit": "rounds"}  # FedTrans, appendix A.1
 
@@ -30,7 +31,7 @@ def train(keys: Mapping[str, Any], data_name: str, seed: int, job: Path, runs: P
 
     Jobs with equal keys are one job, whichever table asks for it; one that was interrupted goes on where it was.
     """
-    name = f"{keys.get('method', 'fedavg')}_{data_name}_{_digest(keys)}_{seed}"
+    name = f"{keys.get('method', 'fedavg')}_{data_name}_{digest(keys)}_{seed}"
     log_dir = runs / "logs" / name / "run"
     if (log_dir / "summary.json").is_file():
         return log_dir
@@ -58,9 +59,11 @@ def _in_process(job: Path, keys: dict[str, Any]) -> None:
         raise Failed(str(error)) from None
 
 
-def _digest(keys: Mapping[str, Any]) -> str:
-    """Of the keys, places aside: a file of a model or of weights stands for what it holds, a folder of public data for
-    its name."""
+def digest(keys: Mapping[str, Any]) -> str:
+    """Ten hex digits of the keys, places aside.
+
+    A file of a model or of weights stands for what it holds, a folder of public data for its name.
+    """
     decisive = {key: _held(value) for key, value in keys.items() if key != "data_dir"}
     if "public_dir" in decisive:
         decisive["public_dir"] = Path(decisive["public_dir"]).name
@@ -80,6 +83,13 @@ def _held(value: Any) -> Any:
 def summary(log_dir: Path) -> dict[str, Any]:
     """summary.json of a finished job."""
     return json.loads((log_dir / "summary.json").read_text(encoding="utf-8"))
+
+
+def code_version(log_dir: Path) -> str | None:
+    """Twelve digits of the commit that trained a job, and whether its files differed; None if it is not known."""
+    header = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))
+    commit = str(header.get("versions", {}).get("commit", ABSENT))
+    return None if commit == ABSENT else commit[:12] + (CHANGED if commit.endswith(CHANGED) else "")
 
 
 def model_file(log_dir: Path, which: str | int) -> str:

@@ -13,13 +13,10 @@ A claim is a list of orders "figure of A > factor x figure of B - slack", looked
   above) agrees. It does not hold where it does not on one data set and holds on none.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
-from evals.paper.floor_table import above_both, floors
+from evals.paper.floor_table import above_both
 from evals.paper.orders import (
     COSTS,
     FEWEST_SEEDS,
@@ -32,6 +29,8 @@ from evals.paper.orders import (
     number,
     published_margin,
 )
+from evals.paper.output import recorded_floors, rows_of
+from evals.paper.runs import Records, link
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable"
 NOT_RUN, LINEAR_ABOVE = "not run", "a linear model is above"
@@ -43,7 +42,7 @@ LeavesOut = Callable[[Sequence[Row]], Mapping[tuple[str, str], str]]  # of rows:
 @dataclass(frozen=True)
 class Claim:
     """``says`` in a sentence what the paper claims; ``orders`` are looked for in the results of ``script``, in all its
-    files at once where the claim is ``across`` data sets. ``leaves_out`` names rows whose figures say nothing of it.
+    tables at once where the claim is ``across`` data sets. ``leaves_out`` names rows whose figures say nothing of it.
     ``published`` are the paper's figures by data set and label, of rows that were recorded without them. Without orders
     people judge it from the script's tables: seeds cannot decide it. A table shows ``says``: ``MOST_WORDS`` at most."""
 
@@ -210,23 +209,27 @@ def _shortest(reasons: Sequence[str]) -> str:
     return "some rows were not run" if reasons else "all systems left out"
 
 
-def judged(name: str, claim: Claim, results: Path, scale: str) -> Judged:
-    """The rule on one claim, from the results files of its script."""
-    floor_rows, pieces, rows, commands = floors(results, scale), [], [], []
-    for path in sorted(results.glob(f"{claim.script}_{scale}*.json")):
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        rows += content["rows"]
-        commands += content["commands"]
+def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
+    """The rule on one claim, from the tables of its script."""
+    floor_rows = recorded_floors(records, scale)
+    pieces: list[Evidence] = []
+    all_rows: list[Row] = []
+    commands: list[str] = []
+    for table_name, table in sorted(records.tables.items()):
+        if (table.script, table.scale) != (claim.script, scale):
+            continue
+        rows = rows_of(records, table_name)
+        all_rows += rows
+        commands += table.commands
         if not claim.across:
-            page = f"results/{path.name.removesuffix('.json')}.md"
-            notes = [note.removesuffix(".") for note in content.get("notes", ())]
-            unlike = content.get("incomparable")
-            of_file = evidence(claim, content["rows"], floor_rows, page, content["commands"], unlike)
-            pieces += [replace(piece, notes=[*piece.notes, *notes]) for piece in of_file]
+            page = link(table_name)
+            notes = [note.removesuffix(".") for note in table.notes]
+            of_table = evidence(claim, rows, floor_rows, page, table.commands, table.incomparable)
+            pieces += [replace(piece, notes=[*piece.notes, *notes]) for piece in of_table]
             if not claim.orders:
-                pieces += _by_eye(content["rows"], page, content["commands"])
+                pieces += _by_eye(rows, page, table.commands)
     if claim.across:
-        pieces = evidence(claim, rows, floor_rows, "", commands)
+        pieces = evidence(claim, all_rows, floor_rows, "", commands)
     return combined(name, claim, pieces)
 
 

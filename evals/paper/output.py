@@ -1,128 +1,154 @@
-"""A script's results as JSON, as a Markdown table "paper / here", and as a picture."""
+"""A script's runs as lines of runs.jsonl and rows of tables.json, and the page results.md that is made from both."""
 
-import json
-import os
+import importlib
 import re
-import sys
-from collections.abc import Container, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from evals.paper.floor_table import TESTED_ON, floor_lines, floors
-from evals.paper.job_keys import recorded
+from evals.paper.experiment import Arm, Experiment, Run
+from evals.paper.floor_table import TESTED_ON, floor_lines, floors_name
 from evals.paper.orders import Row, differences, interval, limits, number
+from evals.paper.papers import TITLES
+from evals.paper.runs import PAGE, Measurement, Records, Table, TableRow, link, locked, replace_file
 
-if TYPE_CHECKING:
-    from evals.paper.engine import Experiment, Run
-
-_ROOT = Path(__file__).resolve().parents[2]
+NOT_RUN = "not run"
+FLOORS = "floors"
 _ABSOLUTE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
+_CELLS = (
+    "Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are those of "
+    "its own data, models and sizes."
+)
 
 
-def write(
-    experiment: "Experiment", runs: Sequence["Run"], stem: Path, commands: Sequence[str], scale: str,
-    earlier: Sequence["Run"] = (), order: Sequence[tuple[str, str]] = (),
-) -> None:  # fmt: skip
-    """Write ``stem``.json, .md and, once there is a result, .png.
+def record(
+    experiment: Experiment, runs: Sequence[Run], folder: Path, name: str, command: str, scale: str,
+    order: Sequence[tuple[str, str]] = (),
+) -> list[Run]:  # fmt: skip
+    """Record runs as the table ``name`` of a folder, beside what it has, and write the page.
+
+    A run replaces the one of its label, data and seed in this table. Other tables keep theirs. Scripts may record at
+    the same time.
 
     Args:
         experiment: the table or figure.
-        runs: its runs.
-        stem: path of the results without an ending.
-        commands: the commands that gave the results, one after the other.
+        runs: its runs, those without a result too.
+        folder: where runs.jsonl and tables.json are.
+        name: name of the table.
+        command: the command that gave the runs.
         scale: the scale.
-        earlier: runs of the earlier file that are not run again (:func:`earlier_results`).
-        order: arm and data of each row, in the order of the rows.
+        order: label and data of each row, in the order of the rows.
+
+    Returns:
+        The runs that the table shows.
+
+    Raises:
+        UserError: the recorded files are broken.
     """
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    finished = [run for run in runs if run.log_dir is not None]
-    shown = finished if experiment.rows is None else experiment.rows(finished)
-    shown = _replaced(earlier, shown)
-    if experiment.derived is not None:
-        shown = _replaced(shown, experiment.derived(shown))
-    if earlier:
-        shown = sorted(shown, key=lambda run: (_index(run.arm.label, run.data, order), run.seed))
-    rows = aggregated([*shown, *(run for run in runs if run.log_dir is None)])
-    content = {"name": experiment.name, "scale": scale, "commands": list(commands), "rows": rows}
-    by_hand = _by_hand(stem) if earlier else {}
-    older = {run.arm.label for run in earlier}
-    notes = by_hand.get("notes", [])
-    incomparable = {label: why for label, why in by_hand.get("incomparable", {}).items() if label in older}
-    content |= {name: value for name, value in (("notes", notes), ("incomparable", incomparable)) if value}
-    if experiment.orders:
-        content["differences"] = differences(experiment.orders, rows)
-    if experiment.shares is not None and finished:
-        content["shares"] = dict(experiment.shares(finished))
-    picture = _named(stem, ".png").name if experiment.plot is not None and shown else ""
-    replace_file(_named(stem, ".json"), json.dumps(content, indent=1) + "\n")
-    floor_rows = floors(stem.parent, scale)
-    text = markdown(experiment, rows, commands, picture, content.get("shares"), floor_rows, notes)
-    replace_file(_named(stem, ".md"), text)
+    with locked(folder):
+        records = Records.load(folder)
+        table = records.tables.get(name, Table(experiment.name, scale))
+        finished = [run for run in runs if not run.failed]
+        new = finished if experiment.rows is None else experiment.rows(finished)
+        shown = _replaced(recorded_runs(records, table, experiment.arms), new)
+        if experiment.derived is not None:
+            made = [replace(run, keys=None, recorded="") for run in experiment.derived(shown)]  # of no job alone
+            shown = _replaced(shown, made)
+        if order:
+            shown = sorted(shown, key=lambda run: (_index(run.arm.label, run.data, order), run.seed))
+        older = {run.arm.label for run in shown if run.recorded}
+        labels: dict[Path | None, set[str]] = {}
+        for run in finished:
+            labels.setdefault(run.log_dir, set()).add(run.arm.label)
+        shown = [run if run.recorded else _recorded(run, records, name, scale, labels.get(run.log_dir, set()))
+                 for run in shown]  # fmt: skip
+        shares = dict(experiment.shares(finished)) if experiment.shares is not None and finished else table.shares
+        records.tables[name] = replace(
+            table,
+            commands=[*(one for one in table.commands if one != command), command],
+            rows=[*_table_rows([*shown, *(run for run in runs if run.failed)]), *_still_without(table, shown, runs)],
+            incomparable={label: why for label, why in table.incomparable.items() if label in older},
+            shares=shares,
+        )
+        records.save()
+        write_page(records, experiment)
+    return shown
+
+
+def _still_without(table: Table, shown: Sequence[Run], runs: Sequence[Run]) -> list[TableRow]:
+    """Rows of a table without a result that these runs say nothing of."""
+    said = {(run.arm.label, run.data) for run in (*shown, *runs)}
+    return [row for row in table.rows if not row.runs and (row.label, row.data) not in said]
+
+
+def draw(experiment: Experiment, shown: Sequence[Run], unfinished: Sequence[str], path: Path) -> None:
+    """Draw a table's picture. ``unfinished`` are data sets, which the picture names if it shows nothing of them."""
     if experiment.plot is not None and shown:
-        experiment.plot(replace(experiment, not_run=_not_run(runs, earlier)), shown, _named(stem, ".png"))
+        missing = [data for data in dict.fromkeys(unfinished) if data not in {run.data for run in shown}]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        experiment.plot(replace(experiment, not_run=missing), shown, path)
 
 
-def _replaced(earlier: Sequence["Run"], new: Sequence["Run"]) -> list["Run"]:
+def _recorded(run: Run, records: Records, table: str, scale: str, labels: set[str]) -> Run:
+    """The run with its line; ``labels`` are those of its job's arms."""
+    of_job = run.log_dir is not None and bool(run.keys)
+    keys = run.keys if of_job and run.keys else {"table": table}
+    part = "" if of_job and run.arm.label in labels else run.arm.label
+    line = Measurement(run.data, scale, run.seed, keys, run.figures, part, run.code)
+    return replace(run, recorded=records.add(line), figures=records.runs[line.id].figures)
+
+
+def _replaced(earlier: Sequence[Run], new: Sequence[Run]) -> list[Run]:
     """Earlier and new runs; a new one replaces the earlier one of its label, data and seed."""
     renewed = {(run.arm.label, run.data, run.seed) for run in new}
     return [*(run for run in earlier if (run.arm.label, run.data, run.seed) not in renewed), *new]
-
-
-def earlier_results(
-    stem: Path, now: Container[tuple[str, str, int]]
-) -> tuple[list["Run"], list[str], list[tuple[str, str]]]:
-    """Read an earlier results file.
-
-    Args:
-        stem: path of the file without its ending.
-        now: arm, data and seed of the runs that are run again, which are left out.
-
-    Returns:
-        Its runs, as figures without a job; the commands that gave them; and label and data of all its rows, those not
-        run too.
-
-    Raises:
-        SystemExit: there is no such file.
-    """
-    from evals.paper.engine import Arm, Run
-
-    path = _named(stem, ".json")
-    if not path.is_file():
-        sys.exit(f"--add: there is no {path} to add to; leave it out")
-    runs, content = [], json.loads(path.read_text(encoding="utf-8"))
-    for row in content["rows"]:
-        arm = Arm(row["label"], row["keys"], row["data"], row["paper"])
-        for index, seed in enumerate(row["seeds"]):
-            figures = {name: figure["values"][index] for name, figure in row["figures"].items()}
-            if (row["label"], row["data"], seed) not in now:
-                runs.append(Run(arm, row["data"], seed, None, figures))
-    return runs, content["commands"], [(row["label"], row["data"]) for row in content["rows"]]
-
-
-def _by_hand(stem: Path) -> dict[str, Any]:
-    """What people wrote into ``stem``.json about its jobs, which its script cannot know.
-
-    ``notes`` are sentences; ``incomparable`` says by label why a row cannot stand beside the others.
-    """
-    path = _named(stem, ".json")
-    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {name: content[name] for name in ("notes", "incomparable") if name in content}
-
-
-def _not_run(runs: Sequence["Run"], earlier: Sequence["Run"]) -> list[str]:
-    """Data sets of which the picture can show nothing."""
-    with_figures = {run.data for run in (*runs, *earlier) if run.figures}
-    return [data for data in dict.fromkeys(run.data for run in runs) if data not in with_figures]
 
 
 def _index(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
     return order.index((label, data)) if (label, data) in order else len(order)
 
 
-def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
+def _table_rows(runs: Sequence[Run]) -> list[TableRow]:
+    """A row per label and data set, in the order in which they come."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.arm.label, run.data), []).append(run)
+    return [
+        TableRow(label, data, [run.recorded for run in group if not run.failed], dict(group[0].arm.paper),
+                 sorted({_without_folders(run.failed) for run in group if run.failed}))
+        for (label, data), group in groups.items()
+    ]  # fmt: skip
+
+
+def recorded_runs(records: Records, table: Table, arms: Sequence[Arm] = (), failed: bool = False) -> list[Run]:
+    """The runs of a table, in the order of its rows; with ``failed`` those without a result, too."""
+    swept = {arm.label: arm.x for arm in arms}
+    runs = []
+    for row in table.rows:
+        arm = Arm(row.label, {}, row.data, row.paper, swept.get(row.label))
+        for each in row.runs:
+            line = records.runs[each]
+            runs.append(Run(arm, row.data, line.seed, None, line.figures, keys=line.keys, code=line.code,
+                            recorded=each))  # fmt: skip
+        runs += [Run(arm, row.data, 0, None, failed=why) for why in row.failed] if failed else []
+    return runs
+
+
+def rows_of(records: Records, name: str) -> list[dict[str, Any]]:
+    """The rows of a table with their figures; none of a table that is not recorded."""
+    return aggregated(recorded_runs(records, records.tables[name], failed=True)) if name in records.tables else []
+
+
+def recorded_floors(records: Records, scale: str) -> list[dict[str, Any]]:
+    """The rows of the floors at a scale; none where they were not run."""
+    return rows_of(records, floors_name(scale))
+
+
+def aggregated(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """A row per arm and data set: each figure's mean and standard deviation over seeds (0 for one), and its values."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
@@ -137,7 +163,9 @@ def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
             values = np.array([run.figures[name] for run in finished], dtype=np.float64)
             figures[name] = {
                 "mean": float(values.mean()),
-                "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+                "std": float(values.std(ddof=1))
+                if len(set(values)) > 1
+                else 0.0,  # not the rounding of a mean of equals
                 "values": values.tolist(),
             }
         rows.append(
@@ -147,17 +175,10 @@ def aggregated(runs: Sequence["Run"]) -> list[dict[str, Any]]:
                 "seeds": [run.seed for run in finished],
                 "figures": figures,
                 "paper": dict(group[0].arm.paper),
-                "keys": {name: _relative(value) for name, value in recorded(group[0].arm.keys).items()},
                 "failed": sorted({_without_folders(run.failed) for run in group if run.failed}),
             }
         )
     return rows
-
-
-def _relative(value: Any) -> Any:
-    """Path of a file of this repository below its root: results are read on other machines."""
-    path = Path(value) if isinstance(value, str) else None
-    return path.relative_to(_ROOT).as_posix() if path is not None and path.is_relative_to(_ROOT) else value
 
 
 def _without_folders(sentence: str) -> str:
@@ -165,45 +186,76 @@ def _without_folders(sentence: str) -> str:
     return _ABSOLUTE.sub(r"\1", sentence)
 
 
-def markdown(
-    experiment: "Experiment", rows: Sequence[dict[str, Any]], commands: Sequence[str], picture: str,
-    shares: Mapping[str, float] | None = None, floor_rows: Sequence[Row] = (), notes: Sequence[str] = (),
-) -> str:  # fmt: skip
-    """The table; a cell is "paper / here", here as mean ± deviation over seeds. ``picture``: a file, or "";
-    ``shares`` of clients by arm, over all seeds and data sets. ``floor_rows`` stand below a table of accuracies.
-    ``notes`` are about the jobs of this file alone."""
-    head = ["", "data", "seeds", *experiment.columns, *(["share of clients %"] if shares else [])]
-    lines = [f"# {experiment.title}", "", ", then ".join(f"`{command}`" for command in commands), ""]
-    if experiment.note:
-        lines += [experiment.note, ""]
-    lines += [line for note in notes for line in (f"**{note}**", "")]
-    lines += ["Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are "
-              "those of its own data, models and sizes.", ""]  # fmt: skip
-    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for row in rows:
+def section(
+    experiment: Experiment, name: str, table: Table, rows: Sequence[Mapping[str, Any]], *,
+    floor_rows: Sequence[Row] = (), remarks: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
+    """Lines of the page: a table, a cell is "paper / here". Tables of data that have ``floor_rows`` link to these.
+    ``remarks`` stand below the table."""
+    shares = table.shares
+    lines = [f"## {name}", "", f"{experiment.title} ({table.scale}).", ""]
+    lines += ["```bash", *table.commands, "```", ""]
+    lines += [experiment.note, ""] if experiment.note else []
+    lines += [line for note in table.notes for line in (f"**{note}**", "")]
+    without = [row for row in rows if not row["seeds"] and row["failed"] == [NOT_RUN]]
+    with_result = [row for row in rows if row not in without]
+    if with_result:
+        lines += _header(["", "data", "seeds", *experiment.columns, *(["share of clients %"] if shares else [])])
+    for row in with_result:
         cells = [_cell(row, column) for column in experiment.columns]
         if shares:
             cells.append(number(100 * shares[row["label"]]) if row["label"] in shares else "–")
         seeds = ", ".join(map(str, row["seeds"])) or "; ".join(row["failed"])
         lines.append("| " + " | ".join([row["label"], row["data"], seeds, *cells]) + " |")
-    judged = [row["data"] for row in rows if set(experiment.columns) & set(row["figures"]) & set(TESTED_ON)]
-    lines += floor_lines(floor_rows, list(dict.fromkeys(judged)))
+    if without:
+        lines += ["", f"Not run: {'; '.join(_not_run(without))}."]
+    lines += [line for remark in remarks for line in ("", remark)]
+    judged = {row["data"] for row in rows if set(experiment.columns) & set(row["figures"]) & set(TESTED_ON)}
+    if any(row["data"] in judged for row in floor_rows):
+        lines += ["", f"Compare with the [floors](#{floors_name(table.scale)}) of the data."]
     compared = differences(experiment.orders, rows)
     if compared:
         lines += ["", "Differences between jobs of the same seed (mean ± standard deviation over seeds):", ""]
-        lines += ["| | less | data | | difference | 95 % interval | seeds above 0 |", "|---|---|---|---|---|---|---|"]
+        lines += _header(["", "less", "data", "", "difference", "95 % interval", "seeds above 0"])
     for one in compared:
         spread = f" ± {number(one['std'])}" if len(one["values"]) > 1 else ""
         above = f"{sum(value > 0 for value in one['values'])} of {len(one['values'])}"
         names = [one["more"], one["less"], one["data"], one["column"]]
         cells = [*names, f"{number(one['mean'])}{spread}", limits(interval(one["values"])), above]
         lines.append("| " + " | ".join(cells) + " |")
-    if picture:
-        lines += ["", f"![{experiment.title}]({picture})"]
-    return "\n".join(lines) + "\n"
+    return [*lines, ""]
 
 
-def _cell(row: dict[str, Any], column: str) -> str:
+def remarks_on(records: Records, table: Table) -> list[str]:
+    """Sentences on what the lines of a table do not say for sure, and on versions of the code that it mixes."""
+    lines = [(row, records.runs[each]) for row in table.rows for each in row.runs]
+    unsure: dict[str, dict[str, None]] = {}
+    for row, line in lines:
+        if line.ambiguous:
+            unsure.setdefault(line.ambiguous, {})[f"{row.label} on {row.data}"] = None
+    remarks = [f"Ambiguous: {'; '.join(labels)}. {why}" for why, labels in unsure.items()]
+    versions = sorted({line.code or "not recorded" for _, line in lines if "table" not in line.keys})
+    if len(versions) > 1:
+        remarks.append(f"Its jobs are of several versions of the code: {', '.join(versions)}.")
+    return remarks
+
+
+def _header(names: Sequence[str]) -> list[str]:
+    return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+
+
+def _not_run(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Labels of rows by data set, with their published figures."""
+    by_data: dict[str, list[str]] = {}
+    for row in rows:
+        published = ", ".join(f"{name} {value:g}" for name, value in row["paper"].items())
+        by_data.setdefault(row["data"], []).append(
+            f"{row['label']} (paper: {published})" if published else row["label"]
+        )
+    return [f"{', '.join(labels)} on {data}" for data, labels in by_data.items()]
+
+
+def _cell(row: Mapping[str, Any], column: str) -> str:
     paper = row["paper"].get(column)
     here = row["figures"].get(column)
     published = "" if paper is None else f"{paper:g} / "
@@ -213,13 +265,59 @@ def _cell(row: dict[str, Any], column: str) -> str:
     return f"{published}{number(here['mean'])}{spread}"
 
 
-def _named(stem: Path, ending: str) -> Path:
-    """Data sets' names have points."""
-    return stem.with_name(stem.name + ending)
+def page(records: Records, experiments: Mapping[str, Experiment]) -> str:
+    """The page results.md of a folder: a section per table, the floors last. ``experiments`` by name of the script."""
+    title = TITLES.get(records.folder.name, records.folder.name)
+    names = [name for name, table in sorted(records.tables.items()) if table.script != FLOORS]
+    floor_names = [name for name, table in sorted(records.tables.items()) if table.script == FLOORS]
+    lines = [f"# Results of {title}", "", "`python -m evals.tables` writes this page from "
+             "[runs.jsonl](runs.jsonl) and [tables.json](tables.json).", "", _CELLS, ""]  # fmt: skip
+    lines += [f"- [{name}](#{link(name).partition('#')[2]}): {experiments[records.tables[name].script].title}"
+              for name in names]  # fmt: skip
+    lines += [f"- [{name}](#{link(name).partition('#')[2]}): what systems are to be above" for name in floor_names]
+    lines.append("")
+    for name in names:
+        table = records.tables[name]
+        floor_rows, remarks = recorded_floors(records, table.scale), remarks_on(records, table)
+        lines += section(experiments[table.script], name, table, rows_of(records, name), floor_rows=floor_rows,
+                         remarks=remarks)  # fmt: skip
+    for name in floor_names:
+        lines += [
+            f"## {name}",
+            "",
+            "```bash",
+            *records.tables[name].commands,
+            "```",
+            *floor_lines(rows_of(records, name)),
+            "",
+        ]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+def page_of(records: Records, *known: Experiment) -> str:
+    """The page of a folder; scripts of ``known`` experiments are not imported."""
+    experiments = {experiment.name: experiment for experiment in known}
+    for table in records.tables.values():
+        if table.script != FLOORS and table.script not in experiments:
+            experiments[table.script] = experiment_of(records.folder.name, table.script)
+    return page(records, experiments)
+
+
+def write_page(records: Records, *known: Experiment) -> bool:
+    """Write the page of a folder, and say whether it changed."""
+    path, text = records.folder / PAGE, page_of(records, *known)
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    replace_file(path, text)
+    return True
+
+
+def experiment_of(paper: str, script: str) -> Experiment:
+    """The experiment of a script."""
+    experiment: Experiment = importlib.import_module(f"evals.{paper}.{script}").EXPERIMENT
+    return experiment
+
+
+def settings_of(command: str) -> list[str]:
+    """The words of a command that set keys of all its jobs, in order."""
+    return sorted(word for word in shlex.split(command) if word.startswith("--set="))

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 if TYPE_CHECKING:
-    from evals.paper.engine import Experiment, Run
+    from evals.paper.experiment import Experiment, Run
 
 COLORS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a6fb0", "#b8a500", "#6b7280"]
 MARKERS = "osD^v"

@@ -12,7 +12,9 @@ from typing import Any
 from evals.paper.job_keys import Keys, TextWith
 
 SCALES = ("smoke", "small", "paper")
-PAPERS = ("fedtrans", "hypemefed", "fedoras", "moss")  # folders below evals, whose settings.py has the `PAPER`
+# by folder below evals, whose settings.py has the `PAPER`
+TITLES = {"fedtrans": "FedTrans", "hypemefed": "HypeMeFed", "fedoras": "FedorAS", "moss": "Moss"}
+PAPERS = tuple(TITLES)
 # options of a partition as dataset.json has them, and what it leaves out where they are not given
 _FIELDS = {"--partition": "kind", "--clients": "clients", "--alpha": "alpha",
            "--classes-per-client": "classes_per_client", "--min-samples": "min_samples",

@@ -12,7 +12,7 @@ from evals.paper.jobs import accuracy_by_cost, client_accuracies, global_accurac
 from evals.paper.panels import AXES, COLORS, MARKERS, grid, legend, logarithmic, panels, save, shown
 
 if TYPE_CHECKING:
-    from evals.paper.engine import Experiment, Run
+    from evals.paper.experiment import Experiment, Run
 
 Plot = Callable[["Experiment", Sequence["Run"], Path], None]
 
@@ -104,11 +104,11 @@ def scatter(x: str, y: str = "accuracy %") -> Plot:
 
 def boxes(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Box plots of the clients' accuracies, a panel per data set (Figure 6); clients of all seeds together."""
-    runs = [run for run in runs if run.log_dir]
+    runs = _with_jobs(runs)
     figure, axes = panels(experiment, _datas(runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
         groups = _groups(runs, data)
-        clients = [np.concatenate([client_accuracies(run.log_dir) for run in group if run.log_dir])
+        clients = [np.concatenate([client_accuracies(run.job) for run in group])
                    for group in groups.values()]  # fmt: skip
         drawn = axis.boxplot([100 * values[~np.isnan(values)] for values in clients], showfliers=False, showmeans=True)
         drawn["medians"][0].set_label("median")
@@ -123,13 +123,12 @@ def boxes(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
 
 def curves(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Mean client accuracy against MACs spent so far, a panel per data set (Figure 7); a line per run."""
-    runs = [run for run in runs if run.log_dir]
+    runs = _with_jobs(runs)
     figure, axes = panels(experiment, _datas(runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
         for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
             for run in group:
-                assert run.log_dir is not None
-                axis.plot(*zip(*accuracy_by_cost(run.log_dir), strict=True), color=COLORS[number % len(COLORS)],
+                axis.plot(*zip(*accuracy_by_cost(run.job), strict=True), color=COLORS[number % len(COLORS)],
                           label=label if run is group[0] else None)  # fmt: skip
         logarithmic(axis)
         axis.set_xlabel("training cost so far, TMACs")
@@ -141,11 +140,11 @@ def curves(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
 
 def by_round(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Accuracy of the whole model on all test samples by round, a panel per data set; the mean over seeds."""
-    runs = [run for run in runs if run.log_dir]
+    runs = _with_jobs(runs)
     figure, axes = panels(experiment, _datas(runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
         for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
-            curves = [dict(global_accuracies(run.log_dir)) for run in group if run.log_dir]
+            curves = [dict(global_accuracies(run.job)) for run in group]
             rounds = sorted(set.intersection(*map(set, curves)))
             means = [100 * np.mean([one[round] for one in curves]) for round in rounds]
             style = "-" if number < len(COLORS) else "--"
@@ -238,7 +237,7 @@ def best_shares(runs: Sequence["Run"]) -> dict[str, float]:
         same_seed = [run for run in runs if (run.data, run.seed) == (data, seed)]
         if {run.arm.label for run in same_seed} != set(labels):
             continue  # a seed of which some models are still to be trained
-        table = np.stack([client_accuracies(run.log_dir) for run in same_seed if run.log_dir])
+        table = np.stack([client_accuracies(run.job) for run in same_seed])
         table = table[:, ~np.isnan(table).any(0)]
         best = table == table.max(0)
         for run, share in zip(same_seed, (best / best.sum(0)).sum(1), strict=True):
@@ -250,12 +249,20 @@ def best_shares(runs: Sequence["Run"]) -> dict[str, float]:
 def best_models(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Figure 1b: the share of clients whose best model each one is."""
     figure, (axis,) = panels(experiment, ("",))
-    shares = best_shares(runs)
+    shares = best_shares(_with_jobs(runs))
     axis.bar(list(shares), [100 * share for share in shares.values()], color=COLORS[0])
     axis.set_ylabel("clients whose best model it is, %")
     axis.set_xlabel("model, by its MACs over those of 1x")
     axis.set_title(", ".join(_datas(runs)), fontsize=9)
     save(figure, path)
+
+
+def _with_jobs(runs: Sequence["Run"]) -> list["Run"]:
+    """The runs with a job; UserError where none has one."""
+    with_jobs = [run for run in runs if run.log_dir]
+    if not with_jobs:
+        raise runs[0].has_no_job()
+    return with_jobs
 
 
 def _groups(runs: Sequence["Run"], data: str | None = None) -> dict[tuple[str, str], list["Run"]]:

@@ -70,8 +70,8 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
     elif "time_stamp" not in config.given:
         config = with_values(config, time_stamp=runs.new_stamp(config))
     name, stamp = config.fedscale.job_name, config.fedscale.time_stamp
-    log_path, source = str(Path(config.fedscale.log_path).absolute()), config.source.absolute() if config.source else ""
-    job = jobs.Job(name, str(source), log_path, stamp, [], Proc.of("driver", os.getpid()), in_process=True)
+    log_path = str(Path(config.fedscale.log_path).absolute())
+    job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), in_process=True)
     preparation.make_log_dir(job)
     try:
         with _remembered(job, display) as emit, display:

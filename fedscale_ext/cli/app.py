@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
-from fedscale_ext.cli import dataset, dataset_download, driver_commands, leaderboard, methods, report, traces
+from fedscale_ext.cli import config, dataset, dataset_download, driver_commands, leaderboard, methods, report, traces
+from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.util.package import VERSION
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="fedscale",
     help="Federated learning in which clients train different models, on FedScale's runtime.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.\n\n"
@@ -18,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(driver_commands.app, name="driver")
+app.add_typer(config.app, name="config")
 dataset.app.command("download")(dataset_download.download)
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(methods.app, name="methods")

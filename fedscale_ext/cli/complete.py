@@ -17,10 +17,26 @@ def _completing(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]
 
 @_completing
 def configurations() -> Iterable[str]:
-    """Names of the shipped configurations."""
+    """Names of the shipped configurations, and of methods, which --on follows."""
     from fedscale_ext.config.job_config import shipped_configs
 
-    return shipped_configs()
+    return [*shipped_configs(), *preset_methods("")]
+
+
+@_completing
+def preset_methods() -> Iterable[str]:
+    """Names of methods that train on a data preset."""
+    from fedscale_ext.config.presets import startable_methods
+
+    return startable_methods()
+
+
+@_completing
+def data_presets() -> Iterable[str]:
+    """Names of data presets."""
+    from fedscale_ext.config.presets import data_presets as presets
+
+    return presets()
 
 
 @_completing

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.cli.dataset_options import (
     Force,
     Format,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fedscale_ext.data.importing.options import ImportOptions
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize femnist",
     no_args_is_help=True,
 )

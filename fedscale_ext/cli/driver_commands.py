@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.command_group import CommandGroup
 
 if TYPE_CHECKING:
     from fedscale_ext.driver.jobs import Job
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Run jobs, on this machine or several, and look after them.\n\nExample: fedscale driver start quickstart",
     no_args_is_help=True,
 )
@@ -23,8 +25,17 @@ Conf = Annotated[
     str,
     typer.Argument(
         metavar="CONF",
-        help="Path of a YAML file, or name of a shipped configuration.",
+        help="Path of a YAML file, name of a shipped configuration, or a method, with --on.",
         autocompletion=complete.configurations,
+    ),
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="DATA",
+        help="Data that the method CONF trains on; `fedscale config list data` shows them.",
+        autocompletion=complete.data_presets,
     ),
 ]
 Set = Annotated[
@@ -75,9 +86,16 @@ OptionalJobName = Annotated[
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
 
 
+def _named(conf: str, on: str | None) -> str:
+    """One text for a configuration, as the commands of the driver take it."""
+    from fedscale_ext.config.presets import ON
+
+    return conf if on is None else f"{conf}{ON}{on}"
+
+
 @app.command()
 def start(
-    conf: Conf, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: AtOnce = None,
+    conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: AtOnce = None,
     resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
 ) -> None:  # fmt: skip
     """Run a job to its end: aggregator, executors, progress, results.
@@ -88,7 +106,7 @@ def start(
 
     Exit code 0 if the job finished (all jobs of a sweep), 2 for bad input, 1 if it failed, 130 if it was stopped.
 
-    Example: fedscale driver start fedavg_femnist --set rounds=50
+    Example: fedscale driver start heterofl --on speech --set rounds=50
 
     Example: fedscale driver start quickstart --seeds 0-4 --grid batch_size=5,9
     """
@@ -98,7 +116,7 @@ def start(
     from fedscale_ext.driver.progress import Display
     from fedscale_ext.driver.tables import console
 
-    out, err = console(), console(stderr=True)
+    conf, out, err = _named(conf, on), console(), console(stderr=True)
     if seeds is not None or grid:
         if resume_from is not None:
             raise UserError("--resume-from goes back in one job; a sweep takes --resume")
@@ -114,7 +132,7 @@ def start(
 
 
 @app.command()
-def check(conf: Conf, set_: Set = None, seeds: Seeds = None, grid: Grid = None) -> None:
+def check(conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None) -> None:
     """Check a job, or all jobs of a sweep, without starting any: settings, data, devices, models.
 
     Prints what each job is, and every sentence that would keep one from starting. Data are decoded
@@ -128,13 +146,13 @@ def check(conf: Conf, set_: Set = None, seeds: Seeds = None, grid: Grid = None) 
     from fedscale_ext.driver.tables import console
 
     out, err = console(), console(stderr=True)
-    raise typer.Exit(checks.check(conf, set_ or [], out, err, seeds=seeds, grid=grid or []))
+    raise typer.Exit(checks.check(_named(conf, on), set_ or [], out, err, seeds=seeds, grid=grid or []))
 
 
 @app.command()
 def submit(
-    conf: Conf, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
-    slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
+    conf: Conf, on: On = None, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None,
+    supervise: Supervise = False, slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
 ) -> None:  # fmt: skip
     """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
 
@@ -151,7 +169,7 @@ def submit(
     from fedscale_ext.driver.progress import Display
     from fedscale_ext.driver.tables import console
 
-    display = Display(console(), console(stderr=True))
+    conf, display = _named(conf, on), Display(console(), console(stderr=True))
     if slurm:
         from fedscale_ext.cluster import slurm as queue
 
@@ -174,6 +192,7 @@ def render(
     image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image with fedscale_ext.")],
     claim: Annotated[str, typer.Option("--claim", metavar="NAME", help="Volume claim with data, for results.")],
     k8s: Annotated[bool, typer.Option("--k8s", help="Kubernetes manifests, the only kind there is.")] = True,
+    on: On = None,
     set_: Set = None,
 ) -> None:
     """Print manifests that run a job on Kubernetes: a Job per process, and a Service. The first lines say how.
@@ -183,7 +202,7 @@ def render(
     from fedscale_ext.cluster.kubernetes import render as manifests
     from fedscale_ext.config.job_config import load_config
 
-    print(manifests(load_config(conf, set_ or []), image, claim), end="")
+    print(manifests(load_config(_named(conf, on), set_ or []), image, claim), end="")
 
 
 @app.command()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.command_group import CommandGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from fedscale_ext.report.entry import Tuned
     from fedscale_ext.report.loading import LoadedJob
 
-app = typer.Typer()
+app = typer.Typer(cls=CommandGroup)
 _FOLDER = Path("leaderboard")
 
 Jobs = Annotated[

@@ -11,9 +11,10 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.util.ranges import values
 
-app = typer.Typer()
+app = typer.Typer(cls=CommandGroup)
 
 
 @app.callback(invoke_without_command=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.core.errors import UserError, listed
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fedscale_ext.population.describe import Spread
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Look at traces of devices, write them in safe formats, and draw some.\n\n"
     "Example: fedscale traces synthesize 1000 -o data/traces",
     no_args_is_help=True,

@@ -62,7 +62,7 @@ def submit(
             refuse_changed_data(config, run, display)
             if resume and has_finished(config, last, run, display):
                 return 0
-        source = str(config.source.absolute()) if config.source else conf
+        source = config.origin()
         job = jobs.Job(name, source, log_path, stamp, [], Proc.of("driver", os.getpid()), status="queued")
         folder = job.log_dir / "slurm"
         write_plan(config, folder, log_path=log_path, time_stamp=stamp, **resume_keys(resume, resume_from))

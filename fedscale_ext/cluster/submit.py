@@ -54,7 +54,7 @@ def submit(
             jobs.kill_children(last)
         stamp = last.time_stamp if again and last else runs.new_stamp(config)
         log_path = last.log_path if again and last else str(Path(config.fedscale.log_path).absolute())
-        source = str(config.source.absolute()) if config.source else conf
+        source = config.origin()
         job = jobs.Job(
             name, source, log_path, stamp, [], Proc.of("driver", os.getpid()),
             cluster={"access": way.to_json(), "places": host_of, "there": _before(last, host_of) if again else None},

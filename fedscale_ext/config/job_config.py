@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedscale_ext.config.arguments import expanded, fedscale_actions, fedscale_arguments, or_none
 from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.config.presets import ON, ask_for_data, data_presets, is_method, preset_words, render
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.util.package import PACKAGE
 from fedscale_ext.util.reading import read_plain
@@ -94,6 +95,10 @@ class JobConfig:
         settings = {**vars(self.fedscale), **self.job.model_dump(), **self.params}
         return {key: value for key, value in settings.items() if key not in _SECRET}
 
+    def origin(self) -> str:
+        """Return what names the configuration in a command: the path of its file, or METHOD --on DATA."""
+        return origin(self.source) if self.source else ""
+
     def takes_away(self, key: str) -> bool:
         """Tell whether a key is given as null, which turns off what it asks for, and what other keys say of that."""
         return key in self.given and or_none(self.given[key]) is None
@@ -142,14 +147,32 @@ def set_aside(echo: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class ConfFile:
-    """A YAML as it was when it was read: its ``path``, which messages name, and its ``content``."""
+    """A YAML as it was when it was read: its ``path``, which messages name, and its ``content``.
+
+    The path of presets is METHOD --on DATA.
+    """
 
     path: Path
     content: bytes
 
 
-def read_conf(conf: str | Path) -> ConfFile:
-    """Read a YAML, given by its path or by the name of a shipped configuration; UserError for one that is missing."""
+def origin(source: Path) -> str:
+    """Return what names a configuration in a command, in any folder: its file's whole path, or METHOD --on DATA."""
+    return str(source) if ON in str(source) and not source.is_file() else str(source.absolute())
+
+
+def read_conf(conf: str | Path | ConfFile) -> ConfFile:
+    """Read a YAML, given by its path or by the name of a shipped configuration, or compose one of METHOD --on DATA.
+
+    UserError for one that is missing.
+    """
+    if isinstance(conf, ConfFile):
+        return conf
+    method, on, data = str(conf).partition(ON)
+    if on and not Path(conf).is_file():
+        if method in shipped_configs() or (not is_method(method) and Path(method).suffix):
+            raise UserError(f"{method} is a whole configuration, with its data; leave --on out, or give a method")
+        return ConfFile(Path(preset_words(method, data)), render(method, data).encode())
     path = _find(conf)
     try:
         return ConfFile(path, read_plain(path, MAX_BYTES))
@@ -158,11 +181,11 @@ def read_conf(conf: str | Path) -> ConfFile:
 
 
 def load_config(conf: str | Path | ConfFile, overrides: Sequence[str] = ()) -> JobConfig:
-    """Read a YAML (a path, the name of a shipped configuration, or what was read) and apply ``key=value`` overrides.
+    """Read a YAML as :func:`read_conf` does, or take what was read, and apply ``key=value`` overrides.
 
     Raises UserError for a missing file, broken YAML, unknown keys and values of a wrong type.
     """
-    file = conf if isinstance(conf, ConfFile) else read_conf(conf)
+    file = read_conf(conf)
     path = file.path
     try:
         data = load_yaml(file.content.decode("utf-8"))
@@ -328,9 +351,14 @@ def _find(conf: str | Path) -> Path:
     shipped = shipped_configs()
     if str(conf) in shipped:
         return shipped[str(conf)]
+    if is_method(str(conf)):
+        raise UserError(ask_for_data(str(conf)))
+    method, _, data = str(conf).partition("_")
+    if is_method(method) and data in data_presets():  # as files of earlier releases were named
+        raise UserError(f"no configuration {str(conf)!r}: it is {method}{ON}{data}")
     raise UserError(
-        f"no configuration {str(conf)!r}: give a path, or the name of one of the {len(shipped)} shipped ones, "
-        f"such as quickstart and fedtrans_femnist_small{did_you_mean(str(conf), shipped)}"
+        f"no configuration {str(conf)!r}: give a path, the name of one of the {len(shipped)} shipped ones, such as "
+        f"quickstart, or a method and its data, such as heterofl --on speech{did_you_mean(str(conf), shipped)}"
     )
 
 

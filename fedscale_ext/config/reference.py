@@ -17,8 +17,9 @@ from fedscale_ext.util.ranges import values
 
 _HEAD = """# Configuration
 
-A configuration is a FedScale YAML file. Keys of any job are listed [by subject](#all-keys), those of a method under its
-name. `fedscale methods options METHOD` shows the latter in a terminal.
+A configuration is a FedScale YAML file. `fedscale config show METHOD --on DATA` writes a complete one. Keys of any job
+are listed [by subject](#all-keys), those of a method under its name. `fedscale methods options METHOD` shows the latter
+in a terminal.
 
 ## How keys are read
 

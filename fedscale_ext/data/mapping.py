@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedscale_ext.config.presets import how_to_get
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.label_names import LabelNames
 from fedscale_ext.util.reading import MEGA, open_plain, repeated_column
@@ -89,7 +90,7 @@ def data_folder(data_dir: str | os.PathLike[str]) -> Path:
     if not folder.is_dir():
         generated = folder.with_name(f"{folder.name}_generated")
         there = f"--set data_dir={generated} takes the generated data that are there, or " if generated.is_dir() else ""
-        raise UserError(f"the data folder {folder} does not exist: {there}{WAYS_OUT}")
+        raise UserError(f"the data folder {folder} does not exist: {there}{how_to_get(folder) or WAYS_OUT}")
     if not (folder / "client_data_mapping").is_dir():
         raise UserError(f"{folder} holds no data set, its folder client_data_mapping is missing: {WAYS_OUT}")
     return folder

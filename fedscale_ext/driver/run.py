@@ -68,8 +68,7 @@ def start(
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
         ranks = preparation.commands(config, **keys)
-        source = str(config.source.absolute() if config.source else conf)
-        job = jobs.Job(name, source, log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
+        job = jobs.Job(name, config.origin(), log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
         try:
             preparation.make_log_dir(job)
             if not again:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from fedscale_ext.config.data_settings import data_settings
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, read_conf
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, origin, read_conf
 from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.data.named_files import FileDigests, differing_files, digest_of, file_digests
 from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
@@ -110,7 +110,7 @@ class _Run:
     def __init__(self, sweep: Sweep, source: Path, configs: Sequence[JobConfig], states: dict[str, State],
                  display: SweepDisplay, processes: Processes, supervise: bool, digests: Mapping[str, str]):  # fmt: skip
         self.sweep = sweep
-        self.source = str(source.absolute())  # of the configuration, where the user has it
+        self.source = origin(source)  # of the configuration, where the user has it
         self.configs = {config.fedscale.job_name: config for config in configs}
         self.states = states
         self.display = display

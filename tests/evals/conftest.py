@@ -10,7 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from evals.paper.engine import Experiment, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Experiment
 from evals.paper.job_keys import resolved
 from evals.paper.papers import Paper
 from fedscale_ext.config.job_config import load_config

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from evals import claims
-from evals.paper import tables
-from evals.paper.claim_pages import anchor, claim_lines, fitting, overview_lines, section_lines
+from evals.paper import output
+from evals.paper.claim_pages import claim_lines, fitting, overview_lines, section_lines
 from evals.paper.ledger import FAILS, HOLDS, MOST_WORDS, OPEN, Claim, Evidence, Finding, Judged
 from evals.paper.orders import Interval, Order
+from evals.paper.papers import PAPERS, TITLES
+from evals.paper.runs import Records, anchor
 
 _ORDER = Order("accuracy %", "A", "B")
 _IDS = [f"{letter}{number}" for letter, last in (("F", 20), ("M", 12), ("H", 12), ("A", 9))
@@ -23,12 +25,12 @@ def test_the_claims_pages_are_current() -> None:
         assert path.read_text(encoding="utf-8") == text, path
 
 
-def test_the_tables_are_current() -> None:
-    """If not: python -m evals.paper.tables"""
-    found = tables.tables()
-    assert len(found) > 80
-    for path, text in found.items():
-        assert path.read_text(encoding="utf-8") == text, path
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_pages_of_results_are_current(paper: str) -> None:
+    """If not: python -m evals.tables"""
+    records = Records.load(claims.FOLDER / paper)
+    assert len(records.tables) > 10
+    assert output.page_of(records) == (claims.FOLDER / paper / "results.md").read_text(encoding="utf-8")
 
 
 def _tables() -> list[list[list[str]]]:
@@ -81,7 +83,7 @@ def _long_cells(text: str) -> list[str]:
 
 def test_a_cell_of_the_tables_of_claims_and_of_the_overview_holds_few_words() -> None:
     judged = claims.all_judged()
-    lines = [*claim_lines(judged, claims.TITLES), *overview_lines(judged, claims.TITLES)]
+    lines = [*claim_lines(judged, TITLES), *overview_lines(judged, TITLES)]
     assert not _long_cells("\n".join(lines))
 
 
@@ -111,7 +113,10 @@ def test_links_of_the_claims_lead_to_sections_with_commands_or_to_what_was_not_r
         text = (claims.FOLDER / folder).read_text(encoding="utf-8")
         section = text.split(f"## {name}\n")[1].split("\n## ")[0]
         assert anchor(name) == fragment
-        assert "```bash\npython -m evals." in section or "No results of `" in section, name
+        commands = (
+            "](results.md#" in section or "```bash\npython -m evals." in section or "hypernetwork_cost" in section
+        )
+        assert commands or "No results of `" in section, name
 
 
 def test_the_first_claim_of_fedoras_has_both_rows() -> None:
@@ -125,7 +130,7 @@ def _judged() -> Judged:
                 column="accuracy %", paper=2.25),
     ]  # fmt: skip
     few = [Finding(_ORDER, OPEN, 1, reason="1 seed", means=(1.0, 2.0), column="accuracy %")]
-    evidence = [Evidence("har", findings, "results/x.md", ["run x"]), Evidence("mnist", few, "results/y.md", ["run y"])]
+    evidence = [Evidence("har", findings, "results.md#x", ["run x"]), Evidence("mnist", few, "", ["run y"])]
     return Judged("X1", Claim("A is above B", "table2", [_ORDER]), FAILS, evidence)
 
 
@@ -135,12 +140,12 @@ def test_a_row_tells_what_decided_and_the_papers_figure() -> None:
     assert line == f"| {' | '.join(cells)} |"
 
 
-def test_a_section_has_all_figures_intervals_and_commands() -> None:
+def test_a_section_has_all_figures_and_intervals_and_commands_of_no_table() -> None:
     lines = section_lines(_judged())
     assert lines[0] == "## X1" and "A is above B. **does not hold**." in lines
-    assert "| [har](results/x.md) | accuracy % | A 75 | B 70 | +5 | 3 to 7 | 3 | holds |" in lines
-    assert "| [mnist](results/y.md) | accuracy % | A 1 | B 2 | -1 | – | 1 | not decidable: 1 seed |" in lines
-    assert lines[-5:] == ["```bash", "run x", "run y", "```", ""]
+    assert "| [har](results.md#x) | accuracy % | A 75 | B 70 | +5 | 3 to 7 | 3 | holds |" in lines
+    assert "| mnist | accuracy % | A 1 | B 2 | -1 | – | 1 | not decidable: 1 seed |" in lines
+    assert lines[-5:] == ["", "```bash", "run y", "```", ""]
 
 
 def test_claims_stand_in_the_table_of_their_paper() -> None:
@@ -173,5 +178,6 @@ def test_a_block_is_written_between_its_lines_alone() -> None:
 
 def test_no_results_file_of_a_claim_names_a_place_of_a_machine() -> None:
     for name in claims.CLAIMS:
-        page = Path(claims.FOLDER / name / "ledger.md").read_text(encoding="utf-8")
-        assert not re.search(r"(?<![\w.:/])/(?:tmp|home|root|work)/", page)
+        for file in ("ledger.md", "results.md", "runs.jsonl", "tables.json"):
+            text = Path(claims.FOLDER / name / file).read_text(encoding="utf-8")
+            assert not re.search(r"(?<![\w.:/])/(?:tmp|home|root|work)/", text), file

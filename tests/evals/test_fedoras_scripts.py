@@ -32,9 +32,11 @@ from evals.fedoras.settings import DATA, PAPER, SUPERNET_DECAY, SUPERNET_ROUNDS,
 from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.job_keys import resolved
 from evals.paper.orders import Order
+from evals.paper.runs import Records
 from fedscale_ext import models
 from fedscale_ext.methods.fedoras.allocation import brackets_of
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -145,8 +147,8 @@ def test_opa_stands_beside_fedavg_of_full_models_and_over_holders(jobs_of: Calla
 
 
 def test_recorded_rows_of_the_ablation_are_called_as_its_arms() -> None:
-    path = Path(ablation.__file__).parent / "results" / "ablation_small_cifar10-h0.1.json"
-    recorded = {row["label"] for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+    table = Records.load(PAPER.folder).tables["ablation_small_cifar10-h0.1"]
+    recorded = {row.label for row in table.rows}
     assert recorded <= {arm.label for arm in ablation.EXPERIMENT.arms}
 
 
@@ -339,8 +341,10 @@ def test_pictures_are_drawn(job: Run, trained: Callable[..., Run], tmp_path: Pat
     federated = trained(fig6.EXPERIMENT.arms[0], **{"fedoras.evaluations": 3, "fedoras.val_ratio": 0.3})
     for script, run in ((table6, job), (table7, job), (fig1, job), (fig3, job), (fig4, job), (fig5, job),
                         (fig6, federated), (longer, job)):  # fmt: skip
-        output.write(replace(script.EXPERIMENT, title="x"), [run], tmp_path / script.__name__, "x", "smoke")
-        assert (tmp_path / f"{script.__name__}.png").stat().st_size > 1000
+        shown = script.EXPERIMENT.rows([run])
+        output.draw(script.EXPERIMENT, shown, [], tmp_path / "x.png")
+        assert (tmp_path / "x.png").stat().st_size > 1000
+        (tmp_path / "x.png").unlink()
 
 
 def test_all_symbols_of_a_text_are_foretold_or_the_last_alone() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from evals.fedtrans import fig13, regime, table1, table3
 from evals.fedtrans.arms import LARGEST, MIDDLE, anchors
 from evals.fedtrans.settings import PAPER, main
 from evals.paper import jobs, output, plots
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import _relative, planned
+from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.job_keys import Parameter, WeightsOf
 from evals.paper.output import aggregated
+from evals.paper.runs import Records
 from fedscale_ext.metrics.models import load_model
 
 NOTE = "Seed 1 has other data."
@@ -45,13 +48,18 @@ def call(experiment: Experiment, places: dict[str, Path], *more: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def done(places: dict[str, Path]) -> dict[str, Any]:
+def done(places: dict[str, Path]) -> list[dict[str, Any]]:
     assert call(EXPERIMENT, places, "--seeds", "1", "2") == 1  # a method is missing
-    return json.loads((places["results"] / "try_smoke.json").read_text())
+    return rows_of(places["results"])
 
 
-def test_every_arm_and_seed_has_its_figures(done: dict[str, Any]) -> None:
-    rows = {row["label"]: row for row in done["rows"]}
+def rows_of(folder: Path, table: str = "try_smoke") -> list[dict[str, Any]]:
+    """The recorded rows of a table."""
+    return output.rows_of(Records.load(folder), table)
+
+
+def test_every_arm_and_seed_has_its_figures(done: list[dict[str, Any]]) -> None:
+    rows = {row["label"]: row for row in done}
     assert rows["FedTrans"]["seeds"] == [1, 2] and rows["FedTrans"]["data"] == "chars74k"
     assert len(rows["FedTrans"]["figures"]["accuracy %"]["values"]) == 2
     assert rows["FedTrans"]["figures"]["models"]["mean"] > 1
@@ -60,104 +68,158 @@ def test_every_arm_and_seed_has_its_figures(done: dict[str, Any]) -> None:
     assert rows["middle"]["figures"]["MACs of largest"]["mean"] < rows["largest"]["figures"]["MACs of largest"]["mean"]
 
 
-def test_a_missing_method_is_said_and_ends_nothing_else(done: dict[str, Any]) -> None:
-    row = done["rows"][-1]
+def test_a_missing_method_is_said_and_ends_nothing_else(done: list[dict[str, Any]]) -> None:
+    row = done[-1]
     assert row["failed"] == ["there is no method 'nobody' here"] and row["seeds"] == []
 
 
-def test_the_table_sets_paper_beside_here(done: dict[str, Any], places: dict[str, Path]) -> None:
-    text = (places["results"] / "try_smoke.md").read_text()
+def test_the_table_sets_paper_beside_here(done: list[dict[str, Any]], places: dict[str, Path]) -> None:
+    text = (places["results"] / "results.md").read_text()
     assert "| FedTrans | chars74k | 1, 2 | 76.42 / " in text
     assert "| absent | chars74k | there is no method 'nobody' here | – |" in text
-    assert "](try_smoke.png)" in text
-    assert (places["results"] / "try_smoke.png").stat().st_size > 10_000
+
+
+def test_a_line_has_the_keys_that_made_its_job(done: list[dict[str, Any]], places: dict[str, Path]) -> None:
+    records = Records.load(places["results"])
+    assert len(records.runs) == 6
+    for run in records.runs.values():
+        job = next(places["runs"].glob(f"logs/{run.keys['method']}_*_1/run"))
+        header, summary = (json.loads((job / f"{name}.json").read_text()) for name in ("header", "summary"))
+        assert run.keys["batch_size"] == 5 and run.keys["rounds"] == summary["rounds"]
+        assert (run.code or "absent")[:12] == header["versions"]["commit"][:12]
+        assert run.scale == "smoke" and run.data == "chars74k" and not run.part and "data_dir" not in run.keys
+    models = {run.keys["model"].rpartition(" ")[0] for run in records.runs.values() if run.keys["method"] == "fedavg"}
+    assert models == {"@largest:FedTrans", "@middle:FedTrans"}
+
+
+def test_the_picture_is_drawn_on_demand(done: list[dict[str, Any]], places: dict[str, Path], tmp_path: Path) -> None:
+    call(EXPERIMENT, {**places, "results": tmp_path}, "--plot", str(tmp_path / "x.png"))
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert {path.name for path in places["results"].iterdir()} == {"runs.jsonl", "tables.json", "results.md"}
 
 
 def test_finished_jobs_are_not_run_again(
-    done: dict[str, Any], places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    done: list[dict[str, Any]], places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(job: Path, keys: dict[str, Any]) -> None:
         raise AssertionError("trained again")
 
     monkeypatch.setattr(jobs, "_in_process", never)
     call(EXPERIMENT, places, "--seeds", "1", "2")
-    assert json.loads((places["results"] / "try_smoke.json").read_text())["rows"] == done["rows"]
+    assert rows_of(places["results"]) == done
 
 
-def test_arms_that_are_not_named_stay_as_not_run(done: dict[str, Any], places: dict[str, Path]) -> None:
-    elsewhere = {**places, "results": places["results"] / "some"}
+def test_arms_that_are_not_named_stay_as_not_run(
+    done: list[dict[str, Any]], places: dict[str, Path], tmp_path: Path
+) -> None:
+    elsewhere = {**places, "results": tmp_path}
     assert call(EXPERIMENT, elsewhere, "--arms", "largest", "FedTrans") == 0
-    text = (places["results"] / "some" / "try_smoke.md").read_text()
-    rows = json.loads((places["results"] / "some" / "try_smoke.json").read_text())["rows"]
+    text = (elsewhere["results"] / "results.md").read_text()
+    rows = rows_of(elsewhere["results"])
     assert [row["label"] for row in rows] == ["FedTrans", "largest", "middle", "absent"]
     assert [row["seeds"] for row in rows] == [[1], [1], [], []]
-    assert "| middle | chars74k | not run | – |" in text
-    assert "--seeds 1 --arms largest FedTrans --set=batch_size=5`" in text
+    assert "\nNot run: middle, absent on chars74k.\n" in text
+    assert "--seeds 1 --arms largest FedTrans --set=batch_size=5\n" in text
     for arms, said in (["none"], "there is no arm 'none'; there are 'FedTrans'"), (["middle"], "model of 'FedTrans'"):
         with pytest.raises(SystemExit, match=said):
             call(EXPERIMENT, elsewhere, "--arms", *arms)
 
 
 def test_what_was_not_reached_yet_is_not_run(
-    done: dict[str, Any], places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    done: list[dict[str, Any]], places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: Any, **__: Any) -> str:
         raise KeyboardInterrupt
 
-    elsewhere = {**places, "results": places["results"] / "stopped"}
+    elsewhere = {**places, "results": tmp_path}
     monkeypatch.setattr(jobs, "model_file", stop)
     with pytest.raises(KeyboardInterrupt):
         call(EXPERIMENT, elsewhere)
-    rows = json.loads((elsewhere["results"] / "try_smoke.json").read_text())["rows"]
+    rows = rows_of(tmp_path)
     assert [row["failed"] for row in rows] == [[], ["not run"], ["not run"], ["not run"]]
 
 
-def test_seeds_of_an_earlier_machine_stay(done: dict[str, Any], places: dict[str, Path], tmp_path: Path) -> None:
+def test_seeds_of_an_earlier_machine_stay(done: list[dict[str, Any]], places: dict[str, Path], tmp_path: Path) -> None:
     elsewhere = {**places, "results": tmp_path}
-    with pytest.raises(SystemExit, match=r"--add: there is no .*try_smoke\.json to add to"):
-        call(EXPERIMENT, elsewhere, "--seeds", "3", "--add")
-    earlier = json.loads((places["results"] / "try_smoke.json").read_text())
-    (tmp_path / "try_smoke.json").write_text(
-        json.dumps({**earlier, "notes": [NOTE], "incomparable": {"FedTrans": "is older", "gone": "is gone"}})
+    records = replace(Records.load(places["results"]), folder=tmp_path)
+    (first,) = records.tables["try_smoke"].commands
+    records.tables["try_smoke"] = replace(
+        records.tables["try_smoke"], notes=[NOTE], incomparable={"FedTrans": "is older", "gone": "is gone"}
     )
-    assert call(EXPERIMENT, elsewhere, "--seeds", "3", "1", "--arms", "FedTrans", "--add") == 0
-    content = json.loads((tmp_path / "try_smoke.json").read_text())
-    assert content["notes"] == [NOTE] and content["incomparable"] == {"FedTrans": "is older"}
-    first, second = content["commands"]
-    assert first == done["commands"][0] and second.endswith("--seeds 3 1 --arms FedTrans --set=batch_size=5 --add")
-    rows = content["rows"]
+    records.save()
+    assert call(EXPERIMENT, elsewhere, "--seeds", "3", "1", "--arms", "FedTrans") == 0
+    table = Records.load(tmp_path).tables["try_smoke"]
+    assert table.notes == [NOTE] and table.incomparable == {"FedTrans": "is older"}
+    assert table.commands[0] == first and table.commands[1].endswith("--seeds 3 1 --arms FedTrans --set=batch_size=5")
+    rows = rows_of(tmp_path)
     assert [(row["label"], row["seeds"]) for row in rows] == [
         ("FedTrans", [1, 2, 3]), ("largest", [1, 2]), ("middle", [1, 2]), ("absent", [])
     ]  # fmt: skip
-    assert rows[0]["figures"]["accuracy %"]["values"][:2] == done["rows"][0]["figures"]["accuracy %"]["values"]
+    assert rows[0]["figures"]["accuracy %"]["values"][:2] == done[0]["figures"]["accuracy %"]["values"]
     assert rows[3]["failed"] == ["not run"]
-    text = (tmp_path / "try_smoke.md").read_text()
-    assert "| FedTrans | chars74k | 1, 2, 3 | 76.42 / " in text and f"`{first}`, then `{second}`" in text
-    assert f"\n**{NOTE}**\n" in text
+    text = (tmp_path / "results.md").read_text()
+    assert "| FedTrans | chars74k | 1, 2, 3 | 76.42 / " in text and f"\n**{NOTE}**\n" in text
 
 
-def test_rows_made_of_jobs_and_of_rows_are_there_once(places: dict[str, Path], tmp_path: Path) -> None:
+def test_jobs_of_other_keys_are_of_another_table(
+    done: list[dict[str, Any]], places: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = {**places, "results": tmp_path, "runs": tmp_path / "runs"}
+    replace(Records.load(places["results"]), folder=tmp_path).save()
+    more = ["--arms", "FedTrans", "--set", "rounds=2"]
+    assert call(EXPERIMENT, elsewhere, *more) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        "table try_smoke has jobs with --set=batch_size=5: give the same, or name another table with --table\n"
+    )
+    assert rows_of(tmp_path) == done
+    assert call(EXPERIMENT, elsewhere, *more, "--table", "2_rounds") == 0
+    assert rows_of(tmp_path) == done
+    (row,) = (row for row in rows_of(tmp_path, "try_smoke_2_rounds") if row["seeds"])
+    assert row["figures"]["rounds"]["values"] == [2]
+    rounds = [run.keys["rounds"] for run in Records.load(tmp_path).runs.values() if run.keys["method"] == "fedtrans"]
+    assert len(rounds) == 3 and rounds.count(2) == 1
+
+
+def test_equal_jobs_of_several_tables_are_one_line(
+    done: list[dict[str, Any]], places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
+    second = replace(EXPERIMENT, name="second", arms=[Arm("ours", {"method": "fedtrans"})])
+    third = replace(second, name="third", rows=lambda runs: [replace(run, figures={"x": 3.0}) for run in runs])
+    for experiment in (replace(EXPERIMENT, arms=EXPERIMENT.arms[:1]), second, third):
+        assert call(experiment, {**places, "results": tmp_path}) == 0
+    records = Records.load(tmp_path)
+    (line,) = records.runs.values()
+    assert line.figures["x"] == 3.0 and line.figures["models"] > 1  # each table's columns
+    assert [list(row.runs) for table in records.tables.values() for row in table.rows] == [[line.id]] * 3
+
+
+def test_rows_made_of_jobs_and_of_rows_are_there_once(tmp_path: Path) -> None:
     def doubled(runs: Sequence[Run]) -> list[Run]:
         return [replace(run, arm=Arm("twice"), figures={"x": 2 * run.figures["x"]}) for run in runs]
 
     def total(runs: Sequence[Run]) -> list[Run]:
         added = {seed: sum(run.figures["x"] for run in runs if run.seed == seed and run.arm.label != "total")
                  for seed in {run.seed for run in runs}}  # fmt: skip
-        return [Run(Arm("total"), "x", seed, None, {"x": value}) for seed, value in sorted(added.items())]
+        one_of = {run.seed: run for run in runs}  # what a script may take for the rest
+        return [replace(one_of[seed], arm=Arm("total"), figures={"x": value}) for seed, value in sorted(added.items())]
 
     table = Experiment("made", "Made", [], rows=doubled, derived=total)
 
-    def write(figures: dict[int, float], earlier: Sequence[Run]) -> dict[str, Any]:
-        runs = [Run(Arm("job"), "x", seed, tmp_path, {"x": value}) for seed, value in figures.items()]
-        output.write(table, runs, tmp_path / "made", ["c"], "smoke", earlier)
-        content = json.loads((tmp_path / "made.json").read_text())
-        return {row["label"]: (row["seeds"], row["figures"]["x"]["values"]) for row in content["rows"]}
+    def write(figures: dict[int, float]) -> dict[str, Any]:
+        runs = [Run(Arm("job"), "x", seed, tmp_path / str(seed), {"x": value}, keys={"method": "fedavg"})
+                for seed, value in figures.items()]  # fmt: skip
+        output.record(table, runs, tmp_path, "made", "c", "smoke")
+        rows = rows_of(tmp_path, "made")
+        return {row["label"]: (row["seeds"], row["figures"]["x"]["values"]) for row in rows}
 
-    assert write({1: 5.0, 2: 7.0}, []) == {"twice": ([1, 2], [10.0, 14.0]), "total": ([1, 2], [10.0, 14.0])}
-    earlier, _, _ = output.earlier_results(tmp_path / "made", {("job", "x", 2), ("job", "x", 3)})
-    assert write({2: 8.0, 3: 9.0}, earlier) == {
+    assert write({1: 5.0, 2: 7.0}) == {"twice": ([1, 2], [10.0, 14.0]), "total": ([1, 2], [10.0, 14.0])}
+    assert write({2: 8.0, 3: 9.0}) == {
         "twice": ([1, 2, 3], [10.0, 16.0, 18.0]), "total": ([1, 2, 3], [10.0, 16.0, 18.0])
     }  # fmt: skip
+    parts = {(run.part, *run.keys) for run in Records.load(tmp_path).runs.values()}
+    assert parts == {("twice", "method"), ("total", "table")}
 
 
 def test_what_is_added_is_no_longer_called_not_run(places: dict[str, Path], tmp_path: Path, done: Any) -> None:
@@ -171,16 +233,60 @@ def test_what_is_added_is_no_longer_called_not_run(places: dict[str, Path], tmp_
 
     def labels(*more: str) -> list[tuple[str, list[int]]]:
         call(table, elsewhere, *more)
-        content = json.loads((tmp_path / "halves_smoke.json").read_text())
-        return [(row["label"], row["seeds"]) for row in content["rows"]]
+        return [(row["label"], row["seeds"]) for row in rows_of(tmp_path, "halves_smoke")]
 
     first = [("FedTrans, a", [1]), ("FedTrans, b", [1])]
     rest: list[tuple[str, list[int]]] = [("middle", []), ("absent", [])]
     assert labels("--seeds", "1", "--arms", "FedTrans") == [*first, ("largest", []), *rest]
-    both = labels("--seeds", "1", "--arms", "FedTrans", "largest", "--add")
+    both = labels("--seeds", "1", "--arms", "FedTrans", "largest")
     assert both == [*first, ("largest, a", [1]), ("largest, b", [1]), *rest]
-    again = labels("--seeds", "1", "--arms", "FedTrans", "--add")
+    again = labels("--seeds", "1", "--arms", "FedTrans")
     assert again == both
+
+
+def test_jobs_of_newer_code_replace_those_of_their_row_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
+    table, other = (Experiment(name, name, [Arm("A"), Arm("B")]) for name in ("one", "other"))
+
+    def record(experiment: Experiment, code: str, *runs: tuple[str, int]) -> None:
+        """One job after the other, as scripts do."""
+        done = []
+        for label, seed in runs:
+            done.append(Run(Arm(label), "x", seed, tmp_path, {"f": float(code)}, keys={"method": label}, code=code))
+            output.record(experiment, done, tmp_path, experiment.name, code, "smoke")
+
+    def figures(name: str) -> dict[str, dict[int, float]]:
+        return {row["label"]: dict(zip(row["seeds"], row["figures"]["f"]["values"], strict=True))
+                for row in rows_of(tmp_path, name)}  # fmt: skip
+
+    for experiment in (table, other):
+        record(experiment, "1", ("A", 1), ("A", 2), ("B", 1))
+    assert len(Records.load(tmp_path).runs) == 3
+    record(table, "2", ("A", 1), ("A", 2), ("A", 3))
+    assert figures("one") == {"A": {1: 2.0, 2: 2.0, 3: 2.0}, "B": {1: 1.0}}
+    assert figures("other") == {"A": {1: 1.0, 2: 1.0}, "B": {1: 1.0}}
+    assert "\nIts jobs are of several versions of the code: 1, 2.\n" in (tmp_path / "results.md").read_text()
+    record(other, "2", ("A", 1), ("A", 2), ("B", 1))
+    assert sorted(run.code or "" for run in Records.load(tmp_path).runs.values()) == ["1", "2", "2", "2", "2"]
+
+
+def test_scripts_at_the_same_time_keep_each_others_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each records after every job, and began before the others recorded anything."""
+    monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
+
+    def script(number: int) -> None:
+        experiment = Experiment(f"t{number}", "T", [Arm("A")])
+        runs = [Run(Arm("A"), "x", seed, tmp_path, {"f": 1.0}, keys={"n": number}) for seed in range(5)]
+        for last in range(5):
+            output.record(experiment, runs[: last + 1], tmp_path, experiment.name, "c", "smoke")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(script, range(4)))
+    records = Records.load(tmp_path)
+    assert len(records.runs) == 20
+    assert [len(row.runs) for table in records.tables.values() for row in table.rows] == [5] * 4
 
 
 def test_an_interrupted_job_is_continued(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, done: Any) -> None:
@@ -351,8 +457,8 @@ def test_no_place_of_this_machine_goes_into_results() -> None:
 
 
 def test_files_of_the_repository_are_named_by_their_path_within() -> None:
-    run = Run(Arm("A", {"model": str(PAPER.folder / "models" / "one.json"), "rounds": 3}), "speech", 1, None)
-    assert aggregated([run])[0]["keys"] == {"model": "evals/fedtrans/models/one.json", "rounds": 3}
+    assert _relative(str(PAPER.folder / "models" / "one.json")) == "evals/fedtrans/models/one.json"
+    assert _relative("resnet18") == "resnet18" and _relative(3) == 3
 
 
 @pytest.mark.parametrize("key", ["model", "capacity_model"])
@@ -362,7 +468,7 @@ def test_a_job_is_the_same_wherever_its_models_file_is(tmp_path: Path, key: str)
         file = tmp_path / place / "one.json"
         file.parent.mkdir()
         file.write_text(json.dumps({"stem": stem}))
-        names.append(jobs._digest({key: str(file), "rounds": 3, "data_dir": place}))
+        names.append(jobs.digest({key: str(file), "rounds": 3, "data_dir": place}))
     assert names[0] == names[1] != names[2]
 
 
@@ -370,5 +476,5 @@ def test_jobs_from_other_weights_are_other_jobs(tmp_path: Path) -> None:
     names = []
     for name, held in (("a", b"1"), ("b", b"1"), ("c", b"2")):
         (tmp_path / f"{name}.safetensors").write_bytes(held)
-        names.append(jobs._digest({"initial_weights": str(tmp_path / f"{name}.safetensors")}))
+        names.append(jobs.digest({"initial_weights": str(tmp_path / f"{name}.safetensors")}))
     assert names[0] == names[1] != names[2]

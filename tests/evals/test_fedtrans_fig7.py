@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evals.fedtrans import fig7
-from evals.paper.engine import Arm, Run
+from evals.paper.experiment import Arm, Run
 
 CURVE = [(1.0, 20.0), (2.0, 40.0), (4.0, 38.0), (8.0, 60.0)]
 

@@ -10,9 +10,11 @@ from evals.fedtrans import fig1b, own_settings, readings, settings, table3
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
 from evals.paper import plots
-from evals.paper.engine import Arm, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Run
 from evals.paper.job_keys import ModelOf, WeightsOf, recorded, resolved
-from evals.paper.output import aggregated, markdown
+from evals.paper.output import aggregated, section
+from evals.paper.runs import Table
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.config.methods import method_class
@@ -94,7 +96,9 @@ def test_ties_for_the_best_model_are_shared_out(monkeypatch: pytest.MonkeyPatch)
     assert plots.best_shares(runs) == {"a": pytest.approx(0.5), "b": pytest.approx(0.5)}
     assert fig1b.EXPERIMENT.shares is plots.best_shares
     rows = aggregated([*runs, Run(Arm("c"), "har", 1, None, failed="not run")])
-    table = markdown(fig1b.EXPERIMENT, rows, [""], "", plots.best_shares(runs))
+    table = "\n".join(
+        section(fig1b.EXPERIMENT, "fig1b_small", Table("fig1b", "small", shares=plots.best_shares(runs)), rows)
+    )
     assert "| share of clients % |" in table and "| a | har | 1 | – | – | – | 50 |" in table
-    assert "| c | har | not run | – | – | – | – |" in table
+    assert "Not run: c on har." in table
     assert aggregated(runs)[0]["seeds"] == [1]

@@ -1,18 +1,18 @@
 """The floors: a ridge regression in closed form, a network trained centrally, and how both are tested."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from evals.hypemefed.settings import PAPER
-from evals.paper import floors
+from evals.paper import floors, output
+from evals.paper.experiment import Arm, Run
 from evals.paper.floor_table import LINEAR, floor_lines, linear_floor
 from evals.paper.papers import Paper
 from evals.paper.ridge import Blocks, Moments, fitted, ridge, right_of
+from evals.paper.runs import Records
 from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.data.store import ClientRows, open_data_set
 
@@ -127,32 +127,40 @@ def test_the_job_is_fedavgs_on_the_papers_network(tmp_path: Path, monkeypatch: p
     assert found.job.client_optimizer == "adam" and found.job.local_epochs == 5 and found.fedscale.rounds == 40
 
 
-def _row(label: str, data: str, mean: float) -> dict[str, Any]:
-    figure = {"mean": mean, "std": 0.5, "values": [mean, mean]}
-    figures = {"accuracy %": figure, "global %": {**figure, "mean": mean + 1}}
-    return {"label": label, "data": data, "seeds": [1, 2], "figures": figures, "failed": []}
+def _runs(label: str, data: str, *values: float) -> list[Run]:
+    return [Run(Arm(label, data=data), data, seed, None, {"accuracy %": value, "global %": value + 1})
+            for seed, value in enumerate(values, start=1)]  # fmt: skip
+
+
+LEFT_OUT = Run(Arm("central model, x"), "c", 1, None, failed="not run: why")
 
 
 def test_later_floors_stand_in_the_place_of_earlier_ones(tmp_path: Path) -> None:
-    path = tmp_path / "results" / "floors_small.json"
-    floors.record(path, [_row(LINEAR, "a", 10.0), _row("central model, x", "a", 20.0)], "one", "small")
-    floors.record(path, [_row(LINEAR, "a", 11.0), _row(LINEAR, "b", 12.0)], "two", "small")
-    content = json.loads(path.read_text())
-    assert content["commands"] == ["one", "two"]
-    told = {(row["label"], row["data"]): row["figures"]["accuracy %"]["mean"] for row in content["rows"]}
+    floors.record(
+        tmp_path, [*_runs(LINEAR, "a", 10.0), *_runs("central model, x", "a", 20.0), LEFT_OUT], "one", "small"
+    )
+    floors.record(tmp_path, [*_runs(LINEAR, "a", 11.0), *_runs(LINEAR, "b", 12.0)], "two", "small")
+    records = Records.load(tmp_path)
+    assert records.tables["floors_small"].commands == ["one", "two"] and len(records.runs) == 3
+    rows = output.recorded_floors(records, "small")
+    told = {(row["label"], row["data"]): row["figures"]["accuracy %"]["mean"] for row in rows if row["seeds"]}
     assert told == {("central model, x", "a"): 20.0, (LINEAR, "a"): 11.0, (LINEAR, "b"): 12.0}
+    page = (tmp_path / "results.md").read_text()
+    assert (
+        "| central model, x | a | 1 | 20 | 21 |" in page and "| central model, x | c | not run: why | – | – |" in page
+    )
+    assert floors.recorded_data(records, "small") == ["a", "b"]
 
 
-def test_floors_stand_below_tables_of_their_data() -> None:
-    left_out = {**_row("central model, x", "a", 0.0), "figures": {}, "seeds": [], "failed": ["not run: why"]}
-    rows = [_row(LINEAR, "a", 10.0), _row(LINEAR, "b", 12.0), left_out]
-    lines = floor_lines(rows, ["a", "c"])
-    assert lines[5:] == [
-        f"| {LINEAR} | a | 1, 2 | 10 ± 0.5 | 11 ± 0.5 |",
-        "| central model, x | a | not run: why | – | – |",
+def test_floors_are_a_table_of_their_own() -> None:
+    rows = output.aggregated([*_runs(LINEAR, "a", 10.0, 11.0), *_runs(LINEAR, "b", 12.0), LEFT_OUT])
+    assert floor_lines(rows)[5:] == [
+        f"| {LINEAR} | a | 1, 2 | 10.5 ± 0.7071 | 11.5 ± 0.7071 |",
+        f"| {LINEAR} | b | 1 | 12 | 13 |",
+        "| central model, x | c | not run: why | – | – |",
     ]
-    assert floor_lines(rows, ["c"]) == []
-    assert linear_floor(rows, "a", "accuracy %") == 10.0 and linear_floor(rows, "a", "test accuracy %") == 11.0
+    assert floor_lines([]) == []
+    assert linear_floor(rows, "b", "accuracy %") == 12.0 and linear_floor(rows, "b", "test accuracy %") == 13.0
     assert linear_floor(rows, "a", "TMACs") is None and linear_floor(rows, "c", "accuracy %") is None
 
 

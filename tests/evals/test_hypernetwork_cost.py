@@ -46,7 +46,7 @@ def test_the_table_says_what_was_not_run(small, monkeypatch, tmp_path):
            {"peak_mb": 100.0, "process_mb": 512.0, "epoch_s": 2.0, "epoch_cpu_s": 1.0, "step_s": 4.0,
             "step_cpu_s": 3.0, "gflop": 500.0, "core_gflops": 100.0}),
     })  # fmt: skip
-    monkeypatch.setattr("sys.argv", ["cost", "--out", str(tmp_path)])
+    monkeypatch.setattr("sys.argv", ["cost", "--out", str(tmp_path), "--plot", str(tmp_path / "hypernetwork_cost.png")])
     cost.main()
     text = (tmp_path / "hypernetwork_cost.md").read_text(encoding="utf-8")
     assert "| STL10 | naive | float32 | 0.00 | 0.00 | 9,216, computed | – not run | – | – |" in text

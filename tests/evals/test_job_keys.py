@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from evals.paper import jobs
-from evals.paper.engine import Arm, Run, job_keys
+from evals.paper.engine import effective_keys, job_keys
+from evals.paper.experiment import Arm, Run
 from evals.paper.job_keys import Keys, ModelOf, Parameter, WeightsOf, recorded, resolved, with_models
 from evals.paper.papers import DataSet, Paper
 
@@ -57,7 +58,7 @@ def test_models_and_weights_of_jobs_become_files() -> None:
     assert resolved({"model": ModelOf("A")}) == {"model": ModelOf("A")}  # not before the job is there
 
 
-def test_results_files_name_what_is_not_resolved_yet() -> None:
+def test_recorded_keys_name_what_is_not_resolved_yet() -> None:
     keys: Keys = {
         NETWORK: "vgg",
         "model": NETWORK.formatted("multi_{}"),
@@ -103,7 +104,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
 
 
 def keys_of(arm: Arm, done: list[Run], data: str = "har", **more: str) -> dict[str, Any]:
-    return job_keys(PAPER, arm, data, 2, done, "small", more)
+    return job_keys(effective_keys(PAPER, arm, data, 2, done, "small", more), data, 2, done)
 
 
 @pytest.mark.parametrize(("which", "file"), [("largest", "m2"), ("middle", "m1"), (0, "m0"), (2, "m2")])
@@ -131,7 +132,7 @@ def test_a_model_for_all_jobs_is_for_the_job_that_others_have_theirs_from(finish
 def test_a_job_without_its_model_fails_in_one_sentence(finished: list[Run]) -> None:
     arm = Arm("B", {"method": "fedavg", "model": ModelOf("Grown")})
     with pytest.raises(jobs.Failed, match="there is no finished job 'Grown' to take the model from"):
-        job_keys(PAPER, arm, "har", 1, finished, "small", {})
+        effective_keys(PAPER, arm, "har", 1, finished, "small", {})
     with pytest.raises(jobs.Failed, match="grown_har has 3 models, not 4"):
         keys_of(Arm("B", {"method": "fedavg", "model": ModelOf("Grown", 3)}), finished)
 

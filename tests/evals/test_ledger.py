@@ -1,7 +1,7 @@
 """The rule of the claims ledger: intervals of paired differences, costs, floors, and data sets together."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from evals.paper import ledger
 from evals.paper.floor_table import LINEAR, above_both
 from evals.paper.ledger import FAILS, HOLDS, OPEN, Claim, Judged, combined, evidence
 from evals.paper.orders import Interval, Order, compared, interval
+from evals.paper.runs import Measurement, Records, Table, TableRow
 
 ACCURACY, COST = "accuracy %", "TMACs"
 MakeRow = Callable[..., dict[str, Any]]
@@ -167,18 +168,28 @@ def test_a_claim_without_results_is_open() -> None:
     assert judged(Claim("a shape", "x"), []).reason == "people judge it from the table"
 
 
-def test_notes_of_a_results_file_stand_in_the_evidence(row: MakeRow, tmp_path: Path) -> None:
-    content = {"rows": [row("A", [74, 75], ACCURACY), row("B", [70, 70], ACCURACY)], "commands": ["python -m x"]}
-    for name, more in (("x_small_first", {"notes": ["Seeds differ."]}), ("x_small_second", {})):
-        (tmp_path / f"{name}.json").write_text(json.dumps({**content, **more}), encoding="utf-8")
-    assert [found.notes for found in ledger.judged("X", above(), tmp_path, "small").evidence] == [["Seeds differ"], []]
+def recorded(folder: Path, accuracies: Mapping[str, Sequence[float]], *names: str) -> Records:
+    """Tables of a script "x" with these rows, a value for each seed."""
+    records, rows = Records(folder), []
+    for label, values in accuracies.items():
+        lines = [Measurement("any", "small", seed, {"label": label}, {ACCURACY: value})
+                 for seed, value in enumerate(values)]  # fmt: skip
+        rows.append(TableRow(label, "any", [records.add(line) for line in lines]))
+    records.tables = {name: Table("x", "small", ["python -m x"], rows) for name in names}
+    return records
 
 
-def test_a_row_that_cannot_stand_beside_the_others_is_left_out(row: MakeRow, tmp_path: Path) -> None:
-    rows = [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)]
-    content = {"rows": rows, "commands": ["python -m x"], "incomparable": {"B": "was tested otherwise"}}
-    (tmp_path / "x_small_y.json").write_text(json.dumps(content), encoding="utf-8")
-    found = ledger.judged("X", above(), tmp_path, "small")
+def test_notes_of_a_table_stand_in_the_evidence(tmp_path: Path) -> None:
+    records = recorded(tmp_path, {"A": [74, 75], "B": [70, 70]}, "x_small_first", "x_small_second")
+    records.tables["x_small_first"] = replace(records.tables["x_small_first"], notes=["Seeds differ."])
+    assert [found.notes for found in ledger.judged("X", above(), records, "small").evidence] == [["Seeds differ"], []]
+
+
+def test_a_row_that_cannot_stand_beside_the_others_is_left_out(tmp_path: Path) -> None:
+    records = recorded(tmp_path, {"A": [74, 75, 76], "B": [70, 70, 70]}, "x_small_y")
+    assert ledger.judged("X", above(), records, "small").outcome == HOLDS
+    records.tables["x_small_y"] = replace(records.tables["x_small_y"], incomparable={"B": "was tested otherwise"})
+    found = ledger.judged("X", above(), records, "small")
     assert found.outcome == OPEN and found.evidence[0].notes == ["left out, as it was tested otherwise: B"]
 
 

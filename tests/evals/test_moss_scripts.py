@@ -16,7 +16,8 @@ from evals.moss.arms import ACCURACY, BASELINES, GLOBAL, LITERAL, LOCAL, MOSS, P
 from evals.moss.settings import BATCHES, DEALT, EXCEPTIONS, MOMENTA, PAPER, RATES, THIRD, TYPED
 from evals.paper import device_types, jobs
 from evals.paper import ledger as judge
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Experiment, Run
 
 SCRIPTS = """table3 table4 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11a fig11b fig11c momentum readings matching
     kinds""".split()
@@ -158,7 +159,7 @@ def test_jobs_are_told_apart_by_what_files_hold_and_not_where(tmp_path: Path) ->
         (tmp_path / name / "other.json").write_text(json.dumps({"width": number}))
 
     def digest(place: str, model: str, public: str) -> str:
-        found: str = jobs._digest({"types": [str(tmp_path / place / model), "b"], "public_dir": f"/{place}/{public}"})
+        found: str = jobs.digest({"types": [str(tmp_path / place / model), "b"], "public_dir": f"/{place}/{public}"})
         return found
 
     assert digest("one", "m.json", "fsdd") == digest("two", "m.json", "fsdd")

@@ -12,7 +12,9 @@ from matplotlib.transforms import Bbox
 from evals.fedtrans.arms import all_suites
 from evals.fedtrans.settings import PAPER
 from evals.paper import output, plots
-from evals.paper.engine import Arm, Experiment, Run, planned
+from evals.paper.engine import planned
+from evals.paper.experiment import Arm, Experiment, Run
+from fedscale_ext.core.errors import UserError
 
 EXPERIMENT = Experiment("try", "Methods on four data sets", all_suites())
 NOWHERE = Path("nowhere")
@@ -82,20 +84,22 @@ def test_a_legend_names_each_arm_once_and_marks_tell_arms_apart(drawn: list[Figu
     assert len({(line.get_color(), line.get_marker()) for line in drawn[0].axes[0].lines}) == 12
 
 
-def test_data_sets_without_a_job_are_named_below_the_title(drawn: list[Figure], tmp_path: Path) -> None:
+def test_data_sets_without_a_job_are_named_below_the_title(drawn: list[Figure]) -> None:
     bars = Experiment("try", "Methods on four data sets", all_suites(), plot=plots.bars("accuracy %"))
     made = runs(1)
-    output.write(bars, made, tmp_path / "all", ["x"], "small")
-    some = [
-        run if run.data in ("speech", "har") else replace(run, log_dir=None, figures={}, failed="no") for run in made
-    ]
-    output.write(bars, some, tmp_path / "some", ["x"], "small")
+    datas = [run.data for run in made]
+    output.draw(bars, made, datas, Path("a.png"))
+    output.draw(bars, [run for run in made if run.data in ("speech", "har")], datas, Path("a.png"))
     assert drawn[0].get_suptitle() == "Methods on four data sets"
     assert drawn[1].get_suptitle() == "Methods on four data sets\nno job yet on cifar10-h0.5, chars74k"
     assert [axis.get_title() for axis in drawn[1].axes] == ["speech", "har"]
-    one = [run for run in made if run.data == "chars74k"]
-    output.write(bars, some, tmp_path / "more", ["x"], "small", earlier=[replace(run, log_dir=None) for run in one])
-    assert drawn[2].get_suptitle().endswith("no job yet on cifar10-h0.5")
+
+
+@pytest.mark.parametrize("plot", [plots.boxes, plots.curves, plots.by_round, plots.best_models])
+def test_a_picture_that_needs_jobs_says_so(plot: plots.Plot) -> None:
+    recorded = [replace(run, log_dir=None) for run in runs(1)]
+    with pytest.raises(UserError, match=r"has recorded figures alone.*run the script with --plot FILE"):
+        plot(EXPERIMENT, recorded, Path("a.png"))
 
 
 def test_macs_are_shown_in_millions(drawn: list[Figure]) -> None:

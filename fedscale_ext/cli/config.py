@@ -1,0 +1,91 @@
+"""``fedscale config``: the presets of methods and data sets, and the configurations that they compose."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedscale_ext.cli import complete
+from fedscale_ext.cli.command_group import CommandGroup
+
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Presets: a method and the data that it trains on.\n\nExample: fedscale config show heterofl --on speech",
+    no_args_is_help=True,
+)
+
+
+class Kind(str, Enum):
+    """The two kinds of presets."""
+
+    methods = "methods"
+    data = "data"
+
+
+@app.command("list")
+def list_presets(
+    kind: Annotated[
+        Kind | None, typer.Argument(metavar="[methods|data]", help="One kind of presets.", show_default="both")
+    ] = None,
+) -> None:
+    """List the presets: methods with the data nearest to their papers, data sets with the command that gets them.
+
+    Any method trains on any data set that its models can read: fedscale driver start METHOD --on DATA.
+
+    Example: fedscale config list data
+    """
+    from fedscale_ext.config.presets import data_presets, method_preset, setting_title, startable_methods
+    from fedscale_ext.driver.tables import console, print_table
+
+    out = console()
+    if kind != Kind.data:
+        methods = {name: method_preset(name) for name in startable_methods()}
+        print_table(out, ["method", "what it is", "its paper's data"],
+                    [[name, preset.title, preset.data] for name, preset in methods.items()])  # fmt: skip
+    if kind is None:
+        out.print()
+    if kind != Kind.methods:
+        rows = [[name, preset.title, setting_title(preset), preset.get[0]] for name, preset in data_presets().items()]
+        print_table(out, ["data", "what it is", "setting", "how to get it"], rows, sentences=True)
+
+
+@app.command()
+def show(
+    method: Annotated[
+        str,
+        typer.Argument(
+            metavar="METHOD", help="One of `fedscale config list methods`.", autocompletion=complete.preset_methods
+        ),
+    ],
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on", metavar="DATA", help="One of `fedscale config list data`.", autocompletion=complete.data_presets
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="New file to write.", show_default="print it")
+    ] = None,
+) -> None:
+    """Write the whole configuration of a method on a data set, which FedScale's own driver runs, too.
+
+    Example: fedscale config show heterofl --on speech -o heterofl.yml
+    """
+    from fedscale_ext.config.presets import ask_for_data, render
+    from fedscale_ext.core.errors import UserError
+
+    if on is None:
+        raise UserError(ask_for_data(method))
+    text = render(method, on)
+    if out is None:
+        print(text, end="")
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"{out} exists; name a new file") from None
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from None
+    print(f"wrote {out}; start it with: fedscale driver start {out}")
