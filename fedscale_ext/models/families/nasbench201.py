@@ -90,15 +90,6 @@ def base(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
     return _sized((8, 16), input_shape, num_classes)
 
 
-def thin(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
-    """The base with cells of 1 and 2 channels between its stem and reduction: too small on purpose, for the quickstart.
-
-    3,211 parameters and 0.68 MMACs at 1x28x28 with 10 classes.
-    """
-    stages = [[Cell("c0", BASE_GENOTYPE, 1, True)], [Cell("c1", BASE_GENOTYPE, 2, True)]]
-    return make(input_shape, num_classes, 8, [16], stages)
-
-
 def _sized(widths: Sequence[int], input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
     stages = [[Cell(f"c{number}", BASE_GENOTYPE, width)] for number, width in enumerate(widths)]
     return make(input_shape, num_classes, widths[0], widths[1:], stages)
@@ -111,7 +102,6 @@ DOUBLINGS = {1: (8, 16), 2: (11, 23), 4: (16, 32), 8: (23, 46), 16: (32, 64), 32
 FIELDS = ("input_shape", "num_classes", "stem", "reductions", "stages")
 NAMED: dict[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {
     "nasbench201_base": base,
-    "nasbench201_thin": thin,
     **{f"nasbench201_{times}x": partial(_sized, widths) for times, widths in DOUBLINGS.items()},
 }
 
