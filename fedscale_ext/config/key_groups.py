@@ -131,7 +131,8 @@ FEDSCALE_MEANINGS = {
     "batch_size": "Samples of a batch. A client with fewer takes all of them.",
     "learning_rate": "Learning rate of the clients' steps.",
     "decay_factor": "Factor of the learning rate every `decay_round` rounds.",
-    "decay_round": "Rounds from one decay of the learning rate to the next.",
+    "decay_round": "Rounds from one decay of the learning rate to the next. As in FedScale, the first decay comes a "
+    "round earlier: with 10, round 10 trains at the decayed rate.",
     "min_learning_rate": "Value below which the learning rate does not decay.",
     "eval_interval": "Rounds from one test of all clients to the next. The first and the last round are tested, too.",
     "test_bsz": "Samples of a batch in tests. It changes speed and memory, not results.",

@@ -44,6 +44,7 @@ class Job:
     round: dict[str, Any] | None = None  # the last round's event
     accuracy: float | None = None  # of the last round that was tested
     reason: str | None = None  # why it failed
+    stopped: str | None = None  # why it finished before its last round
     notices: list[str] = field(default_factory=list)  # different sentences that it gave, in their order
     cluster: dict[str, Any] | None = None  # cluster.job.Places of a job that was submitted to other machines
     in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
@@ -60,7 +61,11 @@ class Job:
             self.accuracy = event["accuracy"]
 
     def note_summary(self, summary: dict[str, Any]) -> None:
-        """Take over from the job's summary what no round said: one that is resumed after its last round has none."""
+        """Take over from the job's summary why it stopped early, and what no round said.
+
+        A job that is resumed after its last round says nothing of rounds.
+        """
+        self.stopped = summary.get("stopped")
         if self.round is None:
             self.round = {"round": summary["rounds"], "rounds": summary["rounds"]}
             self.accuracy = summary["accuracy"]["mean"] if summary["accuracy"] else None
@@ -74,8 +79,10 @@ class Job:
         return new
 
     def complete(self, rounds: int) -> bool:
-        """Tell whether the job finished with exactly ``rounds`` rounds."""
-        return self.status == "finished" and self.round is not None and self.round["round"] == rounds
+        """Tell whether the job finished with exactly ``rounds`` rounds, or was asked for them and stopped early."""
+        if self.status != "finished" or self.round is None:
+            return False
+        return rounds in (self.round["round"], self.round["rounds"] if self.stopped else None)
 
     def state(self) -> str:
         """``status``, but a job whose driver is gone without a word has failed."""

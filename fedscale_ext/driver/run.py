@@ -91,9 +91,8 @@ def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: D
     rounds = config.fedscale.rounds
     if not last.complete(rounds):
         return False
-    display.notice(
-        f"job {last.name} has finished its {rounds} rounds, results are in {last.log_dir}; raise rounds to go on"
-    )
+    ended = f"stopped before round {rounds} ({last.stopped})" if last.stopped else f"finished its {rounds} rounds"
+    display.notice(f"job {last.name} has {ended}, results are in {last.log_dir}; raise rounds to go on")
     return True
 
 

@@ -232,7 +232,8 @@ def resumed_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> Re
             continue
         run, last = Path(earlier[name]), jobs.read(name)
         record = last if last is not None and last.log_dir == run else None
-        done = record is not None and record.status == "finished" and runs.rounds_done(run, record) >= rounds
+        done = record is not None and record.status == "finished"
+        done = done and (runs.rounds_done(run, record) >= rounds or (record is not None and record.complete(rounds)))
         done = done and runs.has_settings(run)  # else its results are gone
         if not done and not has_checkpoint(run):
             continue  # starts anew

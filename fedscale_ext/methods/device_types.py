@@ -169,13 +169,20 @@ class DeviceTypesAggregator(ByTypeAggregator):
         return types
 
     def _tell_unaffordable(self) -> None:
-        """Report types that no device affords: groups and ranges deal types whatever devices afford."""
+        """Report types beyond what devices afford: groups and ranges deal types whatever that is."""
+        key = f"{self.params.method}.{'groups' if self.params.groups else 'ranges'}"
+        macs = np.array([cost.forward_macs for cost in self.costs])
+        if over := int((macs[self.type_of] > self.capacity).sum()):
+            have = "client has" if over == 1 else "clients have"
+            self.notice(
+                f"{over:,} {have} a type that is beyond their capacity: {key} deals types whatever devices afford"
+            )
         strongest = self.capacity.max()
         dear = [key for key, cost in zip(self.keys, self.costs, strict=True) if cost.forward_macs > strongest]
         if dear:
             self.notice(
                 f"no device affords {' or '.join(dear)} (the strongest has {strongest:,.0f} MACs per sample): "
-                f"{self.params.method}.{'groups' if self.params.groups else 'ranges'} says who has it all the same"
+                f"{key} says who has it all the same"
             )
 
     def _check_groups(self, groups: Sequence[int]) -> None:

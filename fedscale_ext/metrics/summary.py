@@ -120,6 +120,7 @@ def summarise(
     restarts: Mapping[str, int] | None = None,
     results: Mapping[str, Any] | None = None,
     server_bytes: int = 0,
+    personal_bytes: Sequence[float] | None = None,
     client_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values. Accuracies are in [0, 1]; figures that do not exist are None.
@@ -133,7 +134,8 @@ def summarise(
     right for a resumed job. ``refused_messages`` counts messages that the aggregator refused since it last started, by
     reason. ``notices`` are all sentences that the job gave, by default the header's. ``resumed`` lists the rounds after
     which it was resumed and whether its code had changed. ``restarts`` counts the driver's restarts of each process.
-    ``results`` are the method's further figures, ``server_bytes`` what it keeps beside the models. ``client_names`` are
+    ``results`` are the method's further figures, ``server_bytes`` what it keeps beside the models. ``personal_bytes``
+    are those of each client's personal model where they differ from the pool's. ``client_names`` are
     None where they are not known.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
@@ -157,7 +159,7 @@ def summarise(
             "test": accuracy(evaluation).loss if evaluation else None,
         },
         **_perplexity(header, evaluation),
-        "cost": {**_cost(records, models, evaluation), "server_bytes": server_bytes},
+        "cost": {**_cost(records, models, evaluation, personal_bytes), "server_bytes": server_bytes},
         "time": {
             "virtual_s": last.virtual_clock_s if last else 0.0,
             "wall_s": sum(record.wall_s for record in records) if wall_s is None else wall_s,
@@ -254,12 +256,16 @@ def _at_the_end(evaluation: Evaluation | None) -> dict[str, Any] | None:
 
 
 def _cost(
-    records: Sequence[RoundRecord], models: Sequence[Model] | None, evaluation: Evaluation | None
+    records: Sequence[RoundRecord],
+    models: Sequence[Model] | None,
+    evaluation: Evaluation | None,
+    personal_bytes: Sequence[float] | None,
 ) -> dict[str, Any]:
     total = spent(records)
     unknown = Storage(math.nan, math.nan)
     trained = {client for record in records for client in record.participants}
-    stored = unknown if models is None else storage(models, evaluation.serve if evaluation else (), trained)
+    serve = evaluation.serve if evaluation else ()
+    stored = unknown if models is None else storage(models, serve, trained, personal_bytes)
     return {
         "forward_macs": total.forward_macs,
         "training_macs": total.training_macs,

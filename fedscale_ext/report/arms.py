@@ -21,6 +21,8 @@ _RELATIVE = 1e-9  # values that differ by no more than this are equal but for ro
 OVERCOMMITMENT = "overcommitment"
 _OF_ROUNDS = {"macs", "network", "time"}  # figures that grow with each round
 _OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}  # that depend on what devices afford
+_OF_UPDATES = {"macs", "network", "round_mb"}  # that count the updates that were accepted
+_FEW_FAILED = 0.05  # share of updates that may fail without a word on costs
 _OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth"}  # that mask_test changes
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
 
@@ -134,6 +136,22 @@ class Arm:
         return any(job.personal for job in self.jobs)
 
     @property
+    def generated(self) -> bool:
+        """True if the data are generated."""
+        return bool(self.jobs[0].header["data"]["generated"])
+
+    @property
+    def uncounted(self) -> int:
+        """Updates that failed or were refused, if they are more than a twentieth of all, else 0.
+
+        What their clients trained and sent is not in the costs.
+        """
+        clients = [job.summary["clients"] for job in self.jobs]
+        failed = sum(int(each["failed_total"]) for each in clients)
+        asked = failed + sum(int(each["participations"]) for each in clients)
+        return failed if failed > _FEW_FAILED * asked else 0
+
+    @property
     def masked(self) -> bool:
         """True if tests mask the logits of classes that a client lacks."""
         return any(job.masked for job in self.jobs)
@@ -141,9 +159,11 @@ class Arm:
     def comparable(self, figure: Figure) -> tuple[Any, ...]:
         """Conditions that arms must share to compete in a figure.
 
-        These are the samples (data sets of one name may hold others), the rounds that were requested, whether models
-        are personal and, for the figures of such tests, whether tests mask logits. Costs also need the same rounds
-        done, the same devices and the same overcommitment, since clients that are too slow to count cost nothing.
+        These are the samples (data sets of one name may hold others) and whether they are generated, the rounds that
+        were requested, whether models are personal and, for the figures of such tests, whether tests mask logits. Costs
+        also need the same rounds done, the same devices and the same overcommitment, since clients that are too slow to
+        count cost nothing. Neither do clients whose update failed or was refused: arms with and without many of them
+        do not compete in costs.
         """
         job = self.jobs[0]
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
@@ -151,8 +171,10 @@ class Arm:
         rounds = tuple(dict.fromkeys(done))
         costs = figure.key in _OF_ROUNDS or figure.key in _OF_DEVICES
         overcommitment = job.settings.get(OVERCOMMITMENT) if costs else None
+        complete = self.uncounted == 0 if figure.key in _OF_UPDATES else None
         masked = self.masked and figure.key in _OF_MASKED_TESTS
-        return self.digest, job.rounds_asked, self.personal, masked, rounds, overcommitment, *sorted(devices.items())
+        shared = self.digest, self.generated, job.rounds_asked, self.personal, masked
+        return *shared, rounds, overcommitment, complete, *sorted(devices.items())
 
     @property
     def seeds(self) -> list[int]:
@@ -301,16 +323,18 @@ def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
         if not valid or figure.more_is_better is None:
             continue
         top = (max if figure.more_is_better else min)(valid.values())
-        ties = {index for index, mean in valid.items() if _equal(mean, top)}
+        ties = {index for index, mean in valid.items() if equal_values(mean, top)}
         worse = (
-            top > mean if figure.more_is_better else top < mean for mean in means.values() if not _equal(mean, top)
+            top > mean if figure.more_is_better else top < mean
+            for mean in means.values()
+            if not equal_values(mean, top)
         )
         if any(worse):
             result |= ties
     return result
 
 
-def _equal(one: float, other: float) -> bool:
+def equal_values(one: float, other: float) -> bool:
     """Whether two values of a figure differ by no more than the rounding of their sums."""
     return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
 

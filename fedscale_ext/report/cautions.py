@@ -9,8 +9,12 @@ from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
-from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, equal_results, percent, with_fine_tuned
+from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, percent, with_fine_tuned
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
+
+_DATA_KEYS = ("data_seed", "test_split", "sample_shape", "data_map_file", "public_samples", "public_classes",
+              "public_alpha")  # fmt: skip
+"""Settings that decide which samples clients have (``config/data_settings.py``)."""
 
 
 def cautions(arms: Sequence[Arm]) -> list[str]:
@@ -39,6 +43,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
         notes.append("These jobs have different overcommitment. Clients that are too slow to count still download "
                      "models and train, which MACs and network leave out: costs are marked among equal values "
                      "only.")  # fmt: skip
+    if sentence := _uncounted_words(arms):
+        notes.append(sentence)
     if sentence := _disqualified_words(arms):
         notes.append(sentence)
     if early := [_early_words(job, job.state) for arm in arms for job in arm.jobs if not job.finished]:
@@ -87,6 +93,15 @@ def _mask_words(arms: Sequence[Arm]) -> list[str]:
             f"of test only.{without}"]  # fmt: skip
 
 
+def _uncounted_words(arms: Sequence[Arm]) -> str:
+    """A sentence on arms with updates that failed or were refused, where others have none; or nothing."""
+    failed = [f"{arm.label} {arm.uncounted:,}" for arm in arms if arm.uncounted]
+    if not failed or len(failed) == len(arms):
+        return ""
+    return (f"Updates failed or were refused: {'; '.join(failed)}. What these clients trained and sent is not in MACs "
+            "and network: both are marked apart in rows with and without many such updates.")  # fmt: skip
+
+
 def _stopped_words(job: LoadedJob) -> str:
     reason = f" ({job.summary['stopped']})" if job.summary.get("stopped") else ""
     return f"{job.name} after round {job.rounds_done} of {job.rounds_asked}{reason}"
@@ -116,12 +131,17 @@ def _why_data_differ(arms: Sequence[Arm]) -> str:
         key = arm.jobs[0].data, samples[arm.label]
         alike.setdefault(key, {})[arm.data] = arm.jobs[0]
     sentences += [
-        f" The names of {_listed_data(data)} are the same, samples or clients are not: data_seed, test_split or files "
-        "differ."
+        f" The names of {_listed_data(data)} are the same, samples or clients are not: {_different_data(data)} differ."
         for data in alike.values()
         if len(data) > 1
     ]
     return "".join(sentences)
+
+
+def _different_data(data: Mapping[str, LoadedJob]) -> str:
+    """The settings of data in which jobs differ; files where none does."""
+    different = [key for key in differences(list(data.values())) if key in _DATA_KEYS]
+    return ", ".join(different) or "files"
 
 
 def _listed_data(data: Mapping[str, LoadedJob]) -> str:

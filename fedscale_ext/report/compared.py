@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedscale_ext.report.arms import Arm, Figure, best, shown, with_fine_tuned
+from fedscale_ext.report.arms import Arm, Figure, best, equal_values, shown, with_fine_tuned
 from fedscale_ext.report.loading import FineTunedJob
 from fedscale_ext.report.published import paper_row
 
@@ -142,7 +142,8 @@ def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:
     if mean is None:
         return Cell("–")
     spread = arm.std(figure.key)
-    return Cell(figure.tell(mean), f"± {figure.tell(spread)}" if spread else "", top)
+    differs = spread is not None and not equal_values(mean, mean + spread)  # else it is the rounding of sums
+    return Cell(figure.tell(mean), f"± {figure.tell(spread)}" if spread is not None and differs else "", top)
 
 
 def comparison_rows(arms: Sequence[Arm], compared: Sequence[Line]) -> tuple[list[str], list[list[str]]]:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from fedscale_ext.core.failures import tells_divergence
 from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.loading import LoadedJob
@@ -14,18 +12,18 @@ _ROUNDING = 1e-9  # accuracies that differ by less are equal
 def disqualified(jobs: Sequence[LoadedJob], unfinished: Sequence[LoadedJob] = ()) -> str | None:
     """Say in a clause why jobs of several seeds may not be the best of a comparison; None where they may.
 
-    Their training or that of an ``unfinished`` seed diverged, or their mean accuracy is at or below that of guessing
-    (:func:`guessing`).
+    The training of a seed, also of an ``unfinished`` one, diverged, or the accuracy of a seed is at or below that of
+    guessing (:func:`guessing`): its other figures, such as the spread over clients, mean nothing.
     """
     if any(has_diverged(job.records) or tells_divergence(job.failure) for job in (*jobs, *unfinished)):
         return "its training diverged"
     accuracies = [(job.summary["accuracy"] or {}).get("mean") for job in jobs]
     guesses = [guessing(job) for job in jobs]
-    reached = [value for value in accuracies if value is not None]
-    floor = [value for value in guesses if value is not None]
-    if len(reached) < len(jobs) or len(floor) < len(jobs) or np.mean(reached) > np.mean(floor) + _ROUNDING:
-        return None
-    return f"its accuracy of {np.mean(reached):.2%} is not above the {np.mean(floor):.2%} of guessing"
+    for job, reached, floor in zip(jobs, accuracies, guesses, strict=True):
+        if reached is not None and floor is not None and reached <= floor + _ROUNDING:
+            seed = f" with seed {job.seed}" if len(jobs) > 1 else ""
+            return f"its accuracy of {reached:.2%}{seed} is not above the {floor:.2%} of guessing"
+    return None
 
 
 def guessing(job: LoadedJob) -> float | None:

@@ -392,6 +392,7 @@ class MultiModelAggregator(MethodHooks):
             lineage=self.lineage(),
             results=self.results(),
             server_bytes=self.server_bytes(),
+            personal_bytes=self.personal_bytes(),
             privacy=self.privacy.summary() if self.privacy else None,
             refused_messages=self.refusals.counts(),
             notices=list(self.notices),

@@ -9,7 +9,7 @@ A client's steps thus have the offset -h_i beside FedProx's term: what SCAFFOLD'
 
 import torch
 
-from fedscale_ext.core.types import State
+from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.server.scaffold import ControlVariates, Whole
 
 
@@ -19,6 +19,10 @@ class DynamicGradients(ControlVariates):
     def shared(self, whole: Whole, shapes: State) -> State:
         """Nothing: h is the server's."""
         return {name: torch.zeros_like(tensor) for name, tensor in shapes.items()}
+
+    def counted(self, item: WorkItem) -> int:
+        """Nothing: a device keeps its h_i, and the server its h. Both change by models that travel anyway."""
+        return 0
 
     def mean(self, key: str) -> State:
         """h of a whole model: the mean over all clients, those of this round with what they handed in. Clients who

@@ -205,6 +205,10 @@ class MethodHooks(Coordinator):
         """Bytes that the method keeps on the server beside the models of the pool, for the summary: hypernetworks."""
         return 0
 
+    def personal_bytes(self) -> Sequence[float] | None:
+        """Bytes of each client's personal model, index client - 1, where they are not those of the pool's model."""
+        return None
+
     # ---- what hooks may use ----
 
     def initial_spec(self) -> ModelSpec:

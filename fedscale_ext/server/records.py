@@ -35,6 +35,7 @@ class JobResult:
         lineage: Where models come from, by key.
         results: The method's further figures.
         server_bytes: Memory of the server's state beside the models.
+        personal_bytes: Bytes of each client's personal model, or None where they are the pool's.
         privacy: The account of differential privacy, or None.
         refused_messages: Messages that were refused, by reason.
         notices: All notices, in their order.
@@ -47,6 +48,7 @@ class JobResult:
     lineage: Mapping[str, Any]
     results: Mapping[str, Any]
     server_bytes: int
+    personal_bytes: Sequence[float] | None
     privacy: Mapping[str, Any] | None
     refused_messages: Mapping[str, int]
     notices: Sequence[str]
@@ -114,6 +116,7 @@ class JobRecords:
             lineage=result.lineage,
             results=result.results,
             server_bytes=result.server_bytes,
+            personal_bytes=result.personal_bytes,
             stopped=result.stopped,
             privacy=result.privacy,
             refused_messages=result.refused_messages,

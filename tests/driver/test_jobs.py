@@ -51,6 +51,14 @@ def test_a_run_that_is_resumed_after_its_last_round_knows_it_from_its_summary():
     assert untested.accuracy is None
 
 
+def test_a_job_that_stopped_early_is_complete_at_the_rounds_that_were_asked_for():
+    record = job(Proc("driver", 5, 1.5), status="finished")
+    record.note_round({"round": 14, "rounds": 20, "accuracy": 0.5})
+    assert not record.complete(20)
+    record.note_summary({"rounds": 14, "accuracy": {"mean": 0.5}, "stopped": "accuracy rose by no more than 0.01"})
+    assert record.complete(20) and record.complete(14) and not record.complete(30)
+
+
 def test_record_is_read_back(state):
     written = job(Proc("driver", 5, 1.5), children=[Proc("aggregator", 6, 2.5)], round={"round": 3, "rounds": 9})
     jobs.write(written)

@@ -59,9 +59,7 @@ def test_the_caution_names_which_arm_sets_aside_how_many_samples(tmp_path: Path)
         "They set aside different numbers of training samples as public data: moss 1,200, fedavg none, feddf none."
     )
     (caution,) = cautions(arms_of([jobs[1], load_job(write_job(tmp_path / "plain", method="heterofl", data=first))]))
-    assert caution.endswith(
-        "The names of x (1) and x (2) are the same, samples or clients are not: data_seed, test_split or files differ."
-    )
+    assert caution.endswith("The names of x (1) and x (2) are the same, samples or clients are not: files differ.")
     named = load_job(write_job(tmp_path / "named", method="heterofl", data={**first, "name": "y"}))
     assert cautions(arms_of([jobs[1], named]))[0].endswith("within the same data only.")
 
@@ -115,6 +113,36 @@ def test_costs_compete_among_equal_overcommitment_only(tmp_path: Path):
     assert len({arm.comparable(BY_KEY["accuracy"]) for arm in arms}) == 1
     assert any(note.startswith("These jobs have different overcommitment.") for note in cautions(arms))
     assert not any("overcommitment" in note for note in cautions(arms_of(jobs[:1])))
+
+
+def test_costs_of_rows_with_refused_updates_compete_apart(tmp_path: Path):
+    """What a client trained and sent is not counted where its update was refused, so that refusals would win."""
+    clean, refused = (
+        load_job(write_job(tmp_path / name, settings={"learning_rate": rate}, failed=failed))
+        for name, rate, failed in (("a", 0.1, None), ("b", 0.2, {"its norm is too large": 21}))
+    )
+    arms = arms_of([clean, refused])
+    (note,) = [note for note in cautions(arms) if note.startswith("Updates failed")]
+    assert f"{arms[1].label} {refused.summary['clients']['failed_total']}." in note and arms[0].label not in note
+    assert len({arm.comparable(BY_KEY["macs"]) for arm in arms}) == 2
+    assert len({arm.comparable(BY_KEY["served"]) for arm in arms}) == 1
+    assert not any(note.startswith("Updates failed") for note in cautions(arms[1:]))
+
+
+def test_generated_data_compete_apart_from_real_ones(tmp_path: Path):
+    arms = arms_of([load_job(write_job(tmp_path / str(made), generated=made)) for made in (False, True)])
+    assert len({arm.comparable(BY_KEY["accuracy"])[1] for arm in arms}) == 2
+
+
+def test_the_settings_that_make_data_differ_are_named(tmp_path: Path):
+    def job(name: str, digest: str, **settings: object):
+        data = {"name": "mine", "generated": False, "digest": digest}
+        return load_job(write_job(tmp_path / name, settings=settings, data=data))
+
+    one = job("a", "1", sample_shape=None)
+    other = job("b", "2", sample_shape=[1, 14, 14])
+    assert "samples or clients are not: sample_shape differ." in cautions(arms_of([one, other]))[0]
+    assert "samples or clients are not: files differ." in cautions(arms_of([one, job("c", "3", sample_shape=None)]))[0]
 
 
 def test_a_learning_rate_below_the_minimum_is_told_as_it_was_used(tmp_path: Path):
@@ -476,5 +504,5 @@ def test_data_of_one_name_are_told_apart_beside_a_third_one(tmp_path: Path):
     assert [arm.label for arm in arms] == ["fedavg", "heterofl, digits (1)", "heterofl, digits (2)", "fedprox"]
     assert cautions(arms)[0].endswith(
         "The names of digits (1) (60 clients, 11 classes) and digits (2) (62 clients, 10 classes) are the same, "
-        "samples or clients are not: data_seed, test_split or files differ."
+        "samples or clients are not: files differ."
     )

@@ -1,5 +1,6 @@
 """The table of a comparison: personal models beside shared ones, fine-tuned rows, floors, notices."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, shown
 from fedscale_ext.report.build import build
 from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.compared import Line, comma_separated, comparison_rows, lines, table_notes
+from fedscale_ext.report.disqualified import disqualified
 from fedscale_ext.report.loading import load_job
 
 FLOOR = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}
@@ -204,6 +206,16 @@ def test_a_job_that_only_guesses_is_the_best_in_no_column(
     assert bool(sentence) is not marked
     assert marked or sentence.startswith("Not marked as the best in any column: fedavg (its accuracy of 7")
     assert marked or sentence.endswith("% is not above the 90.00% of guessing).")
+
+
+def test_a_row_with_one_seed_that_only_guesses_is_the_best_in_no_column(compared: Any) -> None:
+    """Its spread over clients may be the least, since all of them fare alike badly."""
+    arms = compared(fedavg=guesses(0.1, 0.1), fedmd={"shift": -0.05})
+    (jobs,) = [arm.jobs for arm in arms if arm.label == "fedavg"]
+    low = replace(jobs[0], summary={**jobs[0].summary, "accuracy": {**jobs[0].summary["accuracy"], "mean": 0.05}})
+    assert disqualified([jobs[0]]) is None
+    reason = disqualified([jobs[0], low])
+    assert reason == f"its accuracy of 5.00% with seed {low.seed} is not above the 10.00% of guessing"
 
 
 def test_accuracy_equal_to_the_floor_is_guessing_and_a_hair_above_is_not(compared: Any) -> None:

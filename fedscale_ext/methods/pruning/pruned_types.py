@@ -6,7 +6,7 @@ types (``param_ratio``), and calls these essentially as large as its MobileNetV2
 times smaller; ``match_params`` prunes to what these really have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -116,6 +116,10 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         """
         parts = [self.part_cost(client + 1).parameters for client in range(self.task.num_clients)]
         return np.array(parts, dtype=np.float64) / self.pool[KEY].cost.parameters
+
+    def personal_bytes(self) -> Sequence[float]:
+        """Bytes of the network of each client's active channels, index client - 1."""
+        return [float(self.part_cost(client + 1).bytes) for client in range(self.task.num_clients)]
 
     def type_rates(self) -> dict[str, float]:
         """Rate of channels that leaves each type its number of parameters, by key."""

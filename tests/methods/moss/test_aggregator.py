@@ -41,6 +41,14 @@ def test_groups_and_ranges_tell_which_types_no_device_affords() -> None:
     assert not [message for message in notices(moss(capacity=[HIGH] * 6)) if "affords" in message]
 
 
+def test_groups_tell_how_many_clients_have_a_type_beyond_their_capacity() -> None:
+    message = "beyond their capacity: moss.groups deals types whatever devices afford"
+    assert f"4 clients have a type that is {message}" in notices(moss(groups=[2, 2, 2], capacity=[LOW] * 6))
+    weak_last = [HIGH] * 3 + [MIDDLE] * 2 + [LOW - 1]
+    assert f"1 client has a type that is {message}" in notices(moss(groups=[2, 2, 2], capacity=weak_last))
+    assert not [said for said in notices(moss(groups=[2, 2, 2], capacity=[HIGH] * 6)) if message in said]
+
+
 def test_ranges_name_the_clients_of_each_type() -> None:
     made = moss(groups=None, ranges=["5-6", "1-1", "2-4"])
     assert assigned(made) == [MLP, LENET, LENET, LENET, CNN, CNN]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from client_settings import client_settings
 from hypothesis import given, settings
@@ -99,6 +100,15 @@ def test_tuning_goes_to_those_who_are_alike() -> None:
     assert torch.equal(found[2], profiles[2])  # like nobody
 
 
+@pytest.mark.parametrize("ratio", [0.5, 1.0])
+def test_the_first_rounds_whole_model_is_told(ratio: float) -> None:
+    made = server(TailorFLAggregator, "tailorfl", model="lenet_6k", param_ratio=[ratio], groups=[6])
+    said = [event["message"] for event in made.events if event["event"] == "notice"]
+    assert any(sentence.startswith("a client trains the whole model in its first round") for sentence in said) == (
+        ratio < 1
+    )
+
+
 def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
     made = server(TailorFLAggregator, "tailorfl", model="lenet_6k", tuning=1.0, param_ratio=[0.5], groups=[6])
     files = ClientFiles(tmp_path, 6)
@@ -122,5 +132,6 @@ def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
         kept = unpack_channels(files.read("global", number) or {}, channels.whole(made.pool["global"].spec))
         assert channels.widths(kept) == made.target(number)
         assert all(torch.equal(one, made.active[group][number - 1]) for group, one in kept.items())
+    assert made.personal_bytes()[0] < cost == made.personal_bytes()[3]  # client 4 has not trained
     later = made.assign(2, np.array([1]))[0]
     assert later.bytes < cost and later.compute_fraction < 1.0

@@ -140,6 +140,15 @@ def test_inclusive_trains_and_serves_the_deepest_exit_of_each_prefix() -> None:
     assert make_params(DepthFLAggregator.Params, given).alpha == 0.2
 
 
+def test_feddyn_sends_nothing_beside_the_model(tmp_path: Path) -> None:
+    made = depthfl(alpha=0.5)
+    made.log_dir = tmp_path
+    (kept,) = made.client_tensors()
+    made.client_tensors_by_kind = {kept.kind: kept}
+    (item,) = made.assign(1, np.array([1]))
+    assert made.traffic(item) == made.uploaded(item) == made.pool[item.model].cost.bytes
+
+
 def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
     made = depthfl(alpha=0.5)
     made.log_dir = tmp_path
