@@ -57,6 +57,19 @@ def test_a_report_is_a_page_plots_and_figures(report: Path):
     assert names == plots | {"report.html", "figures.csv"}
 
 
+def test_the_three_plots_of_accuracy_share_one_place(report: Path):
+    text = report.read_text(encoding="utf-8")
+    section = text[text.index('<section id="accuracy">') : text.index('<section id="clients">')]
+    names = ["accuracy_rounds", "accuracy_time", "accuracy_macs"]
+    assert re.findall(r'id="show-(\w+)"( checked)?', section) == [
+        (names[0], " checked"),
+        (names[1], ""),
+        (names[2], ""),
+    ]
+    assert re.findall(r'<label for="show-(\w+)">', section) == names
+    assert section.count("<figure") == 3 and section.count("<figcaption>") == 3
+
+
 def test_a_job_without_capacities_has_a_sentence_for_a_picture(page: Page):
     assert "early: what devices afford was not recorded by the version that ran this" in page.text
     assert page.text.count("was not recorded") == 1

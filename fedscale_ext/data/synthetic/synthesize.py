@@ -21,7 +21,7 @@ _VERSION = 1  # of the drawing: raise it when the same settings would give other
 
 @dataclass(frozen=True)
 class Handwriting:
-    """A data set that can be generated: the first ``classes`` of the 62 characters, ``samples_per_class`` by default."""
+    """A data set that can be generated: the first ``classes`` of the 62 characters, so many samples of each."""
 
     classes: int
     samples_per_class: int
@@ -54,8 +54,10 @@ def synthesize(
     Args:
         data_set: a key of ``GENERATED``.
         samples_per_class: by default what ``GENERATED`` says.
+
     Raises:
         UserError: a data set that cannot be generated, an impossible setting, or a folder with other content.
+
     """
     if data_set not in GENERATED:
         raise UserError(f"{data_set!r} cannot be generated; {' and '.join(GENERATED)} can")
