@@ -51,8 +51,8 @@ def synthesize(
     dataset.json says ``generated``, its name contains it. With the same settings already there nothing is
     done (``already_there``); other content of ``out_dir`` is replaced only with ``force``.
 
-    ``data_set`` is a key of ``GENERATED``, which has the default of ``samples_per_class``. UserError for a data set that
-    cannot be generated, an impossible setting, or a folder with other content.
+    ``data_set`` is a key of ``GENERATED``, which has the default of ``samples_per_class``. UserError for a data set
+    that cannot be generated, an impossible setting, or a folder with other content.
     """
     if data_set not in GENERATED:
         raise UserError(f"{data_set!r} cannot be generated; {' and '.join(GENERATED)} can")
