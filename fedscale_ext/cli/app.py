@@ -4,7 +4,17 @@ from typing import Annotated
 
 import typer
 
-from fedscale_ext.cli import config, dataset, dataset_download, driver_commands, leaderboard, methods, report, traces
+from fedscale_ext.cli import (
+    config,
+    dataset,
+    dataset_download,
+    driver_commands,
+    leaderboard,
+    methods,
+    models,
+    report,
+    traces,
+)
 from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.util.package import VERSION
 
@@ -24,6 +34,8 @@ app.add_typer(config.app, name="config")
 dataset.app.command("download")(dataset_download.download)
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(methods.app, name="methods")
+app.command("models")(models.list_models)
+app.command("data")(dataset.list_)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
 app.add_typer(traces.app, name="traces")

@@ -129,10 +129,11 @@ def new(
 
 
 def list_methods() -> None:
-    """Print every installed method, a line each."""
+    """Print every installed method, a line each, by family."""
     from fedscale_ext.config.methods import method_class, method_names
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver.tables import console, print_table
+    from fedscale_ext.server.requirements import About
 
     rows = []
     for name in method_names():
@@ -141,9 +142,12 @@ def list_methods() -> None:
         except UserError as error:  # a broken package must not hide the other methods
             print(f"note: {error}", file=sys.stderr)
             continue
-        rows.append([name, (inspect.getdoc(method) or "").split("\n")[0]])
+        about = vars(method).get("about", About())  # not that of a base, which is another method
+        what = (inspect.getdoc(method) or "").split("\n")[0]
+        rows.append([name, about.family or "–", str(about.year or "–"), about.needs or "–", what])
+    rows.sort(key=lambda row: (row[1] == "–", row[1], row[0]))
     out = console()
-    print_table(out, ["method", "what it is"], rows)
+    print_table(out, ["method", "family", "year", "needs", "what it is"], rows)
     if out.is_terminal:
         out.print("\nhyperparameters of one: fedscale methods options METHOD", highlight=False)
 

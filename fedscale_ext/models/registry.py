@@ -75,6 +75,11 @@ def check_name(name: str) -> None:
     _makers(name)
 
 
+def model_names() -> list[str]:
+    """Return the names of all models, family by family."""
+    return [name for module in _families().values() for name in module.NAMED]
+
+
 def _makers(name: str) -> Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]]:
     """Return the function of each named model that makes its spec; raise UserError unless ``name`` is one."""
     makers = {known: maker for each in _families().values() for known, maker in each.NAMED.items()}

@@ -26,7 +26,14 @@ from fedscale_ext.server.grpc_server import Coordinator
 from fedscale_ext.server.guided_selection import Guided
 from fedscale_ext.server.initial_weights import saved_weights
 from fedscale_ext.server.privacy import JobPrivacy, check_options
-from fedscale_ext.server.requirements import Excludes, check_groups, check_local_training, check_prox, setting_notices
+from fedscale_ext.server.requirements import (
+    About,
+    Excludes,
+    check_groups,
+    check_local_training,
+    check_prox,
+    setting_notices,
+)
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.server.schedule import dropped_bytes
 from fedscale_ext.tasks.client_tensors import ClientTensors
@@ -47,6 +54,10 @@ class MethodHooks(Coordinator):
     """
 
     Params: ClassVar[type]
+
+    #: The method's line in the list of methods. Subclasses do not inherit it there: they are other methods.
+    about: ClassVar[About] = About()
+
     #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
     #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
     reduces: ClassVar[bool] = True

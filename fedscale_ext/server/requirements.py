@@ -27,6 +27,22 @@ class Feature(Enum):
 
 
 @dataclass(frozen=True)
+class About:
+    """A method in the list of methods.
+
+    Args:
+        family: What makes clients' models differ, as "width" or "distillation".
+        year: Year of the paper.
+        needs: What a job must have beside clients' samples and a plain model, as "public samples".
+
+    """
+
+    family: str = ""
+    year: int | None = None
+    needs: str = ""
+
+
+@dataclass(frozen=True)
 class Excludes:
     """A method excludes a feature; ``reason`` ends a sentence that begins with the method's name."""
 

@@ -137,3 +137,16 @@ def test_show_of_what_is_no_job_is_one_sentence(call, state, tmp_path):
     (tmp_path / "summary.json").write_text("{}")
     code, _, err = call("methods", "show", tmp_path)
     assert code == 2 and "is damaged" in err and len(err.splitlines()) == 1
+
+
+def test_the_list_of_methods_has_family_year_and_needs(call):
+    _, out, _ = call("methods")
+    assert re.search(r"^depthfl +depth +2023 +a model with exits +Clients train", out, re.M)
+    assert re.search(r"^local +no federation +– +– +Every client", out, re.M)
+    families = [line.split("  ")[1:] for line in out.splitlines()[1:31]]
+    assert all(words for words in families)
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_every_method_of_ours_says_its_family(method):
+    assert vars(method_class(method))["about"].family

@@ -6,6 +6,7 @@ FedScale has no FedAdam and no keys for it: the defaults are the paper's constan
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from fedscale_ext.method import About
 from fedscale_ext.methods.averaging.fedopt import FedOptAggregator, FedOptParams
 
 
@@ -19,5 +20,6 @@ class FedAdamParams(FedOptParams):
 class FedAdamAggregator(FedOptAggregator):
     """FedAvg with an adaptive server that steps with Adam along the mean change (FedAdam)."""
 
+    about: ClassVar[About] = About("one model", 2021)
     Params: ClassVar[type] = FedAdamParams
     kind: ClassVar[Literal["yogi", "adam"]] = "adam"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedscale_ext.method import EvaluationPlan, MultiModelAggregator, Population, State, Task, Update, WorkItem
+from fedscale_ext.method import About, EvaluationPlan, MultiModelAggregator, Population, State, Task, Update, WorkItem
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class FedAvgParams:
 class FedAvgAggregator(MultiModelAggregator):
     """One model for everybody, averaged with the clients' numbers of samples (FedAvg)."""
 
+    about: ClassVar[About] = About("one model", 2017)
     Params: ClassVar[type] = FedAvgParams
 
     def init_state(self, population: Population, task: Task) -> None:

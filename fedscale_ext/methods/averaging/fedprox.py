@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedscale_ext.method import JobConfig, NotNegative, WorkItem
+from fedscale_ext.method import About, JobConfig, NotNegative, WorkItem
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.util.ranges import check_ranges
 
@@ -36,6 +36,7 @@ class FedProxAggregator(FedAvgAggregator):
     Clients minimise F_k(w) + mu / 2 ||w - w^t||^2; the gradient of the term points to w^t.
     """
 
+    about: ClassVar[About] = About("one model", 2020)
     Params: ClassVar[type] = FedProxParams
     prox_param: ClassVar[str] = "mu"
 

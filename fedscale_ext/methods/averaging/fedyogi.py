@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from fedscale_ext.method import JobConfig, Positive
+from fedscale_ext.method import About, JobConfig, Positive
 from fedscale_ext.methods.averaging.fedopt import FedOptAggregator, FedOptParams
 
 
@@ -33,5 +33,6 @@ class FedYogiParams(FedOptParams):
 class FedYogiAggregator(FedOptAggregator):
     """FedAvg with an adaptive server that steps with Yogi along the mean change (FedYogi)."""
 
+    about: ClassVar[About] = About("one model", 2021)
     Params: ClassVar[type] = FedYogiParams
     kind: ClassVar[Literal["yogi", "adam"]] = "yogi"

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     CountMean,
     Excludes,
@@ -105,6 +106,7 @@ class QFedAvgAggregator(FedAvgAggregator):
     h_k = q F_k^(q-1) ||L (w^t - w_k)||^2 + L F_k^q.
     """
 
+    about: ClassVar[About] = About("one model", 2020)
     Params: ClassVar[type] = QFedAvgParams
     Executor: ClassVar[type] = QFedAvgExecutor
     reduces: ClassVar[bool] = False

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import Count, Positive
+from fedscale_ext.method import About, Count, Positive
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import entropy_reduced
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
@@ -55,6 +55,7 @@ class DSFLParams(DeviceTypesParams):
 class DSFLAggregator(LogitsExchangeAggregator):
     """Clients keep models of any architecture and share soft labels of public samples (DS-FL)."""
 
+    about: ClassVar[About] = About("distillation", 2020, "public samples")
     Params: ClassVar[type] = DSFLParams
     has_server_model: ClassVar[bool] = True
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import Count, CountOrNone, Population, Positive, State, Task, Update, UserError, Within
+from fedscale_ext.method import About, Count, CountOrNone, Population, Positive, State, Task, Update, UserError, Within
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
 from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
@@ -54,6 +54,7 @@ class FedDFParams(DeviceTypesParams):
 class FedDFAggregator(EnsembleAggregator):
     """Each type's averaged model learns from the ensemble of all participants on public data (FedDF)."""
 
+    about: ClassVar[About] = About("distillation", 2020, "public samples")
     Params: ClassVar[type] = FedDFParams
 
     def init_state(self, population: Population, task: Task) -> None:

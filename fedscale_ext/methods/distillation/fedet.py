@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.method import (
+    About,
     Count,
     ModelSpec,
     NotNegative,
@@ -85,6 +86,7 @@ def ensemble(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class FedETAggregator(EnsembleAggregator):
     """Small models of several architectures teach a large one on the server and share its head (Fed-ET)."""
 
+    about: ClassVar[About] = About("distillation", 2022, "public samples")
     Params: ClassVar[type] = FedETParams
     has_server_model: ClassVar[bool] = True
 

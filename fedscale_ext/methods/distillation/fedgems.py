@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedscale_ext.method import Count, Positive, Share
+from fedscale_ext.method import About, Count, Positive, Share
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import entropy_weights, right, weighted
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
@@ -79,6 +79,7 @@ def fuse(server: Tensor, clients: Tensor, labels: Tensor) -> tuple[Tensor, Tenso
 class FedGEMSAggregator(LogitsExchangeAggregator):
     """A large server model and clients of any architecture teach each other on labelled public samples (FedGEMS)."""
 
+    about: ClassVar[About] = About("distillation", 2021, "public samples")
     Params: ClassVar[type] = FedGEMSParams
     needs_labels: ClassVar[bool] = True
     has_server_model: ClassVar[bool] = True

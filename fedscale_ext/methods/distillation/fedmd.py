@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import Count, CountOrNone, Population, Task
+from fedscale_ext.method import About, Count, CountOrNone, Population, Task
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
@@ -52,6 +52,7 @@ class FedMDParams(DeviceTypesParams):
 class FedMDAggregator(LogitsExchangeAggregator):
     """Clients keep models of any architecture and agree on logits of public samples (FedMD)."""
 
+    about: ClassVar[About] = About("distillation", 2019, "public samples")
     Params: ClassVar[type] = FedMDParams
 
     def init_state(self, population: Population, task: Task) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedscale_ext.data.registry import known
 from fedscale_ext.method import (
+    About,
     ClientTensors,
     EvaluationPlan,
     Excludes,
@@ -54,6 +55,7 @@ _TRIED = 64  # paths of which a tier's dearest is tested
 class FedorASAggregator(MultiModelAggregator):
     """A supernet trained by paths within each device's budget, searched and fine-tuned tier by tier (FedorAS)."""
 
+    about: ClassVar[About] = About("search", 2023, "a supernet")
     Params: ClassVar[type] = FedorASParams
     Executor: ClassVar[type] = FedorASExecutor
     reduces: ClassVar[bool] = False  # each client's operators have weights of their own

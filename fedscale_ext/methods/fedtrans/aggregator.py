@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from fedscale_ext.method import (
+    About,
     EvaluationPlan,
     MultiModelAggregator,
     Population,
@@ -41,6 +42,7 @@ class FedTransAggregator(MultiModelAggregator):
     ``active``, the activeness of its last T rounds, and ``last_op`` per cell.
     """
 
+    about: ClassVar[About] = About("growing", 2024, "a model of cells")
     Params = FedTransParams
     prox_param = "prox_mu"
     unprotected = "the training losses by which clients are assigned to models and models grow"

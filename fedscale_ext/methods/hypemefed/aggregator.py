@@ -26,6 +26,7 @@ import torch
 
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import (
+    About,
     CountMean,
     ModelSpec,
     Population,
@@ -55,6 +56,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     Server state: the whole network, its prefixes as parts, and the hypernetworks.
     """
 
+    about: ClassVar[About] = About("hypernetworks", 2024, "a model with exits")
     Params: ClassVar[type] = HypeMeFedParams
     prox_param: ClassVar[str] = "prox_mu"
     Executor: ClassVar[type] = MultiExitExecutor

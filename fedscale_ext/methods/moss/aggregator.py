@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from fedscale_ext.data.public import PublicData
-from fedscale_ext.method import Population, State, Task, Update, UserError
+from fedscale_ext.method import About, Population, State, Task, Update, UserError
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.moss.params import MossParams, check_named_taps, named_taps
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Public, Transfers, Type
@@ -30,6 +30,7 @@ class MossAggregator(DeviceTypesAggregator):
     Server state: a model for each type, PM^G, and WIRE's networks for each transfer.
     """
 
+    about: ClassVar[About] = About("device types", 2025, "public samples")
     Params: ClassVar[type] = MossParams
 
     def init_state(self, population: Population, task: Task) -> None:

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedscale_ext.method import (
+    About,
     ClientState,
     ClientTensors,
     Cost,
@@ -43,6 +44,7 @@ class LocalParams:
 class LocalAggregator(FedAvgAggregator):
     """Every client trains a model of its own; nothing is exchanged (local training)."""
 
+    about: ClassVar[About] = About("no federation")
     Params: ClassVar[type] = LocalParams
     Executor: ClassVar[type] = PersonalModelExecutor
     exchanges_models: ClassVar[bool] = False

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     Excludes,
     Feature,
@@ -205,6 +206,7 @@ def mask_bytes(spec: ModelSpec) -> int:
 class FedMaskAggregator(PrunedTypesAggregator):
     """Clients learn which of the model's random weights count, each within a structure of its own (FedMask)."""
 
+    about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = FedMaskParams
     Executor: ClassVar[type] = MaskExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (

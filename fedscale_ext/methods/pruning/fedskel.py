@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     Count,
     Excludes,
@@ -201,6 +202,7 @@ class SkeletonExecutor(MultiModelExecutor):
 class FedSkelAggregator(PrunedTypesAggregator):
     """Clients find the filters that answer most, and train and exchange these (FedSkel)."""
 
+    about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = FedSkelParams
     Executor: ClassVar[type] = SkeletonExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "starts clients from networks of their own"),)

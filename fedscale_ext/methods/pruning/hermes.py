@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     Excludes,
     Feature,
@@ -119,6 +120,7 @@ class HermesExecutor(MultiModelExecutor):
 class HermesAggregator(PrunedTypesAggregator):
     """Clients prune channels of one model, each its own, and share what their subnetworks have in common (Hermes)."""
 
+    about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = HermesParams
     Executor: ClassVar[type] = HermesExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (

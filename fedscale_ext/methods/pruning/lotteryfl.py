@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Entries
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     ClientState,
     ClientTensors,
@@ -144,6 +145,7 @@ class LotteryExecutor(MultiModelExecutor):
 class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     """Clients prune one model to subnetworks of their own, which overlap in the server's mean (LotteryFL)."""
 
+    about: ClassVar[About] = About("pruning", 2020)
     Params: ClassVar[type] = LotteryFLParams
     Executor: ClassVar[type] = LotteryExecutor
     reduces: ClassVar[bool] = False

@@ -28,6 +28,7 @@ from torch.func import functional_call
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     ClientState,
     Excludes,
@@ -199,6 +200,7 @@ def tuned(profiles: Tensor, share: float) -> Tensor:
 class TailorFLAggregator(PrunedTypesAggregator):
     """Clients keep the channels that their data and their device ask for; the server tunes which (TailorFL)."""
 
+    about: ClassVar[About] = About("pruning", 2022)
     Params: ClassVar[type] = TailorFLParams
     Executor: ClassVar[type] = TailorExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (

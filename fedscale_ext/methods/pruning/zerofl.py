@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     Decay,
     EvaluationPlan,
@@ -208,6 +209,7 @@ class ZeroFLExecutor(MultiModelExecutor):
 class ZeroFLAggregator(FedAvgAggregator):
     """FedAvg of sparse training and sparse uploads (ZeroFL)."""
 
+    about: ClassVar[About] = About("pruning", 2022)
     Params: ClassVar[type] = ZeroFLParams
     Executor: ClassVar[type] = ZeroFLExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (

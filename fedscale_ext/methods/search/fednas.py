@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import batches, hold_out
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     Count,
     Decay,
@@ -157,6 +158,7 @@ class FedNASExecutor(MultiModelExecutor):
 class FedNASAggregator(FedAvgAggregator):
     """Searches a network by gradients, with weights and alphas averaged, then trains it (FedNAS)."""
 
+    about: ClassVar[About] = About("search", 2020, "a supernet")
     Params: ClassVar[type] = FedNASParams
     Executor: ClassVar[type] = FedNASExecutor
     chooses_paths: ClassVar[bool] = True

@@ -28,6 +28,7 @@ from torch.func import functional_call
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     ClientState,
     ClientTensors,
@@ -272,6 +273,7 @@ class LocalNetworks(ClientState):
 class SpiderAggregator(FedAvgAggregator):
     """Clients shrink supernets of their own beside one that is averaged (SPIDER)."""
 
+    about: ClassVar[About] = About("search", 2021, "a supernet")
     Params: ClassVar[type] = SpiderParams
     Executor: ClassVar[type] = SpiderExecutor
     chooses_paths: ClassVar[bool] = True

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientTensors,
     JobConfig,
     ModelSpec,
@@ -107,6 +108,7 @@ class DepthFLExecutor(MultiModelExecutor):
 class DepthFLAggregator(ExitLevelsAggregator):
     """Clients train prefixes of one network; each layer becomes the mean over those who hold it (DepthFL)."""
 
+    about: ClassVar[About] = About("depth", 2023, "a model with exits")
     Params: ClassVar[type] = DepthFLParams
     Executor: ClassVar[type] = DepthFLExecutor
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedscale_ext.method import EvaluationPlan, WorkItem, window
+from fedscale_ext.method import About, EvaluationPlan, WorkItem, window
 from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator, HeteroFLParams
 
 
@@ -33,6 +33,7 @@ class FedRolexParams(HeteroFLParams):
 class FedRolexAggregator(HeteroFLAggregator):
     """HeteroFL whose submodels are windows that roll over the channels, so that all are trained (FedRolex)."""
 
+    about: ClassVar[About] = About("width", 2022)
     Params: ClassVar[type] = FedRolexParams
     moves = True
 

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ClientSamples,
     EvaluationPlan,
     ModelSpec,
@@ -183,6 +184,7 @@ class FjordAggregator(RatesAggregator):
     whose p_max covers it: the count-mean of the base.
     """
 
+    about: ClassVar[About] = About("width", 2021)
     Params: ClassVar[type] = FjordParams
     Executor: ClassVar[type] = FjordExecutor
 

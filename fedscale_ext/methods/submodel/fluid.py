@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.method import (
+    About,
     Count,
     CountMean,
     EvaluationPlan,
@@ -107,6 +108,7 @@ class FluidAggregator(ShrinkingAggregator):
     invariant in the last two rounds that showed it; ``rate`` [clients] as each client last trained.
     """
 
+    about: ClassVar[About] = About("width", 2023)
     Params: ClassVar[type] = FluidParams
     reduces: ClassVar[bool] = False  # each client's state is looked at on its own
     excludes: ClassVar[tuple[Excludes, ...]] = (

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedscale_ext.method import JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
+from fedscale_ext.method import About, JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
 from fedscale_ext.methods.submodel.capacity_levels import (
     RatesAggregator,
     check_drawn,
@@ -90,6 +90,7 @@ class HeteroFLParams:
 class HeteroFLAggregator(RatesAggregator):
     """Clients train the leading channels of one model, each as many as its device affords (HeteroFL)."""
 
+    about: ClassVar[About] = About("width", 2021)
     Params: ClassVar[type] = HeteroFLParams
 
     @property

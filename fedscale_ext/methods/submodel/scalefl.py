@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    About,
     ModelSpec,
     MultiModelClient,
     MultiModelExecutor,
@@ -114,6 +115,7 @@ class ScaleFLExecutor(MultiModelExecutor):
 class ScaleFLAggregator(ExitLevelsAggregator):
     """Clients train leading channels of the first blocks, up to an exit (ScaleFL)."""
 
+    about: ClassVar[About] = About("depth", 2023, "a model with exits")
     Params: ClassVar[type] = ScaleFLParams
     Executor: ClassVar[type] = ScaleFLExecutor
 

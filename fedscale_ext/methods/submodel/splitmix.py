@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.method import (
+    About,
     Cost,
     EvaluationPlan,
     ModelSpec,
@@ -127,6 +128,7 @@ class SplitMixAggregator(ShrinkingAggregator):
     Server state: the bases b0, b1, … in the pool, and how often the shared sampler was asked.
     """
 
+    about: ClassVar[About] = About("width", 2022)
     Params: ClassVar[type] = SplitMixParams
 
     @property

@@ -1,0 +1,76 @@
+"""``fedscale models``: the named models with their costs on a data set."""
+
+from typing import Annotated
+
+import typer
+
+from fedscale_ext.cli import complete
+from fedscale_ext.core.errors import UserError, meant_or_known
+from fedscale_ext.core.model_spec import ModelSpec
+
+_MEGA = 1e6
+
+
+def list_models(
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data", metavar="NAME", help="Data set whose samples the models read.", autocompletion=complete.data_sets
+        ),
+    ] = "cifar10",
+) -> None:
+    """List the named models: parameters and MACs on samples of a data set, and what methods can do with them.
+
+    A configuration takes one by `model: NAME`. MACs are of one forward pass of one sample.
+
+    Example: fedscale models --data femnist
+    """
+    from fedscale_ext.core.shapes import shape_text
+    from fedscale_ext.data.registry import KNOWN, known
+    from fedscale_ext.driver.tables import console, print_table
+
+    entry = known(data)
+    if entry is None:
+        raise UserError(f"there is no data set {data!r}{meant_or_known(data, [each.name for each in KNOWN])}")
+    rows, unfit = _rows(entry.shape, entry.classes)
+    out = console()
+    print_table(out, ["model", "family", "parameters", "MMACs", "has"], rows)
+    out.print(f"\non {entry.name}: samples of {shape_text(entry.shape)}, {entry.classes} classes", highlight=False)
+    out.print("cells: for fedtrans; exits: for hypemefed, depthfl, scalefl; paths: for fedoras, fednas, spider")
+    if unfit:
+        out.print(f"cannot read such samples: {', '.join(unfit)}", highlight=False)
+
+
+def _rows(shape: tuple[int, int, int], classes: int) -> tuple[list[list[str]], list[str]]:
+    """Return a row for each model that reads such samples, and the names of the others."""
+    from fedscale_ext import models
+    from fedscale_ext.models.registry import model_names
+
+    rows, unfit = [], []
+    for name in model_names():
+        try:
+            spec = models.named_spec(name, shape, classes)
+            cost = models.cost(spec)
+        except UserError:
+            unfit.append(name)
+            continue
+        macs = f"{cost.forward_macs / _MEGA:,.3g}" if cost.forward_macs < 1e8 else f"{cost.forward_macs / _MEGA:,.0f}"
+        rows.append([name, spec.family, f"{cost.parameters:,}", macs, _abilities(spec)])
+    return rows, unfit
+
+
+def _abilities(spec: ModelSpec) -> str:
+    """Return what a model has that some methods need."""
+    from fedscale_ext import models
+    from fedscale_ext.models.cells import cell_family
+
+    if spec.family == "supernet":
+        return "paths" if models.searched(spec) else ""
+    if spec.family == "multi_exit":
+        exits = spec["exits"] if spec["heads"] == "all" else 1
+        return f"{exits} exits" if exits > 1 else ""
+    try:
+        cell_family(spec)
+    except UserError:
+        return ""
+    return "cells"
