@@ -62,13 +62,13 @@ def test_the_ci_runs_the_readmes_test_command() -> None:
 
 
 def test_the_methods_page_has_each_method_with_the_data_of_its_paper() -> None:
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", page, re.M))
     assert told == {name: method_preset(name).data for name in method_names()}
 
 
 def test_the_presets_that_the_documents_name_compose() -> None:
-    patterns = ("*.md", "docs/*.md", "evals/**/*.md", "benchmark_configs/*.md")
+    patterns = ("*.md", "docs/**/*.md", "evals/**/*.md", "benchmark_configs/*.md")
     texts = [page.read_text(encoding="utf-8") for pattern in patterns for page in ROOT.glob(pattern)]
     pairs = {pair for text in texts for pair in re.findall(r"([a-z_]+) --on ([\w.]+)", text)}
     assert len(pairs) > 5
