@@ -67,6 +67,23 @@ def test_the_methods_page_has_each_method_with_the_data_of_its_paper() -> None:
     assert told == {name: method_preset(name).data for name in method_names()}
 
 
+def test_the_methods_pages_have_the_figures_and_verdicts_of_the_claims() -> None:
+    table = (ROOT / "evals" / "claims.md").read_text(encoding="utf-8")
+    claims = {cells[1].split("](")[1].split(")")[0]: cells for cells in rows(table) if "ledger.md#" in cells[1]}
+    shown = [cells for page in (ROOT / "docs" / "methods").glob("*.md") for cells in rows(page.read_text("utf-8"))]
+    shown = [cells for cells in shown if "ledger.md#" in cells[1]]
+    assert len(shown) > 10
+    for _, claim, paper, ours, verdict, _ in shown:
+        recorded = claims[re.sub(r".*\]\(\.\./\.\./evals/|\)$", "", claim)]
+        assert (paper, verdict) == (recorded[5], recorded[3]), claim
+        assert recorded[4].startswith(ours), claim
+
+
+def rows(page: str) -> list[list[str]]:
+    """Cells of each line of a page's tables, with empty ones at both ends."""
+    return [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("|")]
+
+
 def test_the_presets_that_the_documents_name_compose() -> None:
     patterns = ("*.md", "docs/**/*.md", "evals/**/*.md", "benchmark_configs/*.md")
     texts = [page.read_text(encoding="utf-8") for pattern in patterns for page in ROOT.glob(pattern)]
