@@ -6,6 +6,7 @@ from pathlib import Path
 
 import fedscale_ext
 from fedscale_ext.config.job_config import load_config
+from fedscale_ext.config.method_pages import blocks, with_hyperparameters
 from fedscale_ext.config.methods import method_names
 from fedscale_ext.config.presets import method_preset
 from fedscale_ext.config.reference import reference
@@ -17,6 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_the_configuration_reference_is_current() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference()
+
+
+def test_the_hyperparameters_of_the_methods_pages_are_current() -> None:
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md")}
+    assert {"fedtrans", "hypemefed", "fedoras", "moss"} <= {name for page in pages.values() for name in blocks(page)}
+    assert [name for name, page in pages.items() if page != with_hyperparameters(page)] == []
 
 
 def test_the_configuration_reference_sends_nobody_into_the_code() -> None:
