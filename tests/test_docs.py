@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import re
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 import fedscale_ext
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.method_pages import blocks, with_hyperparameters
-from fedscale_ext.config.methods import method_names
+from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.config.presets import method_preset
 from fedscale_ext.config.reference import reference
 from fedscale_ext.models import cost
@@ -21,9 +22,27 @@ def test_the_configuration_reference_is_current() -> None:
 
 
 def test_the_hyperparameters_of_the_methods_pages_are_current() -> None:
-    pages = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md")}
-    assert {"fedtrans", "hypemefed", "fedoras", "moss"} <= {name for page in pages.values() for name in blocks(page)}
+    pages = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md")}
     assert [name for name, page in pages.items() if page != with_hyperparameters(page)] == []
+
+
+def test_each_method_has_its_hyperparameters_on_the_page_that_the_index_links() -> None:
+    folder = ROOT / "docs" / "methods"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    page_of = dict(re.findall(r"^\| \[`(\w+)`\]\((\w+\.md)\)", index, re.M))
+    has_some = {name for name in method_names() if dataclasses.fields(method_class(name).Params)}
+    for name in method_names():
+        page = (folder / page_of[name]).read_text(encoding="utf-8")
+        assert blocks(page).count(name) == (name in has_some), name
+        assert f"fedscale driver start {name} " in page, name
+
+
+def test_the_pages_of_methods_have_one_form() -> None:
+    headings = ["Idea", "From the paper to the code", "Hyperparameters", "Run it", "What came out", "Departures"]
+    pages = [page for page in (ROOT / "docs" / "methods").glob("*.md") if page.name != "index.md"]
+    assert len(pages) > 4
+    for page in pages:
+        assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.M) == headings, page.name
 
 
 def test_the_configuration_reference_sends_nobody_into_the_code() -> None:
