@@ -45,6 +45,21 @@ def test_the_pages_of_methods_have_one_form() -> None:
         assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.M) == headings, page.name
 
 
+def test_the_functions_that_the_methods_pages_name_are_in_the_linked_files() -> None:
+    for page in (ROOT / "docs" / "methods").glob("*.md"):
+        section = page.read_text(encoding="utf-8").partition("## From the paper to the code\n")[2].partition("\n#")[0]
+        for item in re.split(r"\n(?=- )", section):
+            files = [page.parent / file for file in re.findall(r"\]\((.+?\.py)\)", item)]
+            defined = {name for file in files for name in definitions(file)}
+            named = set(re.findall(r"(?<!\[)`([A-Za-z_.]{2,})`", item)) - set(method_names())
+            assert {part for name in named for part in name.split(".")} <= defined, (page.name, item)
+
+
+def definitions(file: Path) -> list[str]:
+    """Names of the functions and classes that a file defines."""
+    return re.findall(r"^ *(?:def|class) (\w+)", file.read_text(encoding="utf-8"), re.M)
+
+
 def test_the_configuration_reference_sends_nobody_into_the_code() -> None:
     assert not re.findall(r":(?:class|func|meth|mod):`[^`]*`", reference())
 
