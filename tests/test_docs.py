@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import re
 import subprocess
@@ -6,7 +7,8 @@ from pathlib import Path
 
 import fedscale_ext
 from fedscale_ext.config.job_config import load_config
-from fedscale_ext.config.methods import method_names
+from fedscale_ext.config.method_pages import blocks, with_hyperparameters
+from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.config.presets import method_preset
 from fedscale_ext.config.reference import reference
 from fedscale_ext.models import cost
@@ -17,6 +19,45 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_the_configuration_reference_is_current() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference()
+
+
+def test_the_hyperparameters_of_the_methods_pages_are_current() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md")}
+    assert [name for name, page in pages.items() if page != with_hyperparameters(page)] == []
+
+
+def test_each_method_has_its_hyperparameters_on_the_page_that_the_index_links() -> None:
+    folder = ROOT / "docs" / "methods"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    page_of = dict(re.findall(r"^\| \[`(\w+)`\]\((\w+\.md)\)", index, re.M))
+    has_some = {name for name in method_names() if dataclasses.fields(method_class(name).Params)}
+    for name in method_names():
+        page = (folder / page_of[name]).read_text(encoding="utf-8")
+        assert blocks(page).count(name) == (name in has_some), name
+        assert f"fedscale driver start {name} " in page, name
+
+
+def test_the_pages_of_methods_have_one_form() -> None:
+    headings = ["Idea", "From the paper to the code", "Hyperparameters", "Run it", "What came out", "Departures"]
+    pages = [page for page in (ROOT / "docs" / "methods").glob("*.md") if page.name != "index.md"]
+    assert len(pages) > 4
+    for page in pages:
+        assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.M) == headings, page.name
+
+
+def test_the_functions_that_the_methods_pages_name_are_in_the_linked_files() -> None:
+    for page in (ROOT / "docs" / "methods").glob("*.md"):
+        section = page.read_text(encoding="utf-8").partition("## From the paper to the code\n")[2].partition("\n#")[0]
+        for item in re.split(r"\n(?=- )", section):
+            files = [page.parent / file for file in re.findall(r"\]\((.+?\.py)\)", item)]
+            defined = {name for file in files for name in definitions(file)}
+            named = set(re.findall(r"(?<!\[)`([A-Za-z_.]{2,})`", item)) - set(method_names())
+            assert {part for name in named for part in name.split(".")} <= defined, (page.name, item)
+
+
+def definitions(file: Path) -> list[str]:
+    """Names of the functions and classes that a file defines."""
+    return re.findall(r"^ *(?:def|class) (\w+)", file.read_text(encoding="utf-8"), re.M)
 
 
 def test_the_configuration_reference_sends_nobody_into_the_code() -> None:
@@ -62,13 +103,30 @@ def test_the_ci_runs_the_readmes_test_command() -> None:
 
 
 def test_the_methods_page_has_each_method_with_the_data_of_its_paper() -> None:
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", page, re.M))
     assert told == {name: method_preset(name).data for name in method_names()}
 
 
+def test_the_methods_pages_have_the_figures_and_verdicts_of_the_claims() -> None:
+    table = (ROOT / "evals" / "claims.md").read_text(encoding="utf-8")
+    claims = {cells[1].split("](")[1].split(")")[0]: cells for cells in rows(table) if "ledger.md#" in cells[1]}
+    shown = [cells for page in (ROOT / "docs" / "methods").glob("*.md") for cells in rows(page.read_text("utf-8"))]
+    shown = [cells for cells in shown if "ledger.md#" in cells[1]]
+    assert len(shown) > 10
+    for _, claim, paper, ours, verdict, _ in shown:
+        recorded = claims[re.sub(r".*\]\(\.\./\.\./evals/|\)$", "", claim)]
+        assert (paper, verdict) == (recorded[5], recorded[3]), claim
+        assert recorded[4].startswith(ours), claim
+
+
+def rows(page: str) -> list[list[str]]:
+    """Cells of each line of a page's tables, with empty ones at both ends."""
+    return [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("|")]
+
+
 def test_the_presets_that_the_documents_name_compose() -> None:
-    patterns = ("*.md", "docs/*.md", "evals/**/*.md", "benchmark_configs/*.md")
+    patterns = ("*.md", "docs/**/*.md", "evals/**/*.md", "benchmark_configs/*.md")
     texts = [page.read_text(encoding="utf-8") for pattern in patterns for page in ROOT.glob(pattern)]
     pairs = {pair for text in texts for pair in re.findall(r"([a-z_]+) --on ([\w.]+)", text)}
     assert len(pairs) > 5

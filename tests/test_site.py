@@ -25,7 +25,7 @@ def test_the_navigation_leads_to_pages_and_has_each_page_of_the_documentation() 
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     named = set(leaves(nav))
     assert not [page for page in named if not (ROOT / page).is_file()]
-    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= named
+    assert {str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")} <= named
 
 
 def leaves(entry: Any) -> Iterator[str]:
@@ -37,11 +37,11 @@ def leaves(entry: Any) -> Iterator[str]:
 
 
 def test_a_link_to_a_module_becomes_its_text_and_others_stay(hooks: ModuleType) -> None:
-    source = ROOT / "docs" / "methods.md"
+    source = ROOT / "docs" / "methods" / "index.md"
     text = (
-        "[`fedavg`](../fedscale_ext/methods/averaging/fedavg.py) [claims](../evals/claims.md#f2) [there](#top) "
+        "[`fedavg`](../../fedscale_ext/methods/averaging/fedavg.py) [claims](../../evals/claims.md#f2) [there](#top) "
         "[web](https://example.org)\n```text\n[code](../setup.py)\n```\n"
     )
     assert hooks.with_page_links(text, source) == text.replace(
-        "[`fedavg`](../fedscale_ext/methods/averaging/fedavg.py)", "`fedavg`"
+        "[`fedavg`](../../fedscale_ext/methods/averaging/fedavg.py)", "`fedavg`"
     )

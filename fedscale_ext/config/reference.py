@@ -80,7 +80,7 @@ def reference() -> str:
             *map(_job_entry, group.keys),
         ]
     for name, params in methods.items():
-        lines += ["", f"## Keys of `{name}`", "", *_method_entries(name, params)]
+        lines += ["", f"## Keys of `{name}`", "", *method_entries(name, params)]
     return "\n".join(lines) + "\n"
 
 
@@ -93,7 +93,8 @@ def _job_entry(key: str) -> str:
     return _entry(key, allowed(key, action), default_of(key, action), FEDSCALE_MEANINGS[key])
 
 
-def _method_entries(method: str, params: type) -> Iterator[str]:
+def method_entries(method: str, params: type) -> Iterator[str]:
+    """Yield lines of Markdown on the hyperparameters of a method: an introduction, if any, and an entry for each."""
     check_meanings(params)
     if about := introduction(params):
         yield from (about, "")

@@ -1,1 +1,1 @@
-"""FedorAS (Dudziak, Laskaridis, Fernandez-Marques, 2022): a supernet trained by paths, searched, and fine-tuned."""
+"""FedorAS (Dudziak et al., TMLR 2023): a supernet trained by paths, searched, and fine-tuned."""

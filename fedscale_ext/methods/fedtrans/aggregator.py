@@ -77,7 +77,7 @@ class FedTransAggregator(MultiModelAggregator):
         self.optimizers = [self._optimizer()]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Sample each participant's model from p^c (Algorithm 1, lines 6-9; Eqs 2, 3)."""
+        """Sample each participant's model from p^c (Algorithm 1, lines 6-8; Eqs 2, 3)."""
         rows = participants - 1
         allowed = self._compatible(rows)
         probabilities = client_manager.assignment_probabilities(self.utilities[rows], allowed)
@@ -193,7 +193,7 @@ class FedTransAggregator(MultiModelAggregator):
         }
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Serve each client the compatible model of the highest utility (section 4.2)."""
+        """Serve each client the compatible model of the highest utility (section 5.1)."""
         allowed = self._compatible(slice(None))
         mature = np.array([len(losses) >= self.params.serve_min_rounds for losses in self.losses])
         mature[0] = True

@@ -128,7 +128,7 @@ def updated_utilities(
 def served(
     utilities: np.ndarray, allowed: np.ndarray, macs: Sequence[float], ties: Literal["largest", "smallest"]
 ) -> np.ndarray:
-    """Index of the model that each client is evaluated on: argmax_k U^c_k among the allowed (section 4.2).
+    """Index of the model that each client is evaluated on: argmax_k U^c_k among the allowed (section 5.1).
 
     Utilities are equal for a client that never took part, and where a child copied its parent's.
 

@@ -41,7 +41,7 @@ class Lineage:
 
 
 def similarity(older: Mapping[str, int], newer: Mapping[str, int], *, inherited: bool, reduce: str = "mean") -> float:
-    """sim of two models from their cells' numbers of parameters, by cell id (section 4.3).
+    """sim of two models from their cells' numbers of parameters, by cell id (section 4.2).
 
     Each cell of the newer model counts #param(older) / #param(newer) for its counterpart, 0 where it
     was inserted since, -1 where its weights were not inherited; "cumulated" as mean or sum, at least 0.

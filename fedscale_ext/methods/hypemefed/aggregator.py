@@ -1,7 +1,7 @@
 """HypeMeFed (Shin et al., SenSys 2024): clients train prefixes of a network with several exits; what shallow
 clients lack is generated from what they trained.
 
-A round (section 4, Figure 4): clients train the joint loss of their exits (4.2); hypernetworks learn from the
+A round (section 4, Figure 5): clients train the joint loss of their exits (4.2); hypernetworks learn from the
 round's deep clients how a block's weights follow from those of the block before (4.3); for every shallow client they
 generate the convolutions that it lacks, block after block (4.4); each convolution becomes the mean over all
 participants, real or generated, and BatchNorm and exits the mean over those who trained them.

@@ -81,7 +81,7 @@ class HyperNetworks:
     def train(
         self, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None = None
     ) -> dict[str, list[float]]:
-        """Train each pair on the states that hold both of its layers (section 4.3).
+        """Train each pair on the states that hold both of its layers (section 4.4).
 
         A pair that no state holds stays as it is: the deepest one in a round without a client of that level, where
         the public code crashes.

@@ -61,7 +61,7 @@ class HypeMeFedParams(Options, ExitLevelsParams):
         rescale: Generated tensors are scaled to the mean norm of the round's trained ones. The paper does not do this.
         sample_order: Order of clients' weights in each epoch of the hypernetworks. ``shuffled`` is the public code's.
         weighted: Clients weigh by their training samples. Without it, all weigh alike.
-        prox_mu: Weight of FedProx's term at the clients (section 4.1). With 0, there is none.
+        prox_mu: Weight of FedProx's term at the clients (section 4.2). With 0, there is none.
 
     """
 

@@ -1,8 +1,8 @@
 """Moss (Cai et al., IMWUT 9(1), Article 211, 2025): types of devices with architectures of their own learn from each
 other by public data on the server, whole weights at a time.
 
-A round (Algorithm 1): devices train the model of their type and hand it in (lines 3-6); each type's are averaged by
-their samples (line 7; the text names no weights); the server transfers each to a proxy of one architecture (PROM and
+A round (Algorithm 1): devices train the model of their type and hand it in (lines 4-7); each type's are averaged by
+their samples (line 8; the text names no weights); the server transfers each to a proxy of one architecture (PROM and
 WIRE, section 3.3 and 3.4), averages the proxies by their fidelity (FILE, section 3.5), and transfers the mean back.
 
 Where this departs from the text is said in ``knowledge_transfer.py``, ``proxy_models.py`` and
@@ -81,7 +81,7 @@ class MossAggregator(DeviceTypesAggregator):
         self.emit({"event": "progress", "round": round, "what": what, "passing": True})
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Take M^i, the mean over the type's participants (Algorithm 1, line 7)."""
+        """Take M^i, the mean over the type's participants (Algorithm 1, line 8)."""
         self._trained = {key: means[key] for key in self.keys if key in means}
         self._samples = dict.fromkeys(self._trained, 0)
         for update in updates:
@@ -91,7 +91,7 @@ class MossAggregator(DeviceTypesAggregator):
             self._samples = {key: int(sizes[types == self.keys.index(key)].sum()) for key in self._trained}
 
     def evolve(self, round: int) -> None:
-        """Run WIRE, FILE and WIRE (Algorithm 1, lines 8-14)."""
+        """Run WIRE, FILE and WIRE (Algorithm 1, lines 9-14)."""
         exchange = self.server.step(round, self._trained, self._samples, self.public)
         for key, state in exchange.models.items():
             self.pool.update(key, state)

@@ -234,7 +234,7 @@ class ProxyModels(Transfers):
         return self.copies and self.types[key].spec == self.architecture.spec
 
     def step(self, round: int, models: Mapping[str, State], samples: Mapping[str, int], public: Public) -> Exchange:
-        """Algorithm 1, lines 8-14."""
+        """Algorithm 1, lines 9-14."""
         moved = [key for key in models if not self._copied(key)]
         names = {key: self.wires[f"forward.{key}"].teacher_taps for key in moved}
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in moved}, public)
