@@ -78,6 +78,7 @@ def test_seeds_on_other_contents_of_a_file_are_another_arm_and_that_is_said(tmp_
         "row.",
         "These jobs ran on different devices (a: boards.csv (11); c: boards.csv (22)): costs and virtual time do not "
         "compare, and the best are marked among the same devices only.",
+        "The rows have different seeds: differences between rows are also differences between seeds.",
     ]
     assert settings_table(arms) == {"device_conf_file": ["boards.csv (11)", "boards.csv (22)"]}
     elsewhere = job("d", 4, "22", file="others.csv")  # the setting itself tells them apart
@@ -452,6 +453,7 @@ def test_a_seed_that_did_not_finish_is_not_averaged_with_those_that_did(tmp_path
         "Not marked as the best in any column: fedtrans (its training diverged).",
         "Not finished, and not in the figures of its row: early of fedtrans (seed 2, round 10 of 20; round 11: every "
         "client failed, training diverged: the loss is not finite).",
+        "The rows have different seeds: differences between rows are also differences between seeds.",
     ]
     assert [row[:2] for row in comparison_rows(arms, lines(arms))[1]][:2] == [["fedtrans", "2 of 3"], ["fedavg", "1"]]
     assert comma_separated(arms).splitlines()[3].split(",")[:5] == ["fedtrans", "early", "2", "femnist", "no"]
