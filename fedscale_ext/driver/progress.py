@@ -111,12 +111,18 @@ class Display(Screen):
         return facts
 
     def _eta(self) -> list[str]:
-        """Time to the end, in words, at the mean pace after the first round seen, in which everything starts up."""
+        """Time to the end, in words, at the mean pace after the first round seen.
+
+        In the first round everything starts up: its pace is a bound, and is called so.
+        """
         number, rounds = self._round["round"], self._round["rounds"]
         if not self._ends or number == rounds:
             return []
-        before, since = self._ends[number > self._ends[1][0]]
-        return [f"ETA {span((time.monotonic() - since) / (number - before) * (rounds - number))}"]
+        first = number == self._ends[1][0]
+        before, since = self._ends[not first]
+        return [
+            f"ETA {'at most ' if first else ''}{span((time.monotonic() - since) / (number - before) * (rounds - number))}"
+        ]
 
     def picture(self) -> Group:
         """Draw the progress of the job."""

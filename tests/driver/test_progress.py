@@ -71,14 +71,14 @@ def test_eta_counts_only_the_rounds_of_this_run(display, monkeypatch):
     assert "ETA 10.0 s" in display.out.file.getvalue().splitlines()[-1]
 
 
-def test_eta_forgets_the_first_round_as_soon_as_there_are_others(display, monkeypatch):
+def test_eta_is_a_bound_after_the_first_round_and_forgets_it_as_soon_as_there_are_others(display, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     for number, seconds in ((1, 30.0), (2, 2.0), (3, 4.0)):  # everything starts up in round 1
         now[0] += seconds
         display.event(a_round(number, rounds=10, wall_s=seconds, accuracy=0.1))
     etas = [line.partition("ETA ")[2] for line in display.out.file.getvalue().splitlines()]
-    assert etas == ["4 min 30 s", "16.0 s", "21.0 s"]
+    assert etas == ["at most 4 min 30 s", "16.0 s", "21.0 s"]
 
 
 def test_text_of_a_job_is_no_markup_and_is_not_wrapped(display):
