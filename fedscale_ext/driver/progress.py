@@ -120,9 +120,8 @@ class Display(Screen):
             return []
         first = number == self._ends[1][0]
         before, since = self._ends[not first]
-        return [
-            f"ETA {'at most ' if first else ''}{span((time.monotonic() - since) / (number - before) * (rounds - number))}"
-        ]
+        left_s = (time.monotonic() - since) / (number - before) * (rounds - number)
+        return [f"ETA {'at most ' if first else ''}{span(left_s)}"]
 
     def picture(self) -> Group:
         """Draw the progress of the job."""
