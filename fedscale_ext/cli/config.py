@@ -1,6 +1,6 @@
 """``fedscale config``: the presets of methods and data sets, and the configurations that they compose."""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ app = typer.Typer(
 )
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """The two kinds of presets."""
 
     methods = "methods"

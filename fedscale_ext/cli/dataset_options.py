@@ -1,7 +1,7 @@
 """Options that the ``fedscale dataset`` commands share, in groups by what they are about."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedscale_ext.data.importing.partition import Partition
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """Kinds of files that can be imported."""
 
     npz = "npz"
@@ -31,7 +31,7 @@ class Format(str, Enum):
     layout = "layout"
 
 
-class PartitionKind(str, Enum):
+class PartitionKind(StrEnum):
     """Partitions over clients."""
 
     dirichlet = "dirichlet"
@@ -40,7 +40,7 @@ class PartitionKind(str, Enum):
     iid = "iid"
 
 
-class TestSource(str, Enum):
+class TestSource(StrEnum):
     """Where test samples come from."""
 
     source = "source"

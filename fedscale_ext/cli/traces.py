@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +27,7 @@ _MOST = 20_000_000  # devices
 _BAR = 44  # characters of the longest bar: a line fits 80 columns
 
 
-class Ending(str, Enum):
+class Ending(StrEnum):
     """Formats of trace files."""
 
     npz = "npz"
