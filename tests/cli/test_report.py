@@ -63,8 +63,9 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
     short = write_job(tmp_path / "logs" / "short" / "now", job_name="short", rounds=3)
     code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
     assert code == 0 and len(out.splitlines()) == 6  # a row of its own
-    assert err.startswith(waits.format("1 of 4")) and err.count("\n") == 2
+    assert err.startswith(waits.format("1 of 4")) and err.count("\n") == 3
     assert "note: These jobs have different numbers of rounds (3, 10): " in err
+    assert "note: The rows have different seeds: " in err
     (short / "metrics.jsonl").write_text("")
     code, out, err = call("report", "a-sweep", short, "-o", tmp_path / "out")
     assert (code, err) == (0, "note: 2 of 4 jobs are left out, as no round of them has ended: short, a-s2.\n")
