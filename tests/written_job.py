@@ -32,12 +32,13 @@ def write_job(
     folder: Path, *, seed: int = 0, method: str = "fedtrans", data_set: str = "femnist", generated: bool = False,
     finished: bool = True, rounds: int = 20, clients: bool = True, job_name: str | None = None,
     settings: dict[str, Any] | None = None, shift: float = 0.0, whole: float | None = None,
-    personal: bool = False, tuned: float | None = None, failed: dict[str, int] | None = None, **head: Any,
+    personal: bool = False, tuned: float | None = None, failed: dict[str, int] | None = None,
+    affords: float = 1.0, **head: Any,
 ) -> Path:  # fmt: skip
     """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``whole``
     is what its global model reaches, ``personal`` serves each client its own version, ``tuned`` is what each reaches
-    after fine-tuning, ``failed`` are reasons of clients that fail in the first round, ``head`` goes into its
-    header."""
+    after fine-tuning, ``failed`` are reasons of clients that fail in the first round, ``affords`` multiplies capacities,
+    ``head`` goes into its header."""
     job = header(generated=generated)
     flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
             "method": method, "learning_rate": 0.05}  # fmt: skip
@@ -53,7 +54,7 @@ def write_job(
     written.close()
     population = Population(np.ones(CLIENTS), np.ones(CLIENTS), None, "made")
     if clients:
-        write_clients(folder, capacities(), population, np.arange(1, CLIENTS + 1), names())
+        write_clients(folder, affords * capacities(), population, np.arange(1, CLIENTS + 1), names())
     if finished:
         summary = summarise(job, history, models(), lineage=LINEAGE, client_names=names() if clients else None)
         for name in ("mean", "sample_weighted"):

@@ -136,6 +136,15 @@ class Arm:
         return any(job.personal for job in self.jobs)
 
     @property
+    def weakest(self) -> frozenset[str]:
+        """MACs per sample that the weakest client affords, to two digits; of each seed, where seeds differ.
+
+        It is the base model's by default, which a method may choose (``capacity_model``). Jobs of earlier versions that
+        did not record it are left out.
+        """
+        return frozenset(f"{job.affords[0]:.2g}" for job in self.jobs if job.affords is not None)
+
+    @property
     def generated(self) -> bool:
         """True if the data are generated."""
         return bool(self.jobs[0].header["data"]["generated"])
@@ -161,9 +170,9 @@ class Arm:
 
         These are the samples (data sets of one name may hold others) and whether they are generated, the rounds that
         were requested, whether models are personal and, for the figures of such tests, whether tests mask logits. Costs
-        also need the same rounds done, the same devices and the same overcommitment, since clients that are too slow to
-        count cost nothing. Neither do clients whose update failed or was refused: arms with and without many of them
-        do not compete in costs.
+        also need the same rounds done, and the same devices, which must afford the same. They need the same
+        overcommitment, since clients that are too slow to count cost nothing. Neither do clients whose update failed or
+        was refused: arms with and without many of them do not compete in costs.
         """
         job = self.jobs[0]
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
@@ -173,8 +182,9 @@ class Arm:
         overcommitment = job.settings.get(OVERCOMMITMENT) if costs else None
         complete = self.uncounted == 0 if figure.key in _OF_UPDATES else None
         masked = self.masked and figure.key in _OF_MASKED_TESTS
+        weakest = self.weakest if figure.key in _OF_DEVICES else frozenset()
         shared = self.digest, self.generated, job.rounds_asked, self.personal, masked
-        return *shared, rounds, overcommitment, complete, *sorted(devices.items())
+        return *shared, rounds, overcommitment, complete, weakest, *sorted(devices.items())
 
     @property
     def seeds(self) -> list[int]:

@@ -11,6 +11,7 @@ from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, percent, with_fine_tuned
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
+from fedscale_ext.util.quantities import quantity
 
 _DATA_KEYS = ("data_seed", "test_split", "sample_shape", "data_map_file", "public_samples", "public_classes",
               "public_alpha")  # fmt: skip
@@ -36,6 +37,10 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if any(not one.same_setting(other, key) for one, other in combinations(jobs, 2) for key in DEVICE_FILES):
         notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
                      "compare, and the best are marked among the same devices only.")  # fmt: skip
+    if len({arm.weakest for arm in arms if arm.weakest}) > 1:
+        notes.append(f"The same devices afford models of different size ({_affords_words(arms)} MACs per sample), as "
+                     "the methods' base models differ: costs are marked among rows with equal weakest clients only. "
+                     "With the same capacity_model, rows compare.")  # fmt: skip
     if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
         notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
                      "did equally many rounds only.")  # fmt: skip
@@ -118,6 +123,12 @@ def _device_words(arms: Sequence[Arm]) -> str:
     )  # fmt: skip
     words = full if len(set(names)) < len(set(full)) else names
     return "; ".join(f"{arm.label}: {text}" for arm, text in zip(arms, words, strict=True))
+
+
+def _affords_words(arms: Sequence[Arm]) -> str:
+    """What the weakest and the strongest client of each arm's first job afford, where that is known."""
+    known = [(arm.label, arm.jobs[0].affords) for arm in arms if arm.jobs[0].affords is not None]
+    return "; ".join(f"{label} {quantity(each[0])} to {quantity(each[1])}" for label, each in known if each)
 
 
 def _why_data_differ(arms: Sequence[Arm]) -> str:

@@ -161,6 +161,13 @@ class LoadedJob:
         """True if its clients were tested on personal models, which no other client is served."""
         return self.evaluation is not None and any(map(is_personal, dict.fromkeys(self.evaluation.serve)))
 
+    @cached_property
+    def affords(self) -> tuple[float, float] | None:
+        """MACs per sample that its weakest and its strongest client afford; None where they are not known."""
+        if self.clients is None or not len(self.clients.capacity):
+            return None
+        return float(self.clients.capacity.min()), float(self.clients.capacity.max())
+
     @property
     def masked(self) -> bool:
         """True if the test of its clients masked the logits of classes that they lack (``mask_test``)."""

@@ -234,10 +234,11 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
     failed = f"{clients['failed_total']:,} failed" + (f" ({reasons})" if reasons else "")
     late = clients.get("late_download_mb")  # an earlier release did not write it
     uncounted = f" (whose downloads, {late:,.1f} MB, are not in network)" if late else ""
+    counted = " (a client that cannot be selected counts in each round)" if clients["offline"] else ""
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
         ("left out", f"{failed}, {clients['stragglers']:,} stragglers{uncounted}, "
-                     f"{clients['offline']:,} times offline, "
+                     f"{clients['offline']:,} times offline{counted}, "
                      f"{clients['untested']:,} untested (no test samples, or the test failed)"),
     ]  # fmt: skip
 

@@ -130,6 +130,23 @@ def test_costs_of_rows_with_refused_updates_compete_apart(tmp_path: Path):
     assert not any(note.startswith("Updates failed") for note in cautions(arms[1:]))
 
 
+def test_costs_compete_where_devices_afford_the_same_only(tmp_path: Path):
+    """By default the weakest device affords the method's base model, which may be 50 times smaller for one of them."""
+    large, small = (
+        load_job(write_job(tmp_path / method, method=method, affords=factor))
+        for method, factor in (("fedavg", 50.0), ("heterofl", 1.0))
+    )
+    small.summary["cost"]["training_macs"] /= 2
+    arms = arms_of([large, small])
+    assert best(arms, BY_KEY["macs"]) == set() and len({arm.comparable(BY_KEY["accuracy"]) for arm in arms}) == 1
+    (note,) = cautions(arms)
+    assert note.startswith(
+        "The same devices afford models of different size (fedavg 50 k to 3.1 M; heterofl 1 k to 62 k MACs per sample)"
+    )
+    unknown = load_job(write_job(tmp_path / "old", method="fjord", clients=False))
+    assert cautions(arms_of([large, unknown])) == []
+
+
 def test_generated_data_compete_apart_from_real_ones(tmp_path: Path):
     arms = arms_of([load_job(write_job(tmp_path / str(made), generated=made)) for made in (False, True)])
     assert len({arm.comparable(BY_KEY["accuracy"])[1] for arm in arms}) == 2
@@ -488,7 +505,7 @@ def test_tests_with_and_without_the_mask_do_not_compete(tmp_path: Path):
 def test_data_of_one_name_are_told_apart_beside_a_third_one(tmp_path: Path):
     def job(name: str, method: str, data: str, digest: str, clients: int = 62, classes: int = 10):
         head = {"name": data, "generated": False, "digest": digest}
-        job = load_job(write_job(tmp_path / name, method=method, data=head))
+        job = load_job(write_job(tmp_path / name, method=method, data=head, clients=False))
         assert job.evaluation is not None and isinstance(job.header, dict)
         job.header["num_clients"] = clients
         for model in job.summary["models"]:
