@@ -37,8 +37,8 @@ def write_job(
 ) -> Path:  # fmt: skip
     """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``whole``
     is what its global model reaches, ``personal`` serves each client its own version, ``tuned`` is what each reaches
-    after fine-tuning, ``failed`` are reasons of clients that fail in the first round, ``affords`` multiplies capacities,
-    ``head`` goes into its header."""
+    after fine-tuning, ``failed`` are reasons of clients that fail in the first round, ``affords`` multiplies
+    capacities, ``head`` goes into its header."""
     job = header(generated=generated)
     flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
             "method": method, "learning_rate": 0.05}  # fmt: skip

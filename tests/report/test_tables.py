@@ -37,7 +37,8 @@ def test_the_table_holds_the_figures():
     assert rows["network"] == "60.0 MB, 3.00 MB a round"
     assert rows["virtual time"].startswith("20 min 34 s; a client's round takes ")
     untested = "2 untested (no test samples, or the test failed)"
-    assert rows["left out"] == f"2 failed (not finite 2), 120 stragglers, 60 times offline, {untested}"
+    offline = "60 times offline (a client that cannot be selected counts in each round)"
+    assert rows["left out"] == f"2 failed (not finite 2), 120 stragglers, {offline}, {untested}"
     assert rows["method"] == "fedtrans, seed 1"
 
 
