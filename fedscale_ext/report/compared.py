@@ -149,6 +149,7 @@ def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:
 def comparison_rows(arms: Sequence[Arm], compared: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows for the terminal, without papers' rows; the best of a column has a star behind it."""
     columns = [(index, figure) for index, figure in enumerate(shown(arms)) if figure.key in _IN_TERMINAL]
+    several = len({line.data for line in compared if line.kind != "paper"}) > 1
     rows = []
     for line in compared:
         if line.kind == "paper":
@@ -160,5 +161,7 @@ def comparison_rows(arms: Sequence[Arm], compared: Sequence[Line]) -> tuple[list
             cells.append(f"{cell.value}{spread}{'*' if cell.best else ''}")
         marks = "; ".join(filter(None, ("personal" if line.personal else "", line.state)))
         label = f"{line.label} ({marks})" if marks else line.label
+        if several and line.kind == "floor" and line.data not in label:
+            label = f"{label}, {line.data}"
         rows.append([label, arms[line.index].count if line.index is not None else "", *cells])
     return ["", "jobs", *(figure.title for _, figure in columns)], rows

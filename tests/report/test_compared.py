@@ -208,6 +208,16 @@ def test_a_job_that_only_guesses_is_the_best_in_no_column(
     assert marked or sentence.endswith("% is not above the 90.00% of guessing).")
 
 
+def test_floors_of_several_data_are_told_apart_in_the_terminal(tmp_path: Path) -> None:
+    def job(name: str, method: str) -> Any:
+        data = {"name": name, "generated": False, "digest": name}
+        return load_job(write_job(tmp_path / name, method=method, data=data, floor=FLOOR))
+
+    arms = arms_of([job("here", "fedavg"), job("there", "heterofl")])
+    labels = [row[0] for row in comparison_rows(arms, lines(arms))[1]]
+    assert labels[2:] == [f"majority of the client's own labels, {name}" for name in ("here", "there")]
+
+
 def test_a_row_with_one_seed_that_only_guesses_is_the_best_in_no_column(compared: Any) -> None:
     """Its spread over clients may be the least, since all of them fare alike badly."""
     arms = compared(fedavg=guesses(0.1, 0.1), fedmd={"shift": -0.05})
