@@ -102,6 +102,7 @@ DOUBLINGS = {1: (8, 16), 2: (11, 23), 4: (16, 32), 8: (23, 46), 16: (32, 64), 32
 FIELDS = ("input_shape", "num_classes", "stem", "reductions", "stages")
 NAMED: dict[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {
     "nasbench201_base": base,
+    "nasbench201_sixteenth": partial(_sized, (2, 4)),  # what the weakest device of a first look affords
     **{f"nasbench201_{times}x": partial(_sized, widths) for times, widths in DOUBLINGS.items()},
 }
 
