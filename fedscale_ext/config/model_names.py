@@ -10,8 +10,9 @@ _SIDES: dict[int, tuple[str, ...]] = {
     ),
     2: ("first_exit_cnn3", "first_exit_cnn10", "first_exit_resnet18_4"),
     3: (
-        "nasbench201_base", "nasbench201_1x", "nasbench201_2x", "nasbench201_4x", "nasbench201_8x", "nasbench201_16x",
-        "nasbench201_32x", "nasbench201_64x", "first_exit_resnet18", "first_exit_resnet18_small",
+        "nasbench201_sixteenth", "nasbench201_base", "nasbench201_1x", "nasbench201_2x", "nasbench201_4x",
+        "nasbench201_8x", "nasbench201_16x", "nasbench201_32x", "nasbench201_64x",
+        "first_exit_resnet18", "first_exit_resnet18_small",
     ),
     4: (
         "cnn_leaf", "cnn_small", "lenet_80k", "lenet_6k",
