@@ -100,7 +100,7 @@ def import_(
 ) -> None:
     """Import data into FedScale's layout.
 
-    Example: fedscale dataset import mnist.npz --data-set Mnist --partition dirichlet --clients 500
+    Example: fedscale dataset import mnist.npz --data-set mnist --partition dirichlet --clients 500
 
     Example: fedscale dataset import photos/ --data-set animals --shape 3x128x128 -o data/animals
 
@@ -112,6 +112,7 @@ def import_(
     spread = partition.build()
     kind = format_ or _format(source)
     entry = registry.known(data_set)
+    data_set = entry.name if entry else data_set
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
     name = output.name

@@ -425,8 +425,8 @@ def test_the_terminals_table_has_a_star_for_the_best(arms):
     [
         ("hypemefed", "unimib_shar", {"k": 100}, "HypeMeFed, Table 1, k = 100", 0.3886),
         ("hypemefed", "unimib_shar", {"k": 7}, "HypeMeFed, Table 1, k = 7", None),
-        ("fluid", "google_speech", {}, "FedTrans, Table 2, Speech Commands", 0.765),
-        ("fedavg", "google_speech", {}, "", None),
+        ("fluid", "speech", {}, "FedTrans, Table 2, Speech Commands", 0.765),
+        ("fedavg", "speech", {}, "", None),
         ("fluid", "stl10", {}, "", None),
     ],
 )
