@@ -61,6 +61,7 @@ setup(
     extras_require={
         "parquet": ["pyarrow>=15"],
         "audio": ["librosa>=0.10.2"],
+        "timm": ["timm>=1.0"],
         "wandb": ["wandb>=0.16"],
         "slurm": ["submitit>=1.5"],
         "privacy": ["dp-accounting>=0.6,<0.7"],
@@ -73,6 +74,7 @@ setup(
             "librosa>=0.10.2",
             "dp-accounting>=0.6,<0.7",
             "submitit>=1.5",
+            "timm>=1.0",
             "kubernetes-validate>=1.29",
             "ruff>=0.6",
             "mypy>=1.10",
