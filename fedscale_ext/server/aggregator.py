@@ -217,6 +217,7 @@ class MultiModelAggregator(MethodHooks):
             public_data_used=self.public_data_used,
             floor=floors(self.majority_correct, self.most_frequent_correct, self.task.test_sizes),
             notices=first_notices,
+            beyond_capacity=self.beyond_capacity,
         )
 
     def _components(self) -> dict[str, Stateful]:

@@ -98,6 +98,7 @@ class MethodHooks(Coordinator):
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
         self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
         self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
+        self.beyond_capacity = 0  # clients that train, by the method's own rule, what their devices do not afford
         self.deadline = DeadlineNotices(config, self.notice)
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
@@ -342,6 +343,7 @@ class MethodHooks(Coordinator):
         weak = [self.task.name_of(client) for client in (np.flatnonzero(self.capacity < macs) + 1).tolist()]
         if not weak:
             return
+        self.beyond_capacity = len(weak)
         logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
         self.notice(
             f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
