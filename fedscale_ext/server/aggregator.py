@@ -243,8 +243,8 @@ class MultiModelAggregator(MethodHooks):
             tensors.files.drop_unneeded(self.checkpoints.written_rounds())
 
     def _over_before_it_began(self) -> str | None:
-        """Why a resumed job trains no further: its accuracy has converged, or its privacy is spent."""
-        stopped = self._converged()
+        """Why a resumed job trains no further: its accuracy has converged, or its budget or privacy is spent."""
+        stopped = self._converged() or self._spent()
         if self.privacy is not None:
             self.notice(self.privacy.announcement(self.args.rounds))
             stopped = stopped or self.privacy.spent()
@@ -402,12 +402,18 @@ class MultiModelAggregator(MethodHooks):
         return self.records.finish(result, self.emit)
 
     def _reason_to_stop(self, record: RoundRecord) -> str | None:
-        """Why the method or the job's privacy ends the job after this round, or None."""
-        reason = self.finished(record.round)
+        """Why the method, the job's budget or its privacy ends the job after this round, or None."""
+        reason = self.finished(record.round) or self._spent(record)
         if self.privacy is not None:
             record.privacy = self.privacy.figures()
             reason = reason or self.privacy.spent()
         return reason
+
+    def _spent(self, record: RoundRecord | None = None) -> str | None:
+        """Why the job is done where ``stop_macs`` asks for its end: by the rounds so far, and one more ``record``."""
+        budget = self.config.job.stop_macs
+        spent = sum(each.training_macs for each in (*self.history, *([] if record is None else [record])))
+        return f"clients' training took {spent:.3g} MACs" if budget is not None and spent >= budget else None
 
     def _converged(self, record: RoundRecord | None = None) -> str | None:
         """Why the job is done where ``stop_gain`` asks for its end: by the rounds so far, and one more ``record``."""

@@ -66,3 +66,19 @@ def test_null_takes_privacy_away_with_its_keys(job_file: Path) -> None:
 def test_a_method_with_stages_refuses_the_rule(job_file: Path) -> None:
     with pytest.raises(UserError, match=r"stop_gain ends a job .* method fedoras has stages"):
         fedscale_ext.run(job_file, method="fedoras", model="cnn_tiny", stop_gain=0.01)
+
+
+def test_a_job_ends_when_its_clients_have_computed_enough(job_file: Path) -> None:
+    keys = {"model": "cnn_small", "rounds": 6, "eval_interval": 10}
+    whole = fedscale_ext.run(job_file, **keys)
+    per_round = whole["cost"]["training_macs"] / 6
+    found = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less")
+    assert found["rounds"] == 3 and found["stopped"].startswith("clients' training took ")
+    assert found["accuracy"]["mean"] is not None  # the last round is tested
+    again = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less", resume=True)
+    assert again["rounds"] == 3 and again["stopped"] == found["stopped"]
+
+
+def test_a_method_with_stages_refuses_a_budget(job_file: Path) -> None:
+    with pytest.raises(UserError, match=r"stop_macs ends a job by its cost, and method fedoras has stages"):
+        fedscale_ext.run(job_file, method="fedoras", model="cnn_tiny", stop_macs=1e9)
