@@ -264,7 +264,7 @@ class JobKeys(BaseModel):
     stop_macs: float | None = Field(
         None,
         gt=0,
-        description="The job ends after the round in which the training MACs of all clients together reach this number. "
+        description="The job ends after the round in which all clients' training MACs together reach this number. "
         "Methods of different cost then train for the same work. By default, the job trains all `rounds`.",
     )
     stop_patience: int = Field(10, ge=1, description="Number of rounds, or evaluations, that `stop_gain` looks at.")
