@@ -191,6 +191,7 @@ class MultiModelAggregator(MethodHooks):
         # only now: after a refused checkpoint, header.json is still that of its run
         self.records = JobRecords(self.log_dir, self.context, self._header(first_notices), self.log_writer, self.wandb)
         self.history = self.records.begin(done, marks)
+        self.spent_macs = sum(record.training_macs for record in self.history)
         self.checkpoints.drop_after(done)
         for tensors in self.client_tensors_by_kind.values():
             tensors.files.drop_after(done)
@@ -375,6 +376,7 @@ class MultiModelAggregator(MethodHooks):
         record.executor_seconds = self.dispatcher.seconds()
         record.faults = self.board.faults()
         self.history.append(record)
+        self.spent_macs += record.training_macs
         with self.watch("record"):
             self.records.round(record, self._internals, self._internal_states)
             self.emit(round_event(record, self.last_round(), self.phase(record.round)))
@@ -412,7 +414,7 @@ class MultiModelAggregator(MethodHooks):
     def _spent(self, record: RoundRecord | None = None) -> str | None:
         """Why the job is done where ``stop_macs`` asks for its end: by the rounds so far, and one more ``record``."""
         budget = self.config.job.stop_macs
-        spent = sum(each.training_macs for each in (*self.history, *([] if record is None else [record])))
+        spent = self.spent_macs + (record.training_macs if record is not None else 0.0)
         return f"clients' training took {spent:.3g} MACs" if budget is not None and spent >= budget else None
 
     def _converged(self, record: RoundRecord | None = None) -> str | None:
