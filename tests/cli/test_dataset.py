@@ -48,6 +48,18 @@ def test_import_list_and_verify(call, npz, tmp_path):
     assert picture.name in err
 
 
+def test_show_prints_classes_and_clients_and_draws_them(call, npz, tmp_path):
+    call("dataset", "import", npz, "--data-set", "mnist", "--name", "mine", "-o", tmp_path / "out")
+    code, stdout, _ = call("dataset", "show", tmp_path / "out", "-o", tmp_path / "a" / "b.png")
+    assert code == 0 and "real: mine, samples of 1x28x28" in stdout and "of 4 clients" in stdout
+    assert (tmp_path / "a" / "b.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "bare" / "client_data_mapping").mkdir(parents=True)
+    code, _, err = call("dataset", "show", tmp_path / "bare")
+    assert code == 2 and "does not say what kind of data it holds; give --data-set" in err
+    code, _, err = call("dataset", "show", tmp_path / "out", "-o", npz / "x.png")
+    assert code == 2 and "cannot be written" in err
+
+
 def test_what_an_import_changes_and_leaves_out_is_printed_each_time(call, tmp_path):
     for client in ("ann", "bob"):
         for label in ("1", "2"):
