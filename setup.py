@@ -73,6 +73,7 @@ setup(
             "hypothesis>=6.100",
             "pyarrow>=15",
             "librosa>=0.10.2",
+            "pandas>=2.2",
             "dp-accounting>=0.6,<0.7",
             "submitit>=1.5",
             "timm>=1.0",

@@ -24,7 +24,7 @@ app = typer.Typer(
     name="fedscale",
     help="Federated learning in which clients train different models, on FedScale's runtime.\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.\n\n"
-    "Example: fedscale driver start quickstart",
+    "Example: fedscale driver start splitmix --on digits",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # whose paragraphs fill the width

@@ -11,7 +11,7 @@ from fedscale_ext.cli.command_group import CommandGroup
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Presets: a method and the data that it trains on.\n\nExample: fedscale config show heterofl --on speech",
+    help="Presets: a method and the data that it trains on.\n\nExample: fedscale config show heterofl --on digits",
     no_args_is_help=True,
 )
 
@@ -70,7 +70,7 @@ def show(
 ) -> None:
     """Write the whole configuration of a method on a data set, which FedScale's own driver runs, too.
 
-    Example: fedscale config show heterofl --on speech -o heterofl.yml
+    Example: fedscale config show heterofl --on digits -o heterofl.yml
     """
     from fedscale_ext.config.presets import ask_for_data, render
     from fedscale_ext.core.errors import UserError

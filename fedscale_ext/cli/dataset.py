@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize femnist",
+    help="Get data into FedScale's layout, and check it.\n\nExample: fedscale dataset synthesize digits",
     no_args_is_help=True,
 )
 
@@ -66,7 +66,7 @@ def list_(
     out.print("folders in FedScale's layout).")
     out.print("By partition: --partition dirichlet|classes|shard|iid --clients N.")
     out.print("Brought here from the network: fedscale dataset download NAME.")
-    out.print("Generated handwriting: fedscale dataset synthesize femnist.")
+    out.print("Generated handwriting: fedscale dataset synthesize digits.")
     there = []
     for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
         description = read_description(path.parent)
@@ -213,7 +213,7 @@ def verify(
 
     A good folder is left decoded, so that its first job starts at once.
 
-    Example: fedscale dataset verify data/femnist_generated
+    Example: fedscale dataset verify data/digits_generated
     """
     from fedscale_ext.data.verify import verify as look
 

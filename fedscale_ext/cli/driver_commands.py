@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Run jobs, on this machine or several, and look after them.\n\nExample: fedscale driver start quickstart",
+    help="Run jobs, on this machine or several, and look after them.\n\n"
+    "Example: fedscale driver start fedavg --on digits",
     no_args_is_help=True,
 )
 _FOLLOW_S = 0.2  # between two looks at a log that is followed
@@ -106,9 +107,9 @@ def start(
 
     Exit code 0 if the job finished (all jobs of a sweep), 2 for bad input, 1 if it failed, 130 if it was stopped.
 
-    Example: fedscale driver start heterofl --on speech --set rounds=50
+    Example: fedscale driver start heterofl --on digits --set rounds=50
 
-    Example: fedscale driver start quickstart --seeds 0-4 --grid batch_size=5,9
+    Example: fedscale driver start fedavg --on digits --seeds 0-4 --grid batch_size=5,9
     """
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import run as driver
@@ -140,7 +141,7 @@ def check(conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid
 
     Exit code 0 if all can start, 2 if not.
 
-    Example: fedscale driver check quickstart --seeds 0-4 --grid method=fedavg,heterofl
+    Example: fedscale driver check fedavg --on digits --seeds 0-4 --grid method=fedavg,fedprox
     """
     from fedscale_ext.driver import job_checks as checks
     from fedscale_ext.driver.tables import console
@@ -209,7 +210,7 @@ def render(
 def stop(job: JobName) -> None:
     """Stop a running job, or sweep, and wait until all of its processes are gone, on all of its hosts.
 
-    Example: fedscale driver stop quickstart
+    Example: fedscale driver stop fedavg_digits
     """
     from fedscale_ext.driver import jobs, sweeps
 
@@ -240,7 +241,7 @@ def stop(job: JobName) -> None:
 def forget(job: JobName) -> None:
     """Take a job that has ended out of the list; its results stay where they are.
 
-    Example: fedscale driver forget quickstart
+    Example: fedscale driver forget fedavg_digits
     """
     from fedscale_ext.driver import jobs
 
@@ -252,7 +253,7 @@ def forget(job: JobName) -> None:
 def status(job: OptionalJobName = None) -> None:
     """List the jobs started on this machine, or tell what is known of one, with its hosts, or of a sweep's.
 
-    Example: fedscale driver status quickstart
+    Example: fedscale driver status fedavg_digits
     """
     from fedscale_ext.driver import jobs, sweeps
     from fedscale_ext.driver.tables import console, print_table
@@ -262,7 +263,7 @@ def status(job: OptionalJobName = None) -> None:
     if job is None or of_sweep:
         rows = [_row_in_sweep(name, run) for name, run in of_sweep.items()] or [_row(name) for name in jobs.names()]
         if not rows:
-            print("no job was started here yet; start one with: fedscale driver start quickstart")
+            print("no job was started here yet; start one with: fedscale driver start fedavg --on digits")
             return
         print_table(console(), ["job", "status", "round", "accuracy", "started", "ended"], rows)
         return
@@ -345,7 +346,7 @@ def _when(seconds: float | None) -> str:
 def logs(job: JobName, follow: Follow = False) -> None:
     """Print what the processes of a job's last run have written.
 
-    Example: fedscale driver logs quickstart -f
+    Example: fedscale driver logs fedavg_digits -f
     """
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs

@@ -23,7 +23,7 @@ def methods(context: typer.Context) -> None:
 
     A method is chosen by `method: NAME` in a configuration; NAME.KEY sets its hyperparameter.
 
-    Example: fedscale driver start quickstart --set method=fedtrans --set fedtrans.beta=0.01
+    Example: fedscale driver start fedtrans --on digits --set fedtrans.beta=0.01
     """
     if context.invoked_subcommand is None:
         list_methods()
@@ -68,7 +68,7 @@ def show(
 ) -> None:
     """Show the models of a finished job: parent, what made each from it, round, MACs, parameters, clients served.
 
-    Example: fedscale methods show quickstart
+    Example: fedscale methods show fedtrans_digits
     """
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs
@@ -123,7 +123,7 @@ def new(
         print(folder / file)
     print(
         f"\nnext:\n  cd {shlex.quote(str(folder))}\n  pip install -e '.[test]'\n"
-        "  python -m pytest\n  fedscale dataset synthesize femnist --writers 20 --samples-per-class 1\n"
+        "  python -m pytest\n  fedscale dataset synthesize digits --writers 20\n"
         f"  fedscale driver start {name}.yml"
     )
 

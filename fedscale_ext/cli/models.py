@@ -23,7 +23,7 @@ def list_models(
 
     A configuration takes one by `model: NAME`. MACs are of one forward pass of one sample.
 
-    Example: fedscale models --data femnist
+    Example: fedscale models --data digits
     """
     from fedscale_ext.core.shapes import shape_text
     from fedscale_ext.data.registry import KNOWN, known

@@ -29,7 +29,7 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
 
     Exit code 0 when the report is written, 2 for bad input or if no name stands for a job.
 
-    Example: fedscale report fedavg_femnist fedtrans_femnist -o comparison
+    Example: fedscale report fedavg_digits splitmix_digits -o comparison
     """
     from fedscale_ext.driver.naming import failures, find_existing_jobs
     from fedscale_ext.driver.tables import console, print_table

@@ -358,7 +358,7 @@ def _find(conf: str | Path) -> Path:
         raise UserError(f"no configuration {str(conf)!r}: it is {method}{ON}{data}")
     raise UserError(
         f"no configuration {str(conf)!r}: give a path, the name of one of the {len(shipped)} shipped ones, such as "
-        f"quickstart, or a method and its data, such as heterofl --on speech{did_you_mean(str(conf), shipped)}"
+        f"fedtrans_femnist, or a method and its data, such as fedavg --on digits{did_you_mean(str(conf), shipped)}"
     )
 
 

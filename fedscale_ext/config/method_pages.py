@@ -3,12 +3,17 @@
 Run ``python -m fedscale_ext.config.method_pages docs/methods/*.md`` after changing a hyperparameter.
 """
 
+import dataclasses
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_type_hints
 
+from fedscale_ext.config.meanings import check_meanings, introduction, meanings
 from fedscale_ext.config.methods import method_class
-from fedscale_ext.config.reference import method_entries
+from fedscale_ext.config.reference import entry
+from fedscale_ext.util.ranges import values
 
 # the entries of one method; its name stands in the first mark
 _BLOCK = re.compile(r"(<!-- hyperparameters of (\w+): .*? -->\n).*?(<!-- end of hyperparameters -->)", re.S)
@@ -28,10 +33,20 @@ def with_hyperparameters(page: str) -> str:
 
     def block(match: re.Match[str]) -> str:
         head, method, end = match.groups()
-        entries = "\n".join(method_entries(method, method_class(method).Params))  # type: ignore[attr-defined]
+        entries = "\n".join(_entries(method, method_class(method).Params))  # type: ignore[attr-defined]
         return f"{head}\n{entries}\n\n{end}"
 
     return _BLOCK.sub(block, page)
+
+
+def _entries(method: str, params: type) -> Iterator[str]:
+    """Yield lines of Markdown on the hyperparameters of a method: an introduction, if any, and an entry for each."""
+    check_meanings(params)
+    if about := introduction(params):
+        yield from (about, "")
+    hints, texts = get_type_hints(params, include_extras=True), meanings(params)
+    for field in dataclasses.fields(params):
+        yield entry(f"{method}.{field.name}", values(hints[field.name]), field.default, texts[field.name])
 
 
 def blocks(page: str) -> list[str]:

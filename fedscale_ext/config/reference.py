@@ -3,23 +3,19 @@
 Run ``python -m fedscale_ext.config.reference > docs/configuration.md`` after changing a key.
 """
 
-import dataclasses
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, get_type_hints
+from typing import Any
 
 from fedscale_ext.config.arguments import allowed, default_of, fedscale_actions
 from fedscale_ext.config.key_groups import FEDSCALE_MEANINGS, GROUPS
 from fedscale_ext.config.keys import JobKeys
-from fedscale_ext.config.meanings import check_meanings, introduction, meanings
-from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.util.ranges import values
 
 _HEAD = """# Configuration
 
-A configuration is a FedScale YAML file. `fedscale config show METHOD --on DATA` writes a complete one. Keys of any job
-are listed [by subject](#all-keys), those of a method under its name. `fedscale methods options METHOD` shows the latter
-in a terminal.
+A configuration is a FedScale YAML file. `fedscale config show METHOD --on DATA` writes a complete one. This page lists
+the keys of any job [by subject](#all-keys). A method's hyperparameters are on its page
+([all methods](methods/index.md)). `fedscale methods options METHOD` shows them in a terminal.
 
 ## How keys are read
 
@@ -65,12 +61,9 @@ _ENTRY = "- **`{key}`** · {values} · {default}<br>\n  {meaning}"
 
 
 def reference() -> str:
-    """Return docs/configuration.md as Markdown; ValueError for a hyperparameter whose meaning is not written."""
-    methods = {name: method_class(name).Params for name in method_names()}  # type: ignore[attr-defined]
-    methods = {name: params for name, params in methods.items() if dataclasses.fields(params)}
-    lines = [_HEAD, "## All keys", ""]
-    lines += [f"Keys of any job: {_links((group.title, group.title) for group in GROUPS)}.", ""]
-    lines += [f"Keys of a method: {_links((f'`{name}`', f'Keys of {name}') for name in methods)}."]
+    """Return docs/configuration.md as Markdown."""
+    links = ", ".join(f"[{group.title}](#{group.title.lower().replace(' ', '-')})" for group in GROUPS)
+    lines = [_HEAD, "## All keys", "", f"{links}."]
     for group in GROUPS:
         lines += [
             "",
@@ -79,8 +72,6 @@ def reference() -> str:
             *([group.about, ""] if group.about else []),
             *map(_job_entry, group.keys),
         ]
-    for name, params in methods.items():
-        lines += ["", f"## Keys of `{name}`", "", *method_entries(name, params)]
     return "\n".join(lines) + "\n"
 
 
@@ -88,29 +79,15 @@ def _job_entry(key: str) -> str:
     field = JobKeys.model_fields.get(key)
     if field is not None:
         allowed_values, default = values(field.annotation, field.metadata), field.default
-        return _entry(key, allowed_values, default, field.description or "")
+        return entry(key, allowed_values, default, field.description or "")
     action = fedscale_actions()[key]
-    return _entry(key, allowed(key, action), default_of(key, action), FEDSCALE_MEANINGS[key])
+    return entry(key, allowed(key, action), default_of(key, action), FEDSCALE_MEANINGS[key])
 
 
-def method_entries(method: str, params: type) -> Iterator[str]:
-    """Yield lines of Markdown on the hyperparameters of a method: an introduction, if any, and an entry for each."""
-    check_meanings(params)
-    if about := introduction(params):
-        yield from (about, "")
-    hints, texts = get_type_hints(params, include_extras=True), meanings(params)
-    for field in dataclasses.fields(params):
-        yield _entry(f"{method}.{field.name}", values(hints[field.name]), field.default, texts[field.name])
-
-
-def _entry(key: str, allowed_values: str, default: Any, meaning: str) -> str:
+def entry(key: str, allowed_values: str, default: Any, meaning: str) -> str:
+    """Return a key's entry as Markdown."""
     shown = json.dumps(default) if isinstance(default, bool | list | tuple | None) else str(default)
     return _ENTRY.format(key=key, values=allowed_values, default=f"default `{shown}`", meaning=meaning)
-
-
-def _links(entries: Iterable[tuple[str, str]]) -> str:
-    """Links to headings of this page, from pairs of text and heading."""
-    return ", ".join(f"[{text}](#{heading.lower().replace(' ', '-')})" for text, heading in entries)
 
 
 if __name__ == "__main__":

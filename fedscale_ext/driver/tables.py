@@ -1,5 +1,6 @@
 """Tables for people in a terminal and for programs in a pipe."""
 
+import os
 from collections.abc import Sequence
 
 from rich import box
@@ -9,8 +10,12 @@ from rich.text import Text
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output or error; colours only in a terminal and without NO_COLOR."""
-    return Console(stderr=stderr)
+    """Return standard output or error; colours only in a terminal and without NO_COLOR.
+
+    A command in a notebook's cell writes plain lines, since the cell would keep every state of a progress bar.
+    Jupyter's kernels give commands FORCE_COLOR, and a pseudo-terminal after ``!``. JPY_PARENT_PID tells these apart.
+    """
+    return Console(stderr=stderr, force_terminal=False if "JPY_PARENT_PID" in os.environ else None)
 
 
 def print_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str]], *, sentences: bool = False) -> None:

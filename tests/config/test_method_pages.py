@@ -1,8 +1,12 @@
 """Hyperparameters in the methods' pages."""
 
+import dataclasses
+import re
+
 import pytest
 
 from fedscale_ext.config.method_pages import blocks, with_hyperparameters
+from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.core.errors import UserError
 
 PAGE = "before\n<!-- hyperparameters of {}: written by a script -->\nold\n<!-- end of hyperparameters -->\nafter\n"
@@ -13,6 +17,16 @@ def test_a_block_has_each_hyperparameter_and_the_rest_stays() -> None:
     assert page.startswith("before\n<!-- hyperparameters of fedprox") and page.endswith("hyperparameters -->\nafter\n")
     assert "- **`fedprox.mu`** · " in page and "old" not in page
     assert with_hyperparameters(page) == page
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_each_hyperparameter_has_one_entry_with_values_default_and_meaning(name: str) -> None:
+    page = with_hyperparameters(PAGE.format(name))
+    entries = re.findall(r"^- \*\*`(\S+)`\*\* · (.+) · default `(.*)`<br>\n  (\S.*\.)$", page, re.M)
+    fields = dataclasses.fields(method_class(name).Params)  # type: ignore[attr-defined]
+    assert [entry[0] for entry in entries] == [f"{name}.{field.name}" for field in fields]
+    if name == "heterofl":
+        assert entries[0][1:3] == ("list of numbers", "[1.0, 0.5, 0.25, 0.125, 0.0625]")
 
 
 def test_blocks_are_told_apart() -> None:

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fedscale_ext.driver.tables import print_table
+from fedscale_ext.driver.tables import console, print_table
 
 TITLES = ["name", "default", "values", "meaning"]
 SENTENCE = "It changes which of the clients train in a round, and how long each of them trains there."
@@ -43,3 +43,11 @@ def test_a_pipe_gets_a_line_per_row() -> None:
     lines = printed(40, terminal=False)
     assert len(lines) == 3 and lines[1].endswith(f"deepen_only, rand_flip_crop  {SENTENCE}")
     assert lines == printed(80, terminal=False, sentences=False)
+
+
+def test_a_command_in_a_notebooks_cell_is_not_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter's kernels set it
+    assert console().is_terminal
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    assert not console().is_terminal and console().color_system is None

@@ -31,7 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patterns = rng.integers(0, 2, (4, 7, 7)).repeat(4, axis=1).repeat(4, axis=2) * 200
     x = (patterns[label] + rng.integers(0, 50, (len(client), 28, 28))).astype(np.uint8)
     np.savez(folder / "drawn.npz", x=x, y=label, client=client)
-    import_npz(folder / "drawn.npz", folder / "drawn", "femnist", NpzOptions(name="drawn patterns, generated"))
+    import_npz(folder / "drawn.npz", folder / "drawn", "digits", NpzOptions(name="drawn patterns, generated"))
     return folder / "drawn"
 
 
