@@ -158,6 +158,7 @@ class DeviceTypesAggregator(ByTypeAggregator):
                     f"{'deadline_s' if by_deadline else 'capacity_spread'}, or say how many devices have each type by "
                     f"{name}.groups"
                 )
+        self.report_weak(float(macs.min()), "they have its type all the same")
         affords[:, -1] = True  # with a large capacity_model, too, nobody is left out
         types: np.ndarray = largest_first[affords.argmax(axis=1)]
         for index, key in enumerate(self.keys):
@@ -173,7 +174,6 @@ class DeviceTypesAggregator(ByTypeAggregator):
         key = f"{self.params.method}.{'groups' if self.params.groups else 'ranges'}"
         macs = np.array([cost.forward_macs for cost in self.costs])
         if over := int((macs[self.type_of] > self.capacity).sum()):
-            self.beyond_capacity = over
             have = "client has" if over == 1 else "clients have"
             self.notice(
                 f"{over:,} {have} a type that is beyond their capacity: {key} deals types whatever devices afford"

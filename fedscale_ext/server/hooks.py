@@ -84,6 +84,7 @@ class MethodHooks(Coordinator):
     weights_given = False  # whether the key ``initial_weights`` was heard
     public_data_used = False  # whether the method has asked for public data
     selection: Guided | None = None  # of a job whose ``sample_mode`` is not random
+    beyond_capacity = 0  # clients that train what their devices do not afford
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params, self._private = self.check_settings(config)
@@ -100,7 +101,6 @@ class MethodHooks(Coordinator):
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
         self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
         self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
-        self.beyond_capacity = 0  # clients that train, by the method's own rule, what their devices do not afford
         self.deadline = DeadlineNotices(config, self.notice)
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
@@ -344,12 +344,17 @@ class MethodHooks(Coordinator):
         args = self.args
         return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
 
+    def count_beyond(self, macs: np.ndarray) -> None:
+        """Count the clients that train what their devices do not afford; ``macs`` per sample of each, float64
+        [clients]. The report tells such jobs apart."""
+        self.beyond_capacity = max(self.beyond_capacity, int((macs > self.capacity).sum()))
+
     def report_weak(self, macs: float, instead: str) -> None:
         """Name the clients that afford less than ``macs`` per sample, the least that the method has for anybody."""
         weak = [self.task.name_of(client) for client in (np.flatnonzero(self.capacity < macs) + 1).tolist()]
         if not weak:
             return
-        self.beyond_capacity = len(weak)
+        self.count_beyond(np.full(len(self.capacity), macs))
         logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
         self.notice(
             f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
@@ -360,6 +365,7 @@ class MethodHooks(Coordinator):
         """Report how many clients have which model or level, and whether it takes them longer than ``deadline_s``;
         ``indices`` int64 [clients] into ``choices``."""
         self.notice(f"{self.config.job.method} {verb} {assignment_sentence(choices, indices)}")
+        self.count_beyond(np.array([choice.cost.forward_macs for choice in choices], dtype=np.float64)[indices])
         if self.exchanges_models:  # else rounds tell: their times have what travels
             self.deadline.assigned([choice.cost for choice in choices], indices, self.population, self.task)
 

@@ -119,7 +119,16 @@ class FedorASAggregator(MultiModelAggregator):
         for tier, bracket in enumerate(self.brackets):
             self.pool.add_part(tier_key(tier), SUPERNET, path_of(spec, self._tested(tier)), {})
             self.notice(f"tier {tier + 1}: {(self.tier_of == tier).sum()} clients, paths of {bracket}")
+        self._tell_beyond()
         self._announce()
+
+    def _tell_beyond(self) -> None:
+        """Report clients that do not afford what their tier serves; shares deal tiers whatever devices afford."""
+        served = [self.pool[tier_key(tier)].cost.forward_macs for tier in range(len(self.brackets))]
+        self.count_beyond(np.array(served, dtype=np.float64)[self.tier_of])
+        if self.beyond_capacity:
+            self.notice(f"{self.beyond_capacity} of {len(self.capacity)} clients are in a tier whose paths their "
+                        "devices do not afford: tiers rank devices")  # fmt: skip
 
     def _announce(self) -> None:
         rounds, plan = self.args.rounds, self.plan

@@ -167,7 +167,8 @@ class FedNASAggregator(FedAvgAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 and alpha_0 of the mixture."""
         spec = mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
-        self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
+        supernet = self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
+        self.report_weak(supernet.cost.forward_macs, "they train it all the same")
 
     @property
     def model(self) -> str:

@@ -287,7 +287,8 @@ class SpiderAggregator(FedAvgAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 of the global network."""
         spec = mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
-        self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
+        supernet = self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
+        self.report_weak(supernet.cost.forward_macs, "they train it all the same")
         self.tables = tables(spec)
 
     def client_tensors(self) -> list[ClientTensors]:

@@ -1,6 +1,7 @@
 """FedorAS's rounds of supernet training: who is sent what, what it counts for, what is refused; whole jobs."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -355,3 +356,11 @@ def test_a_job_with_one_subspace_a_round_tunes_and_measures_what_it_serves(job_f
     name = next(name for name in state if name.endswith("stem.bn.running_mean"))
     assert not torch.equal(state[name], found["models"][SUPERNET][1][name])  # measured anew
     assert not models.searched(spec)
+
+
+def test_clients_whose_tier_is_beyond_their_devices_are_counted_and_told(fedoras: Callable[..., Any]) -> None:
+    """Tiers rank devices, whatever they afford."""
+    assert fedoras(capacity=[1e15] * 6).beyond_capacity == 0
+    made = fedoras(capacity=[1e15, 1, 1e3, 1e15, 1e15, 1e15])
+    assert made.beyond_capacity == 2
+    assert any("2 of 6 clients are in a tier whose paths" in event["message"] for event in made.events)

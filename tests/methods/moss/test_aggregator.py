@@ -45,6 +45,8 @@ def test_groups_tell_how_many_clients_have_a_type_beyond_their_capacity() -> Non
     message = "beyond their capacity: moss.groups deals types whatever devices afford"
     assert f"4 clients have a type that is {message}" in notices(moss(groups=[2, 2, 2], capacity=[LOW] * 6))
     assert moss(groups=[2, 2, 2], capacity=[LOW] * 6).beyond_capacity == 4
+    forced = moss(capacity=[LOW - 1, LOW, MIDDLE, MIDDLE, HIGH, HIGH], groups=None)  # the first has the smallest type
+    assert forced.beyond_capacity == 1 and any("they have its type all the same: 1" in said for said in notices(forced))
     weak_last = [HIGH] * 3 + [MIDDLE] * 2 + [LOW - 1]
     assert f"1 client has a type that is {message}" in notices(moss(groups=[2, 2, 2], capacity=weak_last))
     assert not [said for said in notices(moss(groups=[2, 2, 2], capacity=[HIGH] * 6)) if message in said]

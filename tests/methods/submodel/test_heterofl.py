@@ -133,6 +133,7 @@ def test_groups_put_the_weakest_on_the_narrowest_level(cls: type, method: str) -
     made = server(cls, method, capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], **keys)
     assert made.level_of.tolist() == [1, 0, 2, 2, 0, 2]
     assert made.selection_groups() is made.level_of
+    assert made.beyond_capacity == 4  # nobody's narrowest level is that cheap, whoever is dealt it
     assert server(cls, method).selection_groups() is None
     with pytest.raises(UserError, match=rf"{method}.groups is \[3, 3\]; it must hold .* for each of 3 levels"):
         server(cls, method, rates=[1.0, 0.5, 0.25], groups=[3, 3])
