@@ -93,6 +93,7 @@ class Reader:
         if str(self.here) not in sys.path:
             sys.path.insert(0, str(self.here))
             self._patch.setenv("PYTHONPATH", os.pathsep.join([str(self.here), str(ROOT)]))
+        models.registry._families.cache_clear()  # another process would look for families anew
 
     def _fedscale(self, words: list[str]) -> None:
         self._patch.setattr(sys, "argv", words)

@@ -41,20 +41,20 @@ _CIFAR_PAPER = {
 }
 DATA = {
     "chars74k": DataSet("femnist", "chars74k_55writers.npz", clients=55),
-    "mnist": DataSet("Mnist", "mnist.npz", clients=200, small={"rounds": 60, "fedtrans.delta": 10}),
+    "mnist": DataSet("mnist", "mnist.npz", clients=200, small={"rounds": 60, "fedtrans.delta": 10}),
     "cifar10": DataSet("cifar10", "cifar10_10k2k.npz", clients=100),
-    "speech": DataSet("google_speech", "speech_commands_logmel.npz", _LOG_MEL, clients=239,
+    "speech": DataSet("speech", "speech_commands_logmel.npz", _LOG_MEL, clients=239,
                       keys={"model": "resnet18_speech"}),
     # the same with half of the base's channels, which does as well (`base_size`) at a quarter of the cost
-    "speech_half": DataSet("google_speech", "speech_commands_logmel.npz", _LOG_MEL, clients=239,
+    "speech_half": DataSet("speech", "speech_commands_logmel.npz", _LOG_MEL, clients=239,
                            keys={"model": str(FOLDER / "models" / "resnet18_speech_half.json")}),
     "har": DataSet("uci_har", "uci_har.npz", _HAR, clients=30, small={"num_participants": 30}),
     # the paper's, imported beforehand into folders of these names
     "femnist": DataSet("femnist", clients=3400),
     "cifar10_full": DataSet("cifar10", keys={"model": "mobilenetv3_small"}, paper=_CIFAR_PAPER),
-    "speech_full": DataSet("google_speech", keys={"model": "resnet18_speech"},
+    "speech_full": DataSet("speech", keys={"model": "resnet18_speech"},
                            paper={"rounds": 1500, "fedtrans.delta": 100}),
-    "openimage": DataSet("openImg", keys={"model": "resnet18_openimage"},
+    "openimage": DataSet("openimage", keys={"model": "resnet18_openimage"},
                          paper={"fedtrans.delta": 50, "augment": "flip"}),
 }  # fmt: skip
 # which data a script takes where it is not told: the data sets of the paper, and what stands for them

@@ -37,7 +37,7 @@ _CIFAR = {"num_participants": 6, "reference_macs": 1.9e7}  # 556 M, 35 M
 DATA = {
     "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30, _keys("vgg_small", *_FEW, **_HAR),
                          small={"rounds": 60, "eval_interval": 3}, dirichlet=("--min-samples", "24")),
-    "fashion": DataSet("FashionMnist", "fashionmnist_20k4k.npz", _LOCAL, 50, _keys("vgg_small", *_MANY, **_FASHION),
+    "fashion": DataSet("fashionmnist", "fashionmnist_20k4k.npz", _LOCAL, 50, _keys("vgg_small", *_MANY, **_FASHION),
                        dirichlet=_AT_LEAST),
     "cifar100_small": DataSet("cifar100", "cifar100_3k600.npz", _LOCAL, 30,
                               _keys("resnet18_small", *_FEW, **_CIFAR, batch_size=16), dirichlet=_AT_LEAST),
@@ -48,7 +48,7 @@ DATA = {
                                                      learning_rate=5e-4, client_weight_decay=5e-5)),
     "unimib": DataSet("unimib_shar", clients=30, keys=_keys("vgg_unimib", *_FEW, num_participants=6, batch_size=16,
                                                             learning_rate=5e-3, client_weight_decay=5e-4)),
-    "fashionmnist": DataSet("FashionMnist", clients=50, keys=_keys("cnn3", *_MANY, num_participants=10)),
+    "fashionmnist": DataSet("fashionmnist", clients=50, keys=_keys("cnn3", *_MANY, num_participants=10)),
     "cifar100": DataSet("cifar100", clients=50, keys=_keys("resnet18", *_MANY, num_participants=10)),
 }  # fmt: skip
 STANDS_FOR = {

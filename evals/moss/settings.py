@@ -65,7 +65,7 @@ _HAR = {"public_samples": 50, "sample_shape": "1x32x36", UNRELATED: "chars74k"}
 DATA = {
     "cifar10_30": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 30,
                           {**_CIFAR, **_FEW, **_THIN, "reference_macs": 5.3e5}, dirichlet=_HUNDRED),
-    "speech12_30": DataSet("google_speech12", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL), 30,
+    "speech12_30": DataSet("speech12", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL), 30,
                            {**_SPEECH, **_FEW, **_THIN, "reference_macs": 1.2e6},
                            small={"public_samples": 100}, dirichlet=_HUNDRED),
     "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30,

@@ -9,6 +9,7 @@ from fedscale_ext.cli import (
     dataset,
     dataset_download,
     driver_commands,
+    export,
     leaderboard,
     methods,
     models,
@@ -38,6 +39,7 @@ app.command("models")(models.list_models)
 app.command("data")(dataset.list_)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
+app.command()(export.export)
 app.add_typer(traces.app, name="traces")
 
 

@@ -100,7 +100,7 @@ def import_(
 ) -> None:
     """Import data into FedScale's layout.
 
-    Example: fedscale dataset import mnist.npz --data-set Mnist --partition dirichlet --clients 500
+    Example: fedscale dataset import mnist.npz --data-set mnist --partition dirichlet --clients 500
 
     Example: fedscale dataset import photos/ --data-set animals --shape 3x128x128 -o data/animals
 
@@ -112,6 +112,7 @@ def import_(
     spread = partition.build()
     kind = format_ or _format(source)
     entry = registry.known(data_set)
+    data_set = entry.name if entry else data_set
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
     name = output.name
@@ -214,19 +215,57 @@ def verify(
 
     Example: fedscale dataset verify data/digits_generated
     """
+    from fedscale_ext.data.verify import verify as look
+
+    kind = _kind_of(folder, data_set)
+    with progress_bar("reading") as progress:
+        verification = look(folder, kind, progress=progress)
+    report(verification)
+    if not verification.ok:
+        raise typer.Exit(1)
+    _decode(folder, kind)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="A data folder, the data_dir of a configuration.")],
+    data_set: Annotated[
+        str | None, typer.Option("--data-set", help="Kind of data.", show_default="what dataset.json says")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PNG", help="File of the picture.")] = Path("data.png"),
+) -> None:
+    """Show who has how many samples of which class, as a table and a picture.
+
+    The picture has clients by classes, the clients' sizes, and a sample of each class.
+
+    Example: fedscale dataset show data/digits_generated -o digits.png
+    """
+    from fedscale_ext.cli.dataset_view import show_overview
+    from fedscale_ext.data.overview import overview
+    from fedscale_ext.data.store import open_data_set
+    from fedscale_ext.metrics.files import write_atomic
+    from fedscale_ext.report.data_picture import png
+
+    with progress_bar("reading") as progress:
+        data = open_data_set(folder, _kind_of(folder, data_set), progress=progress)
+    seen = overview(data, folder)
+    show_overview(data, seen)
+    try:
+        write_atomic(out, png(data, seen))
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from None
+    print(f"picture  {out}")
+
+
+def _kind_of(folder: Path, data_set: str | None) -> str:
+    """Return the kind of data of a folder: what the command says, else what dataset.json says."""
     from fedscale_ext.data.layout import read_description
     from fedscale_ext.data.mapping import data_folder
-    from fedscale_ext.data.verify import verify as look
 
     kind = data_set or read_description(data_folder(folder)).get("data_set")
     if not kind:
         raise UserError(f"{folder} does not say what kind of data it holds; give --data-set")
-    with progress_bar("reading") as progress:
-        verification = look(folder, str(kind), progress=progress)
-    report(verification)
-    if not verification.ok:
-        raise typer.Exit(1)
-    _decode(folder, str(kind))
+    return str(kind)
 
 
 def _decode(folder: Path, data_set: str) -> None:

@@ -9,6 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from fedscale_ext.data.importing.writer import Written
+    from fedscale_ext.data.overview import Overview
+    from fedscale_ext.data.store import DataSet
     from fedscale_ext.data.verify import Verification
 
 Progress = Callable[[int, int], None]
@@ -47,6 +49,36 @@ def report(verification: "Verification") -> None:
     _print_notes(verification.notes)
     for problem in verification.problems:
         typer.echo(problem, err=True)
+
+
+def show_overview(data: "DataSet", seen: "Overview") -> None:
+    """Print a data set's classes with their samples and clients, and what clients have."""
+    import numpy as np
+
+    from fedscale_ext.core.shapes import shape_text
+    from fedscale_ext.driver.tables import console, print_table
+
+    out = console()
+    kind = "generated" if data.generated else "real"
+    out.print(f"{kind}: {data.name}, samples of {shape_text(data.input_shape)}\n", highlight=False)
+    train, test = seen.train.sum(0), seen.test.sum(0)
+    rows = [[name, f"{of_train:,}", f"{of_test:,}", f"{having:,}"]
+            for name, of_train, of_test, having in zip(seen.classes, train, test, (seen.train > 0).sum(0), strict=True)
+            ]  # fmt: skip
+    print_table(out, ["class", "training", "test", "clients that train on it"], rows)
+    out.print()
+    figures = {
+        "training samples": seen.train.sum(1),
+        "test samples": seen.test.sum(1),
+        "classes": seen.labels_per_client,
+    }
+    print_table(
+        out,
+        [f"of {len(seen.clients):,} clients", "least", "quarter", "median", "three quarters", "most"],
+        [[name, *(f"{value:,.0f}" for value in np.percentile(values, [0, 25, 50, 75, 100], method="nearest"))]
+         for name, values in figures.items()],
+    )  # fmt: skip
+    _print_notes(data.notes)
 
 
 def report_import(written: "Written") -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedscale_ext import compat
+from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.util.ranges import Range, values
 from fedscale_ext.util.validation import KINDS
@@ -79,6 +80,7 @@ def fedscale_arguments(
     for key in _PATH_KEYS:
         if values[key] is not None:
             values[key] = os.path.expanduser(values[key])
+    values["data_set"] = data_set_name(values["data_set"])
     return compat.complete_arguments(argparse.Namespace(**values))
 
 

@@ -66,7 +66,7 @@ GROUPS = (
             "test_around_training"
         ),
     ),
-    KeyGroup("Stopping", _keys("stop_gain stop_patience stop_unit")),
+    KeyGroup("Stopping", _keys("stop_gain stop_patience stop_unit stop_macs")),
     KeyGroup(
         "Privacy",
         _keys(

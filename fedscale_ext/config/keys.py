@@ -261,6 +261,12 @@ class JobKeys(BaseModel):
         "this much above the best before. FedTrans's appendix has 0.01. By default, the job trains all "
         "`rounds`.",
     )
+    stop_macs: float | None = Field(
+        None,
+        gt=0,
+        description="The job ends after the round in which all clients' training MACs together reach this number. "
+        "Methods of different cost then train for the same work. By default, the job trains all `rounds`.",
+    )
     stop_patience: int = Field(10, ge=1, description="Number of rounds, or evaluations, that `stop_gain` looks at.")
     stop_unit: Literal["rounds", "evaluations"] = Field(
         "rounds", description="What `stop_patience` counts. Accuracies are those of evaluations in any case."

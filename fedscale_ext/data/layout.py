@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.shapes import check_shape
 from fedscale_ext.data.labels import absent_note
@@ -50,6 +51,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     whole = whole and all(isinstance(content.get(key, kind()), kind) for key, kind in kinds.items())
     if not whole or not all(isinstance(text, str) for key in ("notes", "label_names") for text in content.get(key, ())):
         raise UserError(f"{path} is not a description of a data set: import or synthesize the data set again")
+    if "data_set" in content:  # folders from before there was one spelling
+        content["data_set"] = data_set_name(content["data_set"])
     return content
 
 
@@ -61,6 +64,7 @@ def notes_in(content: dict[str, Any]) -> list[str]:
 def describe(folder: Path, data_set: str, input_shape: tuple[int, int, int] | None = None) -> Description:
     """Put together what is known of a data set: the caller's shape, then dataset.json, then the registry."""
     written, entry = read_description(folder), known(data_set)
+    data_set = entry.name if entry else data_set
     shape = input_shape or written.get("shape") or (entry and entry.shape)
     classes = written.get("classes", entry.classes if entry else None)
     if not isinstance(shape, list | tuple):

@@ -10,6 +10,7 @@ in HypeMeFed's public code; that leaves UniMiB SHAR in m/s2, which here becomes 
 import string
 from dataclasses import dataclass
 
+from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.shapes import Shape
 
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -95,9 +96,9 @@ KNOWN: tuple[KnownDataSet, ...] = (
         "digits", "generated digits by made-up writers", 10, (1, 28, 28), _GREY_MEAN, _GREY_STD,
         label_names=DIGITS, natural_clients=True,
     ),
-    KnownDataSet("Mnist", "handwritten digits", 10, (1, 28, 28), _GREY_MEAN, _GREY_STD),
+    KnownDataSet("mnist", "handwritten digits", 10, (1, 28, 28), _GREY_MEAN, _GREY_STD),
     KnownDataSet("emnist", "handwritten characters, balanced split", 47, (1, 28, 28), _GREY_MEAN, _GREY_STD),
-    KnownDataSet("FashionMnist", "grey pictures of clothes", 10, (1, 28, 28), (0.2860,), (0.3530,)),
+    KnownDataSet("fashionmnist", "grey pictures of clothes", 10, (1, 28, 28), (0.2860,), (0.3530,)),
     KnownDataSet(
         "cifar10", "small photographs", 10, (3, 32, 32), _RGB_MEAN, _RGB_STD, label_names=_CIFAR10_LABELS
     ),
@@ -107,15 +108,15 @@ KNOWN: tuple[KnownDataSet, ...] = (
         "stl10", "photographs, the labelled ones", 10, (3, 96, 96), (0.5,) * 3, (0.5,) * 3, label_names=_STL10_LABELS
     ),
     KnownDataSet(
-        "openImg", "OpenImage photographs by author", 596, (3, 64, 64), _RGB_MEAN, _RGB_STD,
+        "openimage", "OpenImage photographs by author", 596, (3, 64, 64), _RGB_MEAN, _RGB_STD,
         natural_clients=True, split_folders=True,
     ),
     KnownDataSet(
-        "google_speech", "spoken words by speaker, log-mel", 35, (1, 49, 40), _LOG_MEL_MEAN, _LOG_MEL_STD,
+        "speech", "spoken words by speaker, log-mel", 35, (1, 49, 40), _LOG_MEL_MEAN, _LOG_MEL_STD,
         label_names=SPEECH_WORDS, natural_clients=True, split_folders=True, values=True, by_name=True,
     ),
     KnownDataSet(
-        "google_speech12", "the same: ten words, unknown, silence", 12, (1, 49, 40), _LOG_MEL_MEAN, _LOG_MEL_STD,
+        "speech12", "the same: ten words, unknown, silence", 12, (1, 49, 40), _LOG_MEL_MEAN, _LOG_MEL_STD,
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
     ),
     KnownDataSet(
@@ -132,7 +133,7 @@ KNOWN: tuple[KnownDataSet, ...] = (
         silence=0.1,
     ),
     KnownDataSet(
-        "speech12_mfcc32", "google_speech12 with Moss's 32 x 32 cepstra", 12, (1, 32, 32), _SQUARE_MEAN, _SQUARE_STD,
+        "speech12_mfcc32", "speech12 with Moss's 32 x 32 cepstra", 12, (1, 32, 32), _SQUARE_MEAN, _SQUARE_STD,
         label_names=_TWELVE, natural_clients=True, split_folders=True, values=True, by_name=True, others=UNKNOWN,
     ),
     KnownDataSet(
@@ -159,8 +160,9 @@ KNOWN: tuple[KnownDataSet, ...] = (
 
 
 def known(name: str) -> KnownDataSet | None:
-    """Return the data set of a name (upper and lower case are the same), or None."""
-    return next((entry for entry in KNOWN if entry.name.lower() == name.lower()), None)
+    """Return the data set of a name, FedScale's spelling or upper case included, or None."""
+    spelt = data_set_name(name).lower()
+    return next((entry for entry in KNOWN if entry.name == spelt), None)
 
 
 def normalisation(name: str, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

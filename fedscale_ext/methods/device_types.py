@@ -173,6 +173,7 @@ class DeviceTypesAggregator(ByTypeAggregator):
         key = f"{self.params.method}.{'groups' if self.params.groups else 'ranges'}"
         macs = np.array([cost.forward_macs for cost in self.costs])
         if over := int((macs[self.type_of] > self.capacity).sum()):
+            self.beyond_capacity = over
             have = "client has" if over == 1 else "clients have"
             self.notice(
                 f"{over:,} {have} a type that is beyond their capacity: {key} deals types whatever devices afford"

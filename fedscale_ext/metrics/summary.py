@@ -63,6 +63,7 @@ def job_header(
     floor: Mapping[str, Any] | None = None,
     notices: Sequence[str] = (),
     named_files: FileDigests | None = None,
+    beyond_capacity: int = 0,
 ) -> dict[str, Any]:
     """Description of a job for header.json and the head of summary.json.
 
@@ -71,6 +72,7 @@ def job_header(
     public data, ``data`` has the number of samples taken from the clients, and whether the method uses them
     (``public_data_used``). ``floor`` is the result of :func:`floors`. ``notices`` are sentences that the job gave
     before its first round. ``named_files`` are the digests of the files that the configuration names.
+    ``beyond_capacity`` is the number of clients that train a model that their devices do not afford.
     """
     data = {"name": data_name, "generated": data_generated, "digest": data_digest}
     if (samples := set_aside(config)) or config.get("public_dir"):
@@ -83,6 +85,7 @@ def job_header(
         "data": data,
         "population": population,
         "num_clients": num_clients,
+        "beyond_capacity": beyond_capacity,
         "floor": floor,
         "notices": list(notices),
         "versions": versions(),

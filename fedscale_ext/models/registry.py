@@ -6,7 +6,7 @@ whose object is the module.
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
@@ -15,7 +15,16 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.families import cnn, mobilenetv2, mobilenetv3, nasbench201, resnet, torchvision_models, vit
+from fedscale_ext.models.families import (
+    cnn,
+    mobilenetv2,
+    mobilenetv3,
+    nasbench201,
+    own_module,
+    resnet,
+    torchvision_models,
+    vit,
+)
 from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.models.supernet import family as supernet
 
@@ -56,6 +65,7 @@ def _families() -> dict[str, Family]:
         "multi_exit": cast(Family, multi_exit),
         "supernet": cast(Family, supernet),
         "torchvision": cast(Family, torchvision_models),
+        "own_module": cast(Family, own_module),
     }
     from_entry_points = {point.name: cast(Family, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)}
     return {**from_entry_points, **built_in}
@@ -72,7 +82,10 @@ def family(spec_or_name: ModelSpec | str) -> Family:
 
 def check_name(name: str) -> None:
     """Raise UserError for an unknown name of a model."""
-    _makers(name)
+    if own_module.is_own(name):
+        own_module.parsed(name)
+    else:
+        _makers(name)
 
 
 def model_names() -> list[str]:
@@ -92,7 +105,7 @@ def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -
     """Return the spec of a named model.
 
     Args:
-        name: Name of the model, as in the configuration's ``model``.
+        name: Name of the model, as in the configuration's ``model``, one's own ``package.module:Class`` included.
         input_shape: Shape of a sample, (C, H, W).
         num_classes: Number of classes.
 
@@ -100,14 +113,15 @@ def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -
         UserError: If the name is unknown, or a number is not positive.
 
     """
-    makers = _makers(name)
+    makers = {} if own_module.is_own(name) else _makers(name)
     if len(input_shape) != 3 or min(input_shape) < 1 or num_classes < 1:
         raise UserError(
             f"model {name!r} needs an input shape (C, H, W) and a number of classes, all positive; "
             f"got {tuple(input_shape)} and {num_classes}"
         )
     channels, height, width = input_shape
-    return makers[name]((channels, height, width), num_classes)
+    make = makers.get(name) or partial(own_module.make, name)
+    return make((channels, height, width), num_classes)
 
 
 def build(spec: ModelSpec) -> nn.Module:

@@ -145,6 +145,12 @@ class Arm:
         return frozenset(f"{job.affords[0]:.2g}" for job in self.jobs if job.affords is not None)
 
     @property
+    def beyond_capacity(self) -> int:
+        """Clients that train what their devices do not afford, if they are more than a twentieth of all, else 0."""
+        most = max(int(job.header.get("beyond_capacity", 0)) for job in self.jobs)
+        return most if most > _FEW_FAILED * int(self.jobs[0].header["num_clients"]) else 0
+
+    @property
     def generated(self) -> bool:
         """True if the data are generated."""
         return bool(self.jobs[0].header["data"]["generated"])
@@ -169,10 +175,11 @@ class Arm:
         """Conditions that arms must share to compete in a figure.
 
         These are the samples (data sets of one name may hold others) and whether they are generated, the rounds that
-        were requested, whether models are personal and, for the figures of such tests, whether tests mask logits. Costs
-        also need the same rounds done, and the same devices, which must afford the same. They need the same
-        overcommitment, since clients that are too slow to count cost nothing. Neither do clients whose update failed or
-        was refused: arms with and without many of them do not compete in costs.
+        were requested, whether models are personal, whether clients train what their devices do not afford and, for the
+        figures of such tests, whether tests mask logits. Costs also need the same rounds done, and the same devices,
+        which must afford the same. They need the same overcommitment, since clients that are too slow to count cost
+        nothing. Neither do clients whose update failed or was refused: arms with and without many of them do not
+        compete in costs.
         """
         job = self.jobs[0]
         done = sorted(job.rounds_done for job in self.jobs) if figure.key in _OF_ROUNDS else []
@@ -183,7 +190,7 @@ class Arm:
         complete = self.uncounted == 0 if figure.key in _OF_UPDATES else None
         masked = self.masked and figure.key in _OF_MASKED_TESTS
         weakest = self.weakest if figure.key in _OF_DEVICES else frozenset()
-        shared = self.digest, self.generated, job.rounds_asked, self.personal, masked
+        shared = self.digest, self.generated, job.rounds_asked, self.personal, self.beyond_capacity > 0, masked
         return *shared, rounds, overcommitment, complete, weakest, *sorted(devices.items())
 
     @property

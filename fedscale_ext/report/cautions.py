@@ -41,6 +41,9 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
         notes.append(f"The same devices afford models of different size ({_affords_words(arms)} MACs per sample), as "
                      "the methods' base models differ: costs are marked among rows with equal weakest clients only. "
                      "With the same capacity_model, rows compare.")  # fmt: skip
+    if beyond := [_beyond_words(arm) for arm in arms if arm.beyond_capacity]:
+        notes.append(f"Devices train models that they do not afford in {', '.join(beyond)}: rows marked beyond "
+                     "capacity do not compete with those that keep to it.")  # fmt: skip
     if stopped := [_stopped_words(job) for job in jobs if job.finished and job.rounds_done < job.rounds_asked]:
         notes.append(f"Stopped early: {'; '.join(stopped)}. MACs, network and virtual time are marked among jobs that "
                      "did equally many rounds only.")  # fmt: skip
@@ -62,6 +65,10 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if len({frozenset(arm.seeds) for arm in arms}) > 1:
         notes.append("The rows have different seeds: differences between rows are also differences between seeds.")
     return notes
+
+
+def _beyond_words(arm: Arm) -> str:
+    return f"{arm.label} ({arm.beyond_capacity:,} of {int(arm.jobs[0].header['num_clients']):,} clients)"
 
 
 def _early_words(job: LoadedJob, how_far: str, of: str = "") -> str:

@@ -18,6 +18,7 @@ Kind = Literal["arm", "tuned", "paper", "floor"]
 # shown in a terminal: few columns, so that 80 of its own suffice
 _IN_TERMINAL = ("accuracy", "global", "iqr", "macs", "network", "time")
 _WITH_SPREAD = ("accuracy", "global")
+PERSONAL, BEYOND = "personal", "beyond capacity"
 _FLOORS = {"majority": "majority of the client's own labels", "most_frequent": "most frequent label of all clients"}
 
 
@@ -32,8 +33,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a ``kind``; ``index`` is that of its arm, None for a paper's row and a floor. ``personal``: clients are
-    tested on models of their own."""
+    """A row of a ``kind``.
+
+    ``index`` is that of its arm, None for a paper's row and a floor. ``marks`` say what sets the row apart.
+    """
 
     label: str
     seeds: str
@@ -42,7 +45,7 @@ class Line:
     index: int | None
     state: str = ""
     kind: Kind = "arm"
-    personal: bool = False
+    marks: Sequence[str] = ()
 
 
 def lines(arms: Sequence[Arm]) -> list[Line]:
@@ -54,10 +57,14 @@ def lines(arms: Sequence[Arm]) -> list[Line]:
         cells = [_cell(arm, figure, number in tops[figure.key]) for figure in figures]
         seeds = ", ".join(map(str, arm.seeds))
         kind: Kind = "tuned" if isinstance(arm.jobs[0], FineTunedJob) else "arm"
-        rows.append(Line(arm.label, seeds, arm.data, cells, index, arm.state, kind, arm.personal))
+        rows.append(Line(arm.label, seeds, arm.data, cells, index, arm.state, kind, _marks(arm)))
         if [one for one, _ in entries[number + 1 : number + 2]] != [index]:  # the last row of this arm
             rows += _paper_rows(arm, figures)
     return rows + _floors(arms, figures)
+
+
+def _marks(arm: Arm) -> list[str]:
+    return [*([PERSONAL] if arm.personal else []), *([BEYOND] if arm.beyond_capacity else [])]
 
 
 def _paper_rows(arm: Arm, figures: Sequence[Figure]) -> list[Line]:
@@ -97,7 +104,7 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
 def table_notes(rows: Sequence[Line]) -> list[str]:
     """Explain the kinds of rows that a table has, in a sentence or two each."""
     notes = []
-    if any(row.personal for row in rows):
+    if any(PERSONAL in row.marks for row in rows):
         notes.append("In rows marked personal, each client is tested on a model of its own. A shared model must fit "
                      "all clients, so personal and shared rows do not compete.")  # fmt: skip
     if any(row.kind == "tuned" for row in rows):
@@ -159,7 +166,7 @@ def comparison_rows(arms: Sequence[Arm], compared: Sequence[Line]) -> tuple[list
             cell = line.cells[index]
             spread = f" {cell.spread}" if cell.spread and figure.key in _WITH_SPREAD else ""
             cells.append(f"{cell.value}{spread}{'*' if cell.best else ''}")
-        marks = "; ".join(filter(None, ("personal" if line.personal else "", line.state)))
+        marks = "; ".join(filter(None, (*line.marks, line.state)))
         label = f"{line.label} ({marks})" if marks else line.label
         if several and line.kind == "floor" and line.data not in label:
             label = f"{label}, {line.data}"

@@ -18,12 +18,12 @@ import yaml
 from fedscale_ext.config.arguments import fedscale_actions
 from fedscale_ext.config.job_config import decisive, make_config
 from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report.arms import differences
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.published import NAMES
 from fedscale_ext.util.commit import ABSENT, CHANGED
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -47,7 +47,7 @@ class Tuned:
 
 def board_data(job: LoadedJob) -> str | None:
     """The leaderboard's name of a job's data set; None where it has none for it."""
-    name = NAMES.get(str(job.header["config"]["data_set"]))
+    name = data_set_name(str(job.header["config"]["data_set"]))
     return name if name in CLIENTS else None
 
 

@@ -100,7 +100,7 @@ def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
     body = []
     for row in rows:
         mark = "" if row.index is None else f'<span class="key" style="background:{_colour(row.index)}"></span>'
-        state = ' <span class="tag">personal</span>' if row.personal else ""
+        state = "".join(f' <span class="tag">{escape(word)}</span>' for word in row.marks)
         state += f' <span class="spread">({escape(row.state)})</span>' if row.state else ""
         cells = "".join(f"<td>{escape(text)}</td>" for text in [row.seeds, *([row.data] if several else [])])
         cells += "".join(map(_cell, row.cells))

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedscale_ext.core.data_names import data_set_name
+
 _FEDTRANS, _HYPEMEFED = "FedTrans, Table 2", "HypeMeFed, Table 1"
 # data set -> method -> accuracy %, IQR %, PMACs, storage MB, network MB
 TABLE2: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
@@ -31,10 +33,6 @@ TABLE2: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
         "heterofl": (24.53, 36.00, 799.52, 92.0, 6187.7), "splitmix": (35.44, 21.15, 950.38, 38.7, 2468.0),
     },
 }  # fmt: skip
-# FedScale's name of a data set (the key data_set) -> the papers'
-NAMES = {"cifar10": "cifar10", "femnist": "femnist", "google_speech": "speech", "openImg": "openimage"}
-
-
 # what the paper had, beside which a job may have stood-in samples of the same kind
 _WHOLE = {"cifar10": "CIFAR-10", "femnist": "LEAF's FEMNIST", "speech": "Speech Commands", "openimage": "OpenImage"}
 _COMPONENTS = {"25": 0.3855, "50": 0.3876, "100": 0.3886, "200": 0.3889}
@@ -46,14 +44,14 @@ def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
     Keys are those of :data:`fedscale_ext.report.arms.FIGURES`. The figures are empty where none were published, or
     where the job's data are generated.
     """
-    method, data_set = str(header["method"]), str(header["config"]["data_set"])
+    method, data_set = str(header["method"]), data_set_name(str(header["config"]["data_set"]))
     if header["data"]["generated"]:
         return "", {}
     if method == "hypemefed" and data_set == "unimib_shar":
         components = str(header["params"].get("k"))
         figures = {"global": _COMPONENTS[components]} if components in _COMPONENTS else {}
         return f"{_HYPEMEFED}, k = {components}", figures
-    row = TABLE2.get(NAMES.get(data_set, ""), {}).get(method)
+    row = TABLE2.get(data_set, {}).get(method)
     if row is None:
         return "", {}
     accuracy, iqr, pmacs, storage, network = row
@@ -64,7 +62,7 @@ def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
         "served": storage,
         "round_mb": network,
     }
-    return f"{_FEDTRANS}, {_WHOLE[NAMES[data_set]]}", figures
+    return f"{_FEDTRANS}, {_WHOLE[data_set]}", figures
 
 
 @dataclass(frozen=True)

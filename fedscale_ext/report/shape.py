@@ -54,6 +54,7 @@ class Header(_Part):
     floor: _Floor | None = None
     named_files: dict[str, dict[str, str]] = {}  # without those of a job that an earlier version ran
     notices: list[str] = []
+    beyond_capacity: _Count = 0  # an earlier release did not write it
 
 
 class _Named(_Part):

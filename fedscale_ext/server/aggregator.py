@@ -191,6 +191,7 @@ class MultiModelAggregator(MethodHooks):
         # only now: after a refused checkpoint, header.json is still that of its run
         self.records = JobRecords(self.log_dir, self.context, self._header(first_notices), self.log_writer, self.wandb)
         self.history = self.records.begin(done, marks)
+        self.spent_macs = sum(record.training_macs for record in self.history)
         self.checkpoints.drop_after(done)
         for tensors in self.client_tensors_by_kind.values():
             tensors.files.drop_after(done)
@@ -217,6 +218,7 @@ class MultiModelAggregator(MethodHooks):
             public_data_used=self.public_data_used,
             floor=floors(self.majority_correct, self.most_frequent_correct, self.task.test_sizes),
             notices=first_notices,
+            beyond_capacity=self.beyond_capacity,
         )
 
     def _components(self) -> dict[str, Stateful]:
@@ -242,8 +244,8 @@ class MultiModelAggregator(MethodHooks):
             tensors.files.drop_unneeded(self.checkpoints.written_rounds())
 
     def _over_before_it_began(self) -> str | None:
-        """Why a resumed job trains no further: its accuracy has converged, or its privacy is spent."""
-        stopped = self._converged()
+        """Why a resumed job trains no further: its accuracy has converged, or its budget or privacy is spent."""
+        stopped = self._converged() or self._spent()
         if self.privacy is not None:
             self.notice(self.privacy.announcement(self.args.rounds))
             stopped = stopped or self.privacy.spent()
@@ -374,6 +376,7 @@ class MultiModelAggregator(MethodHooks):
         record.executor_seconds = self.dispatcher.seconds()
         record.faults = self.board.faults()
         self.history.append(record)
+        self.spent_macs += record.training_macs
         with self.watch("record"):
             self.records.round(record, self._internals, self._internal_states)
             self.emit(round_event(record, self.last_round(), self.phase(record.round)))
@@ -401,12 +404,18 @@ class MultiModelAggregator(MethodHooks):
         return self.records.finish(result, self.emit)
 
     def _reason_to_stop(self, record: RoundRecord) -> str | None:
-        """Why the method or the job's privacy ends the job after this round, or None."""
-        reason = self.finished(record.round)
+        """Why the method, the job's budget or its privacy ends the job after this round, or None."""
+        reason = self.finished(record.round) or self._spent(record)
         if self.privacy is not None:
             record.privacy = self.privacy.figures()
             reason = reason or self.privacy.spent()
         return reason
+
+    def _spent(self, record: RoundRecord | None = None) -> str | None:
+        """Why the job is done where ``stop_macs`` asks for its end: by the rounds so far, and one more ``record``."""
+        budget = self.config.job.stop_macs
+        spent = self.spent_macs + (record.training_macs if record is not None else 0.0)
+        return f"clients' training took {spent:.3g} MACs" if budget is not None and spent >= budget else None
 
     def _converged(self, record: RoundRecord | None = None) -> str | None:
         """Why the job is done where ``stop_gain`` asks for its end: by the rounds so far, and one more ``record``."""

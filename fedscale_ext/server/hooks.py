@@ -1,6 +1,7 @@
 """What a method is asked for in a job, and what it may use: the hooks, in the order in which they are called."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,10 +95,12 @@ class MethodHooks(Coordinator):
         self.watch = Stopwatch()
         self.log_dir = Path(aggregator_logging.logDir).parent
         self.history: list[RoundRecord] = []
+        self.spent_macs = 0.0  # of all clients' training, in the rounds of ``history``
         self.code = code_digest(type(self))
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
         self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
         self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
+        self.beyond_capacity = 0  # clients that train, by the method's own rule, what their devices do not afford
         self.deadline = DeadlineNotices(config, self.notice)
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
@@ -196,8 +199,12 @@ class MethodHooks(Coordinator):
         return None
 
     def last_round(self) -> int:
-        """The last round that the job can come to, which people are told: ``rounds``, or where its stages end."""
-        return int(self.args.rounds)
+        """Return the last round that the job can come to, which people are told: ``rounds``, where its stages end, or
+        where ``stop_macs`` ends it, if the rounds to come take as much as those before."""
+        budget, done = self.config.job.stop_macs, len(self.history)
+        if budget is None or not self.spent_macs:
+            return int(self.args.rounds)
+        return min(int(self.args.rounds), max(done, math.ceil(budget * done / self.spent_macs)))
 
     def phase(self, round: int) -> str:
         """What the method does in a round, in a few words, which its line of progress tells; empty where all rounds are
@@ -342,6 +349,7 @@ class MethodHooks(Coordinator):
         weak = [self.task.name_of(client) for client in (np.flatnonzero(self.capacity < macs) + 1).tolist()]
         if not weak:
             return
+        self.beyond_capacity = len(weak)
         logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
         self.notice(
             f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "

@@ -22,7 +22,7 @@ class Feature(Enum):
     ADAM = "client_optimizer: adam"
     CHANGES = "options that read a client's update as its start plus the change of its training"
     DROPPED_TENSORS = "options that leave tensors of a client's update out"
-    EARLY_STOP = "an end of the job where its accuracy has converged"
+    EARLY_STOP = "an end of the job by its accuracy or cost"
     PRIVACY = "noise on the models' means, which cannot shield what clients send beside them"
 
 
@@ -84,6 +84,8 @@ def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None
         raise UserError(
             f"stop_gain ends a job where its accuracy has converged, and method {job.method} {reason}; remove stop_gain"
         )
+    if job.stop_macs is not None and (reason := exclusion(method, Feature.EARLY_STOP)):
+        raise UserError(f"stop_macs ends a job by its cost, and method {job.method} {reason}; remove stop_macs")
     for key in ("stop_patience", "stop_unit"):
         if key in given and job.stop_gain is None and not config.takes_away("stop_gain"):
             raise UserError(f"{key} needs stop_gain, the gain that is asked for; set that, or remove {key}")

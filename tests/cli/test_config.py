@@ -38,7 +38,7 @@ def test_data_are_listed_with_the_command_that_gets_them(call) -> None:
 
 
 def test_show_prints_the_file_or_writes_it(call, folder: Path) -> None:
-    code, out, err = call("config", "show", "heterofl", "--on", "google_speech")
+    code, out, err = call("config", "show", "heterofl", "--on", "speech")
     assert (code, out, err) == (0, render("heterofl", "speech"), "")
     assert call("config", "show", "heterofl", "--on", "speech", "-o", "job.yml")[0] == 0
     assert (folder / "job.yml").read_text(encoding="utf-8") == out

@@ -24,12 +24,12 @@ def decoded(folder):
 
 def test_import_list_and_verify(call, npz, tmp_path):
     out = tmp_path / "data" / "small"
-    code, stdout, err = call("dataset", "import", npz, "--data-set", "Mnist", "--name", "mine", "-o", out)
+    code, stdout, err = call("dataset", "import", npz, "--data-set", "mnist", "--name", "mine", "-o", out)
     assert code == 0, err
     assert stdout.splitlines()[0].startswith("real: mine, written in")
     assert stdout.splitlines()[1] == "4 clients, 32 training and 8 test samples"
     assert stdout.splitlines()[2] == "10 classes, samples of 1x28x28"
-    assert stdout.splitlines()[3] == f"use it with: --set data_dir={out} --set data_set=Mnist"
+    assert stdout.splitlines()[3] == f"use it with: --set data_dir={out} --set data_set=mnist"
     assert decoded(out)
     code, stdout, _ = call("dataset", "list", tmp_path / "data")
     assert code == 0
@@ -46,6 +46,18 @@ def test_import_list_and_verify(call, npz, tmp_path):
     assert code == 1
     assert "broken files                               1" in stdout
     assert picture.name in err
+
+
+def test_show_prints_classes_and_clients_and_draws_them(call, npz, tmp_path):
+    call("dataset", "import", npz, "--data-set", "mnist", "--name", "mine", "-o", tmp_path / "out")
+    code, stdout, _ = call("dataset", "show", tmp_path / "out", "-o", tmp_path / "a" / "b.png")
+    assert code == 0 and "real: mine, samples of 1x28x28" in stdout and "of 4 clients" in stdout
+    assert (tmp_path / "a" / "b.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "bare" / "client_data_mapping").mkdir(parents=True)
+    code, _, err = call("dataset", "show", tmp_path / "bare")
+    assert code == 2 and "does not say what kind of data it holds; give --data-set" in err
+    code, _, err = call("dataset", "show", tmp_path / "out", "-o", npz / "x.png")
+    assert code == 2 and "cannot be written" in err
 
 
 def test_what_an_import_changes_and_leaves_out_is_printed_each_time(call, tmp_path):
@@ -87,7 +99,7 @@ def test_an_npz_file_is_called_as_it_is_and_not_as_the_kind_that_it_stands_for(c
 
 def test_import_with_a_partition(call, npz, tmp_path):
     out = tmp_path / "iid"
-    arguments = ["--data-set", "Mnist", "--partition", "iid", "--clients", 5, "-o", out]
+    arguments = ["--data-set", "mnist", "--partition", "iid", "--clients", 5, "-o", out]
     code, stdout, err = call("dataset", "import", npz, *arguments)
     assert code == 0, err
     assert "5 clients" in stdout
@@ -97,7 +109,7 @@ def test_import_with_a_partition(call, npz, tmp_path):
 def test_published_folders_are_known_by_their_files(call, tmp_path):
     from tests.data.test_published import idx, stl10, svhn, unimib
 
-    sources = {"svhn": svhn, "stl10": stl10, "unimib_shar": unimib, "FashionMnist": idx}
+    sources = {"svhn": svhn, "stl10": stl10, "unimib_shar": unimib, "fashionmnist": idx}
     for data_set, make in sources.items():
         source = make(tmp_path / f"in_{data_set}")
         arguments = ["--data-set", data_set, "-o", tmp_path / data_set, "--test", "local", "--test-fraction", 0.25]
@@ -124,11 +136,11 @@ def test_synthesize_is_named_generated(call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["import", "nothing.npz", "--data-set", "Mnist"], "nothing.npz does not exist"),
-        (["import", "pyproject.toml", "--data-set", "Mnist"], "say what it is with --format"),
-        (["import", "x.npz", "--data-set", "Mnist", "--partition", "iid"], "--partition and --clients belong together"),
+        (["import", "nothing.npz", "--data-set", "mnist"], "nothing.npz does not exist"),
+        (["import", "pyproject.toml", "--data-set", "mnist"], "say what it is with --format"),
+        (["import", "x.npz", "--data-set", "mnist", "--partition", "iid"], "--partition and --clients belong together"),
         (["import", "x.npz", "--data-set", "a", "--partition", "iid", "--clients", 0], "needs at least 1 client"),
-        (["import", "x.npz", "--data-set", "Mnist", "--min-samples", 5], "--min-samples is for --partition dirichlet"),
+        (["import", "x.npz", "--data-set", "mnist", "--min-samples", 5], "--min-samples is for --partition dirichlet"),
         (["import", "x", "--data-set", "a", "--format", "svhn", "--x", "pixels"], "name arrays of an npz file"),
         (["import", "x", "--data-set", "a", "--format", "leaf", "--client-map", "m"], "is for the wav files of Speech"),
         (["import", "x", "--data-set", "a", "--format", "folder", "--x", "pixels"], "name arrays of an npz file"),

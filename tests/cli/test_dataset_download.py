@@ -62,7 +62,7 @@ def serve(
 def fashion(host: Host, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Downloadable:
     paths = sorted(path for path in idx(tmp_path / "idx").iterdir() if path.is_file())
     assert len(paths) == 4
-    return serve(host, monkeypatch, "FashionMnist", "idx", paths)
+    return serve(host, monkeypatch, "fashionmnist", "idx", paths)
 
 
 SPREAD = ("--partition", "iid", "--clients", 2)
@@ -71,25 +71,25 @@ SPREAD = ("--partition", "iid", "--clients", 2)
 def test_download_import_and_again_without_the_host(call, host, here, fashion) -> None:
     code, stdout, err = call("dataset", "download", "fashionmnist", *SPREAD)
     assert code == 0, err
-    assert "real: FashionMnist, written in" in stdout and "2 clients" in stdout
-    assert "use it with: --set data_dir=data/FashionMnist --set data_set=FashionMnist" in stdout
+    assert "real: fashionmnist, written in" in stdout and "2 clients" in stdout
+    assert "use it with: --set data_dir=data/fashionmnist --set data_set=fashionmnist" in stdout
     assert err.count("its sha256 is the one that is known (this test)") == 4
-    assert json.loads(Path("data/FashionMnist/dataset.json").read_text())["name"] == "FashionMnist"
-    names = {path.name for path in Path("data/downloads/FashionMnist").iterdir()}
+    assert json.loads(Path("data/fashionmnist/dataset.json").read_text())["name"] == "fashionmnist"
+    names = {path.name for path in Path("data/downloads/fashionmnist").iterdir()}
     assert names == {".lock", *(file.name for file in fashion.sources[0].files)}
     host.files.clear()
     num_requests = len(host.asked)
-    code, stdout, err = call("dataset", "download", "FashionMnist", *SPREAD, "--no-keep")
+    code, stdout, err = call("dataset", "download", "fashionmnist", *SPREAD, "--no-keep")
     assert code == 0, err
     assert "already there, unchanged" in stdout and err.count("is there already") == 4
     assert len(host.asked) == num_requests
-    assert {path.name for path in Path("data/downloads/FashionMnist").iterdir()} == {".lock"}
+    assert {path.name for path in Path("data/downloads/fashionmnist").iterdir()} == {".lock"}
 
 
 def test_the_next_mirror_serves_where_one_does_not(call, host, here, fashion) -> None:
     broken = fashion.sources[0].files[2].name
     host.files[f"/one/{broken}"].data = b"x" * fashion.sources[0].files[2].size
-    code, _, err = call("dataset", "download", "FashionMnist", *SPREAD)
+    code, _, err = call("dataset", "download", "fashionmnist", *SPREAD)
     assert code == 0
     assert f"{broken} from two" in err and "one: its file has the sha256" in err
     assert [path for path, _, _ in host.asked].count(f"/one/{broken}") == 1
@@ -97,11 +97,11 @@ def test_the_next_mirror_serves_where_one_does_not(call, host, here, fashion) ->
 
 def test_a_part_is_continued_and_a_rotten_one_begun_anew(call, host, here, fashion) -> None:
     good, rotten = (file.name for file in fashion.sources[0].files[:2])
-    folder = Path("data/downloads/FashionMnist")
+    folder = Path("data/downloads/fashionmnist")
     folder.mkdir(parents=True)
     (folder / f".{good}.part").write_bytes(host.files[f"/one/{good}"].data[:50])
     (folder / f".{rotten}.part").write_bytes(b"\0" * 20)
-    code, _, err = call("dataset", "download", "FashionMnist", *SPREAD)
+    code, _, err = call("dataset", "download", "fashionmnist", *SPREAD)
     assert code == 0, err
     assert f"{good} from one" in err and "of which 50 bytes are there" in err
     assert ("/one/" + good, "bytes=50-", None) in host.asked
@@ -111,27 +111,27 @@ def test_a_part_is_continued_and_a_rotten_one_begun_anew(call, host, here, fashi
 def test_all_hosts_down_is_one_sentence_with_what_works(call, host, here, fashion) -> None:
     for hosted in host.files.values():
         hosted.cuts = [30] * 9
-    code, stdout, err = call("dataset", "download", "FashionMnist", *SPREAD)
+    code, stdout, err = call("dataset", "download", "fashionmnist", *SPREAD)
     last = err.splitlines()[-1]
     assert code == 1 and not stdout
-    assert last.startswith("fedscale: FashionMnist could not be downloaded: one (breaks off after 60 of")
-    assert "two (" in last and "have come and are kept in data/downloads/FashionMnist" in last
-    assert "`fedscale dataset import FILES --data-set FashionMnist`" in last and "--mirror ADDRESS" in last
-    assert not Path("data/FashionMnist").exists()
+    assert last.startswith("fedscale: fashionmnist could not be downloaded: one (breaks off after 60 of")
+    assert "two (" in last and "have come and are kept in data/downloads/fashionmnist" in last
+    assert "`fedscale dataset import FILES --data-set fashionmnist`" in last and "--mirror ADDRESS" in last
+    assert not Path("data/fashionmnist").exists()
     for hosted in host.files.values():
         hosted.cuts = []
-    assert call("dataset", "download", "FashionMnist", *SPREAD)[0] == 0
+    assert call("dataset", "download", "fashionmnist", *SPREAD)[0] == 0
 
 
 def test_a_mirror_of_ones_own(call, host, here, fashion) -> None:
     for path in [path for path in host.files if path.startswith("/one/")]:
         host.files[path.replace("/one/", "/lab/data/")] = host.files[path]
-    code, _, err = call("dataset", "download", "FashionMnist", *SPREAD, "--mirror", f"{host.address}/lab/data/")
+    code, _, err = call("dataset", "download", "fashionmnist", *SPREAD, "--mirror", f"{host.address}/lab/data/")
     assert code == 0, err
     assert all(path.startswith("/lab/data/") for path, _, _ in host.asked)
     shutil.rmtree("data")
     host.asked.clear()
-    assert call("dataset", "download", "FashionMnist", *SPREAD, "--mirror", "two")[0] == 0
+    assert call("dataset", "download", "fashionmnist", *SPREAD, "--mirror", "two")[0] == 0
     assert all(path.startswith("/two/") for path, _, _ in host.asked)
 
 
@@ -217,17 +217,17 @@ def test_femnist_as_parquet(call, host, here, tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["FashionMnist"], "FashionMnist has no clients of its own: add --partition"),
-        (["FashionMnist", "--partition", "iid"], "--partition and --clients belong together"),
-        (["FashionMnst"], "'FashionMnst' cannot be downloaded; did you mean 'FashionMnist'?"),
+        (["fashionmnist"], "fashionmnist has no clients of its own: add --partition"),
+        (["fashionmnist", "--partition", "iid"], "--partition and --clients belong together"),
+        (["fashionmnst"], "'fashionmnst' cannot be downloaded; did you mean 'fashionmnist'?"),
         (["emnist"], "'emnist' cannot be downloaded: import files of your own (fedscale dataset import"),
-        (["FashionMnist", *SPREAD, "--mirror", "tow"], "has no mirror 'tow'; did you mean 'two'?"),
-        (["FashionMnist", *SPREAD, "--mirror", "file:///etc"], "has no mirror 'file:///etc'"),
-        (["FashionMnist", *SPREAD, "-o", "full"], "full is not empty and was not made by this command"),
-        (["FashionMnist", *SPREAD, "-o", "."], "cannot be replaced by a data set"),
-        (["FashionMnist", *SPREAD, "--test-fraction", 2], "the test fraction must be"),
-        (["FashionMnist", *SPREAD, "--client-map", "m.json"], "--client-map is for the wav files"),
-        (["FashionMnist", *SPREAD, "--downloads", "full/file"], "cannot be written"),
+        (["fashionmnist", *SPREAD, "--mirror", "tow"], "has no mirror 'tow'; did you mean 'two'?"),
+        (["fashionmnist", *SPREAD, "--mirror", "file:///etc"], "has no mirror 'file:///etc'"),
+        (["fashionmnist", *SPREAD, "-o", "full"], "full is not empty and was not made by this command"),
+        (["fashionmnist", *SPREAD, "-o", "."], "cannot be replaced by a data set"),
+        (["fashionmnist", *SPREAD, "--test-fraction", 2], "the test fraction must be"),
+        (["fashionmnist", *SPREAD, "--client-map", "m.json"], "--client-map is for the wav files"),
+        (["fashionmnist", *SPREAD, "--downloads", "full/file"], "cannot be written"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_asked_for(call, host, here, fashion, arguments, words) -> None:
@@ -241,17 +241,17 @@ def test_what_is_wrong_is_said_before_anything_is_asked_for(call, host, here, fa
 
 def test_speech_without_librosa_is_told_before_two_gigabytes(call, here, monkeypatch) -> None:
     monkeypatch.setattr(audio, "find_spec", lambda _: None)
-    code, _, err = call("dataset", "download", "google_speech12", "--mirror", "https://host.invalid/x")
+    code, _, err = call("dataset", "download", "speech12", "--mirror", "https://host.invalid/x")
     assert code == 2 and "computed with librosa" in err and err.count("\n") == 1
 
 
 def test_a_small_disk_and_a_second_command_are_told(call, host, here, fashion, monkeypatch) -> None:
-    with get.sole_user(Path("data/downloads/FashionMnist")):
-        code, _, err = call("dataset", "download", "FashionMnist", *SPREAD)
-    assert code == 2 and "another command downloads to data/downloads/FashionMnist" in err
+    with get.sole_user(Path("data/downloads/fashionmnist")):
+        code, _, err = call("dataset", "download", "fashionmnist", *SPREAD)
+    assert code == 2 and "another command downloads to data/downloads/fashionmnist" in err
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 2 * 10**8))
-    code, _, err = call("dataset", "download", "FashionMnist", *SPREAD)
-    assert code == 2 and "FashionMnist needs about" in err and "where 200 MB are free" in err
+    code, _, err = call("dataset", "download", "fashionmnist", *SPREAD)
+    assert code == 2 and "fashionmnist needs about" in err and "where 200 MB are free" in err
     assert not host.asked
 
 
@@ -259,7 +259,7 @@ def test_what_there_is_to_download(call) -> None:
     code, stdout, err = call("dataset", "download")
     assert code == 0 and not err
     assert max(map(len, stdout.splitlines())) <= 80 and "\x1b" not in stdout
-    for name in ("femnist", "google_speech12", "cifar10", "unimib_shar"):
+    for name in ("femnist", "speech12", "cifar10", "unimib_shar"):
         assert f"{name} " in stdout
 
 

@@ -61,8 +61,8 @@ def test_first_models_and_data_sets_are_the_papers(data: str) -> None:
     assert (fedscale.data_set, fedscale.model) == {
         "femnist": ("femnist", "nasbench201_base"),
         "cifar10": ("cifar10", "mobilenetv3_small"),
-        "speech": ("google_speech", "resnet18_speech"),
-        "openimage": ("openImg", "resnet18_openimage"),
+        "speech": ("speech", "resnet18_speech"),
+        "openimage": ("openimage", "resnet18_openimage"),
     }[data]
 
 

@@ -48,6 +48,6 @@ def test_what_is_no_proper_image_is_refused(content, said):
 def test_normalisation_is_fedscales():
     assert normalisation("femnist", 1) == ((0.1307,), (0.3081,))
     assert normalisation("mnist", 3) == ((0.1307,) * 3, (0.3081,) * 3)
-    assert normalisation("openImg", 3) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+    assert normalisation("openimage", 3) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
     assert normalisation("something", 1) == ((0.5,), (0.5,))
     assert normalisation("cifar10", 1) == ((0.5,), (0.5,))

@@ -52,8 +52,8 @@ def test_npz_keeps_pixels_labels_and_clients(npz, tmp_path):
 
 
 def test_fedscales_layout_for_open_image(npz, tmp_path):
-    import_npz(npz, tmp_path / "out", "openImg")
-    data = open_data_set(tmp_path / "out", "openImg", input_shape=(1, 28, 28))
+    import_npz(npz, tmp_path / "out", "openimage")
+    data = open_data_set(tmp_path / "out", "openimage", input_shape=(1, 28, 28))
     assert samples_of(data, 1) == {X[row].tobytes(): Y[row] for row in range(10, 20)}
     assert len(list((tmp_path / "out" / "test").rglob("*.png"))) == 8
 
@@ -63,12 +63,12 @@ def test_npz_with_its_own_split(tmp_path):
     np.savez(
         path, x_train=X[:30], y_train=Y[:30], c_train=CLIENT[:30], x_test=X[30:], y_test=Y[30:], c_test=CLIENT[:10]
     )
-    report = import_npz(path, tmp_path / "a", "Mnist")
+    report = import_npz(path, tmp_path / "a", "mnist")
     assert (report.clients, report.train_samples, report.test_samples) == (3, 30, 10)
     np.savez(path, x=X, y=Y, client=CLIENT, part=np.where(np.arange(40) % 4, "train", "test"))
-    report = import_npz(path, tmp_path / "b", "Mnist", NpzOptions(split="part"))
+    report = import_npz(path, tmp_path / "b", "mnist", NpzOptions(split="part"))
     assert (report.train_samples, report.test_samples) == (30, 10)
-    data = open_data_set(tmp_path / "b", "Mnist")
+    data = open_data_set(tmp_path / "b", "mnist")
     tested = {data.x[row].tobytes() for client in range(1, 5) for row in data.test_rows(client)}
     assert tested == {X[row].tobytes() for row in range(0, 40, 4)}
 
@@ -76,11 +76,11 @@ def test_npz_with_its_own_split(tmp_path):
 def test_partition_spreads_training_and_test_samples(tmp_path):
     path = tmp_path / "split.npz"
     np.savez(path, x_train=X[:30], y_train=Y[:30], x_test=X[30:], y_test=Y[30:])
-    report = import_npz(path, tmp_path / "out", "Mnist", NpzOptions(partition=Partition("iid", 5)))
+    report = import_npz(path, tmp_path / "out", "mnist", NpzOptions(partition=Partition("iid", 5)))
     assert (report.clients, report.train_samples, report.test_samples) == (5, 30, 10)
-    assert open_data_set(tmp_path / "out", "Mnist").client_names == ["c1", "c2", "c3", "c4", "c5"]
+    assert open_data_set(tmp_path / "out", "mnist").client_names == ["c1", "c2", "c3", "c4", "c5"]
     with pytest.raises(UserError, match="partition"):
-        import_npz(path, tmp_path / "other", "Mnist")
+        import_npz(path, tmp_path / "other", "mnist")
 
 
 @pytest.mark.parametrize("split", [True, False])
@@ -92,13 +92,13 @@ def test_an_exact_number_of_samples_leaves_others_out(tmp_path, split):
     report = import_npz(
         tmp_path / "all.npz",
         tmp_path / "out",
-        "Mnist",
+        "mnist",
         NpzOptions(partition=partition, split="part" if split else None),
     )
     # a split of its own: 30 and 10; without, two of nine are held out of each
     trained, tested, left_out = (21, 10, 9) if split else (21, 6, 13)
     assert (report.train_samples, report.test_samples, report.left_out) == (trained, tested, left_out)
-    data = open_data_set(tmp_path / "out", "Mnist")
+    data = open_data_set(tmp_path / "out", "mnist")
     assert data.train_sizes.tolist() == [7, 7, 7] and int(data.test_sizes.sum()) == tested
     assert len(list((tmp_path / "out").rglob("*.png"))) == 40 - left_out
 

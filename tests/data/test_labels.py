@@ -136,8 +136,8 @@ def test_labels_that_are_no_whole_numbers_are_refused_by_row(values: object, sai
 def test_a_label_of_a_known_kind_out_of_range_names_its_row(tmp_path: Path) -> None:
     y = np.arange(12) % 10
     y[7] = 10
-    with pytest.raises(UserError, match=r"row 7 of 'x' and 'y' in .* has label 10, out of range for Mnist \(0 to 9\)"):
-        imported(tmp_path, y, "Mnist")
+    with pytest.raises(UserError, match=r"row 7 of 'x' and 'y' in .* has label 10, out of range for mnist \(0 to 9\)"):
+        imported(tmp_path, y, "mnist")
     data = {"users": ["bob"], "user_data": {"bob": {"x": [[0.5] * 4] * 3, "y": [1, 2, 77]}}}
     (tmp_path / "leaf.json").write_text(json.dumps(data))
     with pytest.raises(UserError, match=r"sample 2 of user 'bob' in .*leaf.json \(counted from 0\) has label 77"):
@@ -176,8 +176,8 @@ def test_folders_that_are_numbers_are_numbered_from_0(tmp_path: Path) -> None:
     assert alike.classes == 2 and "labels 'Cat', 'cat' differ by case or spaces alone, and stay apart" in alike.notes
     letters = import_folder(folders(tmp_path / "d", ("A", "a")), tmp_path / "letters", "own")
     assert letters.notes == ()
-    with pytest.raises(UserError, match=r"0\.png has label 10, out of range for Mnist"):
-        import_folder(tmp_path / "a", tmp_path / "known", "Mnist")
+    with pytest.raises(UserError, match=r"0\.png has label 10, out of range for mnist"):
+        import_folder(tmp_path / "a", tmp_path / "known", "mnist")
 
 
 def test_a_layout_anew_keeps_names_and_number_of_classes(tmp_path: Path) -> None:

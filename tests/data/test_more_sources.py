@@ -109,10 +109,10 @@ def test_tests_follow_each_clients_own_classes(tmp_path: Path) -> None:
     split = np.where(np.arange(900) < 600, "train", "test")
     np.savez(tmp_path / "a.npz", x=x, y=y, split=split)
     two = Partition("classes", 20, classes_per_client=2)
-    import_npz(tmp_path / "a.npz", tmp_path / "kept", "Mnist", NpzOptions(split="split", partition=two))
-    import_npz(tmp_path / "a.npz", tmp_path / "drawn", "Mnist", NpzOptions(partition=two, test_fraction=1 / 3))
+    import_npz(tmp_path / "a.npz", tmp_path / "kept", "mnist", NpzOptions(split="split", partition=two))
+    import_npz(tmp_path / "a.npz", tmp_path / "drawn", "mnist", NpzOptions(partition=two, test_fraction=1 / 3))
     for folder, samples in (("kept", 600), ("drawn", 600)):
-        data = open_data_set(tmp_path / folder, "Mnist")
+        data = open_data_set(tmp_path / folder, "mnist")
         assert len(data.train.rows) == samples and data.num_clients == 20
         for client in range(1, 21):
             train = np.bincount(data.y[data.train_rows(client)], minlength=10)
@@ -206,7 +206,7 @@ def test_generated_handwriting_gets_dirichlet_clients_and_stays_generated(tmp_pa
 
 
 def test_open_image_of_any_size_is_resized(tmp_path: Path) -> None:
-    folder = tmp_path / "openImg"
+    folder = tmp_path / "openimage"
     (folder / "client_data_mapping").mkdir(parents=True)
     sizes = {"train": [(90, 70), (64, 64), (33, 200), (256, 256)], "test": [(10, 300)]}
     for split, shapes in sizes.items():
@@ -219,15 +219,15 @@ def test_open_image_of_any_size_is_resized(tmp_path: Path) -> None:
             )
             lines.append(f"{number // 2},{number}.jpg,Cat,{595 - number}")
         (folder / "client_data_mapping" / f"{split}.csv").write_text("\n".join(lines) + "\n")
-    data = open_data_set(folder, "openImg")
+    data = open_data_set(folder, "openimage")
     assert data.x.shape == (5, 3, 64, 64) and data.num_classes == 596
     assert np.abs(data.x[0].astype(int).mean((1, 2)) - [10, 100, 200]).max() < 4
     assert np.array_equal(data.batch([0, 4]), data.batch([0, 4]))
-    assert open_data_set(folder, "openImg", input_shape=(3, 96, 96)).input_shape == (3, 96, 96)
+    assert open_data_set(folder, "openimage", input_shape=(3, 96, 96)).input_shape == (3, 96, 96)
     csv = folder / "client_data_mapping" / "train.csv"
     csv.write_text(csv.read_text().replace(",595", ",596"))
     with pytest.raises(UserError, match="596 is out of range"):
-        open_data_set(folder, "openImg")
+        open_data_set(folder, "openimage")
 
 
 @pytest.mark.parametrize("scale", [1, 255])  # depths in 0..1 as they are published, or pictures
@@ -277,8 +277,8 @@ LOG_MEL = NpzOptions(x="logmel", y="label", names="words")
     ("file", "data_set", "options", "clients", "shape"),
     [
         ("chars74k_55writers", "femnist", NpzOptions(), 55, (1, 28, 28)),
-        ("speech_commands_logmel", "google_speech", LOG_MEL, 239, (1, 49, 40)),
-        ("speech_commands_logmel", "google_speech12", LOG_MEL, 239, (1, 49, 40)),
+        ("speech_commands_logmel", "speech", LOG_MEL, 239, (1, 49, 40)),
+        ("speech_commands_logmel", "speech12", LOG_MEL, 239, (1, 49, 40)),
         ("uci_har", "uci_har", NpzOptions(), 30, (1, 9, 128)),
         ("cifar100_3k600", "cifar100", NpzOptions(partition=Partition("iid", 20)), 20, (3, 32, 32)),
     ],

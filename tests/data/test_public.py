@@ -97,12 +97,12 @@ def test_what_was_resized_is_told(tiny_femnist: Path, tmp_path: Path) -> None:
     data = opened(tiny_femnist)
     said = {
         name: of_another_folder(imported(tmp_path, name, name, shape), HeldBack(10), 1.0, 1, data).says
-        for name, shape in (("cifar10", (3, 32, 32)), ("FashionMnist", (28, 28)))
+        for name, shape in (("cifar10", (3, 32, 32)), ("fashionmnist", (28, 28)))
     }
     assert said["cifar10"].endswith(", with other classes, resized from 3x32x32 to 1x28x28, their colours made grey")
-    assert said["FashionMnist"].endswith(", with other classes")
+    assert said["fashionmnist"].endswith(", with other classes")
     colours = open_data_set(imported(tmp_path, "own", "cifar10", (3, 32, 32), seed=5), "cifar10", seed=4)
-    public = of_another_folder(tmp_path / "FashionMnist", HeldBack(10), 1.0, 1, colours)
+    public = of_another_folder(tmp_path / "fashionmnist", HeldBack(10), 1.0, 1, colours)
     assert public.x.shape == (10, 3, 32, 32)
     assert public.says.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
 

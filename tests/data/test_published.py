@@ -212,8 +212,8 @@ def idx(folder: Path, packed: bool = True) -> Path:
 @pytest.mark.parametrize(("place", "packed"), [("", True), ("FashionMNIST/raw", True), ("FashionMNIST/raw", False)])
 def test_idx_files_keep_their_split(tmp_path: Path, place: str, packed: bool) -> None:
     idx(tmp_path / "in" / place, packed)
-    import_idx(tmp_path / "in", tmp_path / "out", "FashionMnist", ImportOptions(partition=IID))
-    data = open_data_set(tmp_path / "out", "FashionMnist")
+    import_idx(tmp_path / "in", tmp_path / "out", "fashionmnist", ImportOptions(partition=IID))
+    data = open_data_set(tmp_path / "out", "fashionmnist")
     assert seen(data, data.train.rows) == expected(CLOTHES[:30], np.arange(30) % 10)
     assert seen(data, data.test.rows) == expected(CLOTHES[30:], np.arange(30, 50) % 10)
 
@@ -236,7 +236,7 @@ def test_broken_idx_is_one_sentence(tmp_path: Path, change, said: str, packed: b
     data = change(gzip.decompress(path.read_bytes()) if packed else path.read_bytes())
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.raises(UserError, match=said):
-        import_idx(folder, tmp_path / "out", "FashionMnist", ImportOptions(partition=IID))
+        import_idx(folder, tmp_path / "out", "fashionmnist", ImportOptions(partition=IID))
 
 
 def test_a_damaged_gzip_is_one_sentence(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_damaged_gzip_is_one_sentence(tmp_path: Path) -> None:
     ):
         path.write_bytes(data)
         with pytest.raises(UserError, match="no idx file as expected"):
-            import_idx(folder, tmp_path / "out", "FashionMnist", ImportOptions(partition=IID))
+            import_idx(folder, tmp_path / "out", "fashionmnist", ImportOptions(partition=IID))
 
 
 # ---- test samples of a client's own, and other shapes of values ----

@@ -63,5 +63,5 @@ def test_the_same_path_below_two_folders_is_two_files(make_folder: MakeFolder) -
         for number in range(2):
             (folder / "img" / f"{first + number}.png").rename(folder / split / "img" / f"{number}.png")
     rename_rows(folder, "test", {"img/2.png": "img/0.png", "img/3.png": "img/1.png"})
-    checked = verify(folder, "openImg", input_shape=(3, 28, 28))
+    checked = verify(folder, "openimage", input_shape=(3, 28, 28))
     assert checked.test_samples == 2 and not any("row" in text for text in checked.notes)

@@ -41,9 +41,9 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_speakers_are_clients_and_labels_fedscales(archive: Path, tmp_path: Path) -> None:
-    written = import_speech(archive, tmp_path / "out", "google_speech")
+    written = import_speech(archive, tmp_path / "out", "speech")
     assert (written.clients, written.train_samples, written.test_samples) == (3, 24, 6)
-    data = open_data_set(tmp_path / "out", "google_speech")
+    data = open_data_set(tmp_path / "out", "speech")
     assert data.client_names == list(SPEAKERS) and data.num_classes == 35
     rows = np.concatenate([data.train_rows(2), data.test_rows(2)])
     assert sorted(data.y[rows]) == sorted(
@@ -54,20 +54,20 @@ def test_speakers_are_clients_and_labels_fedscales(archive: Path, tmp_path: Path
     assert sorted(x.tobytes() for x in yes) == sorted(x.tobytes() for x in expected)
     batch = data.batch(rows[:2])
     assert np.allclose(batch.numpy(), (data.x[rows[:2]].astype(np.float32) + 6.0) / 4.5)
-    assert verify(tmp_path / "out", "google_speech").ok
+    assert verify(tmp_path / "out", "speech").ok
 
 
 def test_twelve_classes_have_unknown_words_and_silence(archive: Path, tmp_path: Path) -> None:
-    written = import_speech(archive, tmp_path / "a", "google_speech12", SpeechOptions(test_fraction=0.0))
-    data = open_data_set(tmp_path / "a", "google_speech12", test_split=0.0)
+    written = import_speech(archive, tmp_path / "a", "speech12", SpeechOptions(test_fraction=0.0))
+    data = open_data_set(tmp_path / "a", "speech12", test_split=0.0)
     counts = np.bincount(data.y, minlength=12)
     # 18 clips of the ten words are 2 for each on average
     assert counts.tolist() == [2, 2, 6, 6, 6, 0, 0, 0, 0, 0, 0, 0] and written.classes == 12
     assert set(data.client_names) <= set(SPEAKERS)
     hum = data.x[data.y == 0].astype(np.float32)
     assert np.abs(hum - log_mel(tone(60)).astype(np.float32)).mean() < 1.0
-    again = import_speech(archive, tmp_path / "b", "google_speech12", SpeechOptions(test_fraction=0.0))
-    other = open_data_set(tmp_path / "b", "google_speech12", test_split=0.0)
+    again = import_speech(archive, tmp_path / "b", "speech12", SpeechOptions(test_fraction=0.0))
+    other = open_data_set(tmp_path / "b", "speech12", test_split=0.0)
     assert again.clients == written.clients and np.array_equal(other.x, data.x)
 
 
@@ -81,11 +81,11 @@ def test_fedscales_client_map(archive: Path, tmp_path: Path) -> None:
         if number % 10:
             names[name] = number % 4
     (tmp_path / "map.json").write_text(json.dumps({**names, "yes_ffffffff_nohash_0.wav": 0}))
-    written = import_speech(flat, tmp_path / "out", "google_speech", SpeechOptions(client_map=tmp_path / "map.json"))
+    written = import_speech(flat, tmp_path / "out", "speech", SpeechOptions(client_map=tmp_path / "map.json"))
     assert (written.clients, written.left_out, written.absent) == (4, 3, 1)
-    again = import_speech(flat, tmp_path / "out", "google_speech", SpeechOptions(client_map=tmp_path / "map.json"))
+    again = import_speech(flat, tmp_path / "out", "speech", SpeechOptions(client_map=tmp_path / "map.json"))
     assert (again.already_there, again.left_out, again.absent) == (True, 3, 1)
-    data = open_data_set(tmp_path / "out", "google_speech")
+    data = open_data_set(tmp_path / "out", "speech")
     assert data.client_names == ["0", "1", "2", "3"]
     sizes = data.train_sizes + data.test_sizes
     assert sizes.tolist() == [sum(value == client for value in names.values()) for client in range(4)]
@@ -102,7 +102,7 @@ def test_fedscales_client_map(archive: Path, tmp_path: Path) -> None:
 def test_a_broken_archive_leaves_nothing_behind(archive: Path, tmp_path: Path, break_it, said: str) -> None:
     break_it(archive)
     with pytest.raises(UserError, match=said):
-        import_speech(archive, tmp_path / "out", "google_speech")
+        import_speech(archive, tmp_path / "out", "speech")
     assert not (tmp_path / "out").exists()
 
 
@@ -110,11 +110,11 @@ def test_a_broken_archive_leaves_nothing_behind(archive: Path, tmp_path: Path, b
 def test_a_broken_map_is_refused(archive: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "map.json").write_text(content)
     with pytest.raises(UserError, match="client map"):
-        import_speech(archive, tmp_path / "out", "google_speech", SpeechOptions(client_map=tmp_path / "map.json"))
+        import_speech(archive, tmp_path / "out", "speech", SpeechOptions(client_map=tmp_path / "map.json"))
 
 
 def test_clips_are_no_pictures(archive: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="as google_speech or google_speech12"):
+    with pytest.raises(UserError, match="as speech or speech12"):
         import_speech(archive, tmp_path / "out", "femnist")
 
 
@@ -123,8 +123,8 @@ def test_clips_are_no_pictures(archive: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Path:
-    """As FedScale's google_speech unpacks: clips below train and test, labels by name, label_id of its own."""
-    folder = tmp_path / "google_speech"
+    """As FedScale's speech unpacks: clips below train and test, labels by name, label_id of its own."""
+    folder = tmp_path / "speech"
     (folder / "client_data_mapping").mkdir(parents=True)
     for split, takes in (("train", range(3)), ("test", range(3, 4))):
         (folder / split).mkdir()
@@ -140,28 +140,28 @@ def layout(tmp_path: Path) -> Path:
 
 
 def test_fedscales_folder_is_read_as_it_is(layout: Path) -> None:
-    data = open_data_set(layout, "google_speech")
+    data = open_data_set(layout, "speech")
     assert data.train_sizes.tolist() == [6, 6, 6] and data.test_sizes.tolist() == [2, 2, 2]
     assert data.y[data.test_rows(1)].tolist() == [SPEECH_WORDS.index("wow"), SPEECH_WORDS.index("yes")]
     assert np.array_equal(data.x[data.train_rows(1)[1]], log_mel(tone(101)))
-    twelve = known("google_speech12")
+    twelve = known("speech12")
     assert twelve is not None
-    data = open_data_set(layout, "google_speech12")
+    data = open_data_set(layout, "speech12")
     assert data.y[data.test_rows(1)].tolist() == [1, twelve.label_names.index("yes")]
     csv = layout / "client_data_mapping" / "test.csv"
     csv.write_text(csv.read_text().replace(",yes,", ",jupiter,"))
     with pytest.raises(UserError, match="the label 'jupiter' is not a class of this data set"):
-        open_data_set(layout, "google_speech")
+        open_data_set(layout, "speech")
 
 
 def test_the_folders_clips_get_other_clients(layout: Path, tmp_path: Path) -> None:
     import_layout(
         layout,
         tmp_path / "out",
-        "google_speech",
+        "speech",
         ImportOptions(partition=Partition("classes", 4, classes_per_client=1)),
     )
-    data = open_data_set(tmp_path / "out", "google_speech")
+    data = open_data_set(tmp_path / "out", "speech")
     assert data.num_clients == 4 and (len(data.train.rows), len(data.test.rows)) == (18, 6)
     for client in range(1, 5):
         assert len({*data.y[data.train_rows(client)], *data.y[data.test_rows(client)]}) == 1
@@ -169,7 +169,7 @@ def test_the_folders_clips_get_other_clients(layout: Path, tmp_path: Path) -> No
 
 def test_features_have_one_shape(layout: Path) -> None:
     with pytest.raises(UserError, match="cannot be resized"):
-        open_data_set(layout, "google_speech", input_shape=(1, 32, 32))
+        open_data_set(layout, "speech", input_shape=(1, 32, 32))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_hostile_arrays_are_refused_by_name(layout: Path, array: np.ndarray, sai
     csv = layout / "client_data_mapping" / "train.csv"
     csv.write_text(csv.read_text() + "0,odd.npy,yes,1\n")
     with pytest.raises(UserError, match=said) as caught:
-        open_data_set(layout, "google_speech")
+        open_data_set(layout, "speech")
     assert "odd.npy" in str(caught.value)
 
 
@@ -195,7 +195,7 @@ def test_a_picture_is_no_sound(layout: Path) -> None:
     csv = layout / "client_data_mapping" / "train.csv"
     csv.write_text(csv.read_text() + "0,odd.png,yes,1\n")
     with pytest.raises(UserError, match=r"odd\.png holds no values"):
-        open_data_set(layout, "google_speech")
+        open_data_set(layout, "speech")
 
 
 # ---- arrays ----
@@ -209,23 +209,23 @@ def test_arrays_of_features_and_of_clips_are_the_same_data(tmp_path: Path) -> No
     np.savez(tmp_path / "mel.npz", audio=features, y=y, client=who, words=words)
     data_sets = []
     for kind in ("clips", "mel"):
-        import_npz(tmp_path / f"{kind}.npz", tmp_path / kind, "google_speech", NpzOptions(x="audio", names="words"))
-        data_sets.append(open_data_set(tmp_path / kind, "google_speech"))
+        import_npz(tmp_path / f"{kind}.npz", tmp_path / kind, "speech", NpzOptions(x="audio", names="words"))
+        data_sets.append(open_data_set(tmp_path / kind, "speech"))
     assert np.array_equal(data_sets[0].x, data_sets[1].x) and np.array_equal(data_sets[0].y, data_sets[1].y)
     assert {SPEECH_WORDS[label] for label in data_sets[0].y} == set(words)
-    import_npz(tmp_path / "mel.npz", tmp_path / "twelve", "google_speech12", NpzOptions(x="audio", names="words"))
-    assert set(open_data_set(tmp_path / "twelve", "google_speech12").y.tolist()) == {1, 2, 3}
+    import_npz(tmp_path / "mel.npz", tmp_path / "twelve", "speech12", NpzOptions(x="audio", names="words"))
+    assert set(open_data_set(tmp_path / "twelve", "speech12").y.tolist()) == {1, 2, 3}
     with pytest.raises(UserError, match="no array 'labels'"):
-        import_npz(tmp_path / "mel.npz", tmp_path / "no", "google_speech", NpzOptions(x="audio", names="labels"))
+        import_npz(tmp_path / "mel.npz", tmp_path / "no", "speech", NpzOptions(x="audio", names="labels"))
     np.savez(tmp_path / "odd.npz", x=features, y=y, client=who, classes=np.array(["no", "wow", "jupiter"]))
-    with pytest.raises(UserError, match="names classes that google_speech does not have"):
-        import_npz(tmp_path / "odd.npz", tmp_path / "no", "google_speech")
+    with pytest.raises(UserError, match="names classes that speech does not have"):
+        import_npz(tmp_path / "odd.npz", tmp_path / "no", "speech")
     np.savez(tmp_path / "odd.npz", x=features, y=y + 1, client=who, classes=words)
     with pytest.raises(UserError, match="beyond the 3 names"):
-        import_npz(tmp_path / "odd.npz", tmp_path / "no", "google_speech")
+        import_npz(tmp_path / "odd.npz", tmp_path / "no", "speech")
     np.savez(tmp_path / "odd.npz", x=features[:, :28, :28], y=y, client=who)
     with pytest.raises(UserError, match=r"have the shape \(1, 49, 40\)"):
-        import_npz(tmp_path / "odd.npz", tmp_path / "no", "google_speech")
+        import_npz(tmp_path / "odd.npz", tmp_path / "no", "speech")
     np.savez(tmp_path / "odd.npz", x=(features * 0).astype(np.float32), y=y, client=who)
     with pytest.raises(UserError, match=r"have the shape \(1, 9, 128\)"):
         import_npz(tmp_path / "odd.npz", tmp_path / "no", "uci_har")
@@ -307,9 +307,9 @@ def test_real_clips_as_fedoras_has_them(shared_data: Path, tmp_path: Path) -> No
 def test_clips_become_squares(archive: Path, tmp_path: Path) -> None:
     written = import_speech(archive, tmp_path / "a", "speech12_mfcc32", SpeechOptions(test_fraction=0.0))
     assert (written.classes, written.shape) == (12, (1, 32, 32))
-    twelve = import_speech(archive, tmp_path / "b", "google_speech12", SpeechOptions(test_fraction=0.0))
+    twelve = import_speech(archive, tmp_path / "b", "speech12", SpeechOptions(test_fraction=0.0))
     features, plain = (open_data_set(tmp_path / f, k, test_split=0.0)
-                       for f, k in (("a", "speech12_mfcc32"), ("b", "google_speech12")))  # fmt: skip
+                       for f, k in (("a", "speech12_mfcc32"), ("b", "speech12")))  # fmt: skip
     assert written.train_samples == twelve.train_samples and np.array_equal(features.y, plain.y)
     assert features.x.shape[1:] == (1, 32, 32)
 

@@ -24,6 +24,8 @@ def test_seeds_that_are_none(text):
 
 def test_grid_values_may_be_lists():
     assert sweep_plan.read_grid(["a.rates=[1, 0.5],[1]", "b=x"]) == {"a.rates": ["[1, 0.5]", "[1]"], "b": ["x"]}
+    nets = ["n:Net(a=[1, 2], b=3)", "torchvision:resnet18", "n:Net"]
+    assert sweep_plan.read_grid([f"model={','.join(nets)}"]) == {"model": nets}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families import mobilenetv2, mobilenetv3, resnet, vit
+from fedscale_ext.models.families import own_module as own
 from fedscale_ext.models.families.genotype import EDGES, OPERATIONS, arch_string
 from fedscale_ext.models.families.nasbench201 import Cell, make, widened
 from fedscale_ext.models.multi_exit import family as multi_exit
@@ -105,5 +106,20 @@ def multi_exit_spec(draw: Draw, dropout: float = 0.0) -> ModelSpec:
     )  # fmt: skip
 
 
+@st.composite
+def own_module(draw: Draw) -> ModelSpec:
+    """A network that is not ours, of operations in any order."""
+    step = st.sampled_from(["conv", "depthwise", "several", "norm", "shortcut", "gate", "concatenate", "shuffle"])
+    steps = ["conv", *draw(st.lists(step, min_size=1, max_size=4))]
+    numbers = [draw(widths) for _ in steps]
+    return own.make(f"tests.models.channels.networks:Random(steps={steps}, widths={numbers})", SHAPE, CLASSES)
+
+
 CELLS = {"nasbench201": nasbench201(), "resnet": resnet_spec(), "mobilenetv3": mobilenetv3_spec(), "vit": vit_spec()}
-FAMILIES = {"cnn": cnn(), "mobilenetv2": mobilenetv2_spec(), "multi_exit": multi_exit_spec(), **CELLS}
+FAMILIES = {
+    "cnn": cnn(),
+    "mobilenetv2": mobilenetv2_spec(),
+    "multi_exit": multi_exit_spec(),
+    "own_module": own_module(),
+    **CELLS,
+}

@@ -131,10 +131,11 @@ def test_what_belongs_to_no_spec_is_refused(tmp_path: Path) -> None:
 
 
 def test_families_name_the_fields_of_their_specs() -> None:
-    # a headed network is made of another one, by a method: it has no name
-    assert {each.family for each in map(named, FAMILIES)} == registry_of_models._families().keys() - {"headed"}
+    # a headed network is made of another one, by a method, and a network of one's own has any name
+    unnamed = {"headed": headed(named("cnn_small"), 8), "own_module": named("torchvision:alexnet")}
+    assert {each.family for each in map(named, FAMILIES)} == registry_of_models._families().keys() - unnamed.keys()
     for name, family in registry_of_models._families().items():
-        specs = [headed(named("cnn_small"), 8)] if name == "headed" else [named(each) for each in family.NAMED]
+        specs = [unnamed[name]] if name in unnamed else [named(each) for each in family.NAMED]
         specs += [scaled for spec in specs if (scaled := models.scaled(spec, 0.5)) is not None]
         # what a short declaration says instead of `ops`, and what two methods say of the networks that they make
         optional = {"operators", "mixed"} if name == "supernet" else set()

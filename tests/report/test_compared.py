@@ -34,7 +34,7 @@ def test_personal_models_do_not_compete_with_shared_ones(compared: Any) -> None:
     arms = compared(fedavg={}, heterofl={"shift": -0.1}, fedmd={"shift": 0.2, "personal": True},
                     local={"shift": 0.1, "personal": True})  # fmt: skip
     rows = lines(arms)
-    assert [(row.label, row.personal) for row in rows] == [
+    assert [(row.label, "personal" in row.marks) for row in rows] == [
         ("fedavg", False), ("heterofl", False), ("fedmd", True), ("local", True)
     ]  # fmt: skip
     assert [cell(arms, row, "accuracy").best for row in rows] == [True, False, True, False]
@@ -52,7 +52,9 @@ def test_fine_tuned_clients_are_a_personal_row_without_cost(compared: Any) -> No
     arms = compared(fedavg={"tuned": 0.9}, fedmd={"shift": 0.05, "personal": True}, heterofl={"shift": -0.1})
     rows = lines(arms)
     assert [row.label for row in rows] == ["fedavg", "fedavg, fine-tuned", "fedmd", "heterofl"]
-    assert [row.personal for row in rows] == [False, True, True, False] and rows[1].index == rows[0].index == 0
+    assert ["personal" in row.marks for row in rows] == [False, True, True, False] and rows[1].index == rows[
+        0
+    ].index == 0
     assert [cell(arms, row, "accuracy").best for row in rows] == [True, True, False, False]
     tuned = rows[1]
     assert (cell(arms, tuned, "accuracy").value, cell(arms, tuned, "worst_tenth").value) == ("90.00", "90.00")

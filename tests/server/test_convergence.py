@@ -1,6 +1,7 @@
 """Jobs of any method end where their accuracy has converged (`stop_gain`)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,9 @@ import fedscale_ext
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.server import aggregator
+from fedscale_ext.server.announcements import round_event
 
 KEYS = {"model": "cnn_small", "rounds": 6, "eval_interval": 1, "stop_gain": 1.0, "stop_patience": 2}
 
@@ -66,3 +70,32 @@ def test_null_takes_privacy_away_with_its_keys(job_file: Path) -> None:
 def test_a_method_with_stages_refuses_the_rule(job_file: Path) -> None:
     with pytest.raises(UserError, match=r"stop_gain ends a job .* method fedoras has stages"):
         fedscale_ext.run(job_file, method="fedoras", model="cnn_tiny", stop_gain=0.01)
+
+
+def test_a_job_ends_when_its_clients_have_computed_enough(job_file: Path) -> None:
+    keys = {"model": "cnn_small", "rounds": 6, "eval_interval": 10}
+    whole = fedscale_ext.run(job_file, **keys)
+    per_round = whole["cost"]["training_macs"] / 6
+    found = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less")
+    assert found["rounds"] == 3 and found["stopped"].startswith("clients' training took ")
+    assert found["accuracy"]["mean"] is not None  # the last round is tested
+    again = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less", resume=True)
+    assert again["rounds"] == 3 and again["stopped"] == found["stopped"]
+
+
+def test_a_method_with_stages_refuses_a_budget(job_file: Path) -> None:
+    with pytest.raises(UserError, match=r"stop_macs ends a job by its cost, and method fedoras has stages"):
+        fedscale_ext.run(job_file, method="fedoras", model="cnn_tiny", stop_macs=1e9)
+
+
+def test_progress_counts_to_the_round_that_a_budget_ends(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def noted(record: RoundRecord, rounds: int, phase: str) -> dict[str, Any]:
+        told.append(rounds)
+        return round_event(record, rounds, phase)
+
+    monkeypatch.setattr(aggregator, "round_event", noted)
+    keys = {"model": "cnn_small", "rounds": 1000, "eval_interval": 1000}
+    found = fedscale_ext.run(job_file, **keys, stop_macs=1e9)
+    assert told[-1] == found["rounds"] < max(told) + 1 < 1000

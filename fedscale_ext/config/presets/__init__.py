@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.config.methods import method_names
+from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.util.yaml_reading import load_yaml
 
@@ -104,10 +105,11 @@ def data_name(name: str) -> str:
     names = {preset.lower(): preset for preset in data_presets()}
     for preset, data in data_presets().items():
         names |= {alias.lower(): preset for alias in data.aliases}
-    if name.lower() not in names:
-        hint = did_you_mean(name.lower(), names) or "; `fedscale config list data` shows all"
+    spelt = data_set_name(name).lower()
+    if spelt not in names:
+        hint = did_you_mean(spelt, names) or "; `fedscale config list data` shows all"
         raise UserError(f"--on {name}: there is no such data preset{hint}")
-    return names[name.lower()]
+    return names[spelt]
 
 
 def startable_methods() -> list[str]:

@@ -50,7 +50,7 @@ class SpeechSource(Source):
         """See :class:`sources.Source`; clips come by client."""
         entry = known(self.data_set)
         if entry is None or not (entry.values and SPEECH_WORDS[0] in entry.label_names):
-            raise UserError(f"{self.path} holds wav files: import them as google_speech or google_speech12")
+            raise UserError(f"{self.path} holds wav files: import them as speech or speech12")
         clips = [clip for path in self._files() for clip in self._clips(path, entry)]
         if self._map is not None:
             self.absent = max(0, len(self._map) - sum(bool(clip.client) for clip in clips))

@@ -75,6 +75,7 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
     if not data_set:
         raise UserError("the data set to import as has no name: see `fedscale dataset list`")
     entry = known(data_set)
+    data_set = entry.name if entry else data_set
     options.check(entry)
     if options.shape is not None:
         source.sides = options.shape
@@ -233,10 +234,10 @@ def import_speech(path: StrPath, out_dir: StrPath, data_set: str, options: Speec
     ``{wav name: client}``, which leaves out the clips that it does not name (dataset.json says how many,
     and how many that it names are ``absent``).
 
-    As ``google_speech`` all 35 words are classes; as ``google_speech12`` ten are, beside as many unknown words and
+    As ``speech`` all 35 words are classes; as ``speech12`` ten are, beside as many unknown words and
     seconds of background noise (silence) as a word has clips on average, drawn from ``seed``. As
     ``speech12_mfcc``, FedorAS's task, all other words are unknown ones, and each client has a tenth of its
-    clips more as silence. ``speech12_mfcc32`` is the task of ``google_speech12`` with Moss's features, 32 cepstra of 32
+    clips more as silence. ``speech12_mfcc32`` is the task of ``speech12`` with Moss's features, 32 cepstra of 32
     frames.
     """
     client_map = Path(options.client_map).expanduser() if options.client_map is not None else None

@@ -7,7 +7,7 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.util.ranges import CountOrNone, NotNegative, Range, Share, check_ranges
 
 # Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
-_DELTA = {"cifar10": 20, "femnist": 30, "google_speech": 100, "openImg": 50}
+_DELTA = {"cifar10": 20, "femnist": 30, "speech": 100, "openimage": 50}
 
 _ROUNDS = 1_000_000  # more than any job has
 _CELLS = 64  # that are inserted behind one; the paper tries up to 3

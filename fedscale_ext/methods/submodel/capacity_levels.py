@@ -220,6 +220,7 @@ class LevelsAggregator(ShrinkingAggregator):
         drawn = ranked_levels(self.dealing_order(), self.ranks)
         beyond = int((drawn < self.widest).sum())
         if beyond:
+            self.beyond_capacity = beyond
             self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")
         return drawn
 

@@ -44,6 +44,7 @@ def test_groups_and_ranges_tell_which_types_no_device_affords() -> None:
 def test_groups_tell_how_many_clients_have_a_type_beyond_their_capacity() -> None:
     message = "beyond their capacity: moss.groups deals types whatever devices afford"
     assert f"4 clients have a type that is {message}" in notices(moss(groups=[2, 2, 2], capacity=[LOW] * 6))
+    assert moss(groups=[2, 2, 2], capacity=[LOW] * 6).beyond_capacity == 4
     weak_last = [HIGH] * 3 + [MIDDLE] * 2 + [LOW - 1]
     assert f"1 client has a type that is {message}" in notices(moss(groups=[2, 2, 2], capacity=weak_last))
     assert not [said for said in notices(moss(groups=[2, 2, 2], capacity=[HIGH] * 6)) if message in said]

@@ -1,0 +1,88 @@
+"""The networks of a task: of every approach one for each of the five kinds of devices.
+
+The weakest device affords B MACs per sample, the others 2, 4, 8 and 16 B. Whole networks cost at most 16 B, and their
+smallest versions at most B:
+
+- ``large`` by width: cells of NAS-Bench-201, of which a quarter of the channels, ``small``, costs at most B;
+- ``atoms`` for SplitMix: an eighth of its channels costs what ``small`` does;
+- ``exits``: a VGG of five blocks, whose exits cost at most B, 2 B, 4 B, 8 B and 16 B;
+- ``types``: five foreign architectures.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE, Cell
+from fedscale_ext.models.families.nasbench201 import make as cells
+
+EXITS = 5
+_POOLS = [True, False, True, False, True, False]
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The sizes of a task's networks.
+
+    Attributes:
+        channels: Of ``large``'s two stages.
+        exits: Channels of the VGG's stem and blocks.
+        types: Named models, or (channels, channels, hidden units) of a CNN, weakest device first.
+        weakest: Which of ``types`` costs B.
+    """
+
+    channels: tuple[int, int]
+    exits: tuple[int, ...]
+    types: tuple[str | tuple[int, int, int], ...]
+    weakest: str | tuple[int, int, int]
+
+    def written(self, shape: Shape, classes: int, folder: Path) -> dict[str, str]:
+        """Write the specs into ``folder``, and return their paths by what they are called above and by ``weakest``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        specs = self.specs(shape, classes)
+        for name, spec in specs.items():
+            (folder / f"{name}.json").write_text(json.dumps(spec.to_json()), encoding="utf-8")
+        return {name: str(folder / f"{name}.json") for name in specs}
+
+    def specs(self, shape: Shape, classes: int) -> dict[str, ModelSpec]:
+        """Return the networks by name; types are ``type1`` to ``type5``."""
+        task = {"input_shape": shape, "num_classes": classes}
+        first, second = self.channels
+        exits = {"backbone": "vgg", "widths": [[width] for width in self.exits], "common": True, "pools": _POOLS,
+                 "positions": list(range(1, EXITS + 1)), "exits": EXITS, "heads": "all", "predict": "last",
+                 "dropout": 0.0, "bias": False}  # fmt: skip
+        return {
+            "large": _cells(shape, classes, [first, second]),
+            "small": _cells(shape, classes, [first // 4, second // 4]),
+            "atoms": _cells(shape, classes, [2 * first, 2 * second]),
+            "exits": ModelSpec.make("multi_exit", **task, **exits),
+            "weakest": _named(self.weakest, shape, classes),
+            **{f"type{kind}": _named(each, shape, classes) for kind, each in enumerate(self.types, start=1)},
+        }
+
+
+def _cells(shape: Shape, classes: int, widths: Sequence[int]) -> ModelSpec:
+    stages = [[Cell(f"c{number}", BASE_GENOTYPE, width)] for number, width in enumerate(widths)]
+    return cells(shape, classes, widths[0], widths[1:], stages)
+
+
+def _named(model: str | tuple[int, int, int], shape: Shape, classes: int) -> ModelSpec:
+    if isinstance(model, str):
+        return models.named_spec(model, shape, classes)
+    first, second, hidden = model
+    fields = {"widths": (first, second), "kernels": (3, 3), "hidden": hidden}
+    return ModelSpec.make("cnn", input_shape=shape, num_classes=classes, **fields)
+
+
+NARROW = Networks(
+    (4, 8), (3, 4, 8, 16, 32, 64),
+    ((3, 6, 16), (4, 8, 16), (6, 12, 32), "mobilenetv2_thin", "resnet18_speech"), (3, 6, 16),
+)  # fmt: skip
+USUAL = Networks(
+    (8, 16), (6, 8, 16, 32, 64, 128),
+    ("lenet_6k", "mobilenetv2_thin", "resnet18_speech", "cnn_small", "nasbench201_base"), "cnn_tiny_smallest",
+)  # fmt: skip

@@ -1,0 +1,60 @@
+"""The tasks: data with their clients, what a round is, and the MACs that a job may spend."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evals.benchmark.networks import NARROW, USUAL, Networks
+from evals.paper.papers import DataSet, Paper
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task.
+
+    Attributes:
+        title: What pages call it.
+        shape: Of a sample, (C, H, W).
+        classes: Number of classes.
+        clients: Number of clients.
+        budget_macs: Training MACs that all clients together spend in a job.
+        networks: Its networks.
+        seeds: Seeds of the table; the seed after the last one chooses learning rates.
+        keys: job_conf keys of all its jobs.
+    """
+
+    title: str
+    shape: tuple[int, int, int]
+    classes: int
+    clients: int
+    budget_macs: float
+    networks: Networks = USUAL
+    seeds: tuple[int, ...] = (1, 2, 3)
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+
+_STEPS = {"num_participants": 10, "local_steps": 20, "batch_size": 20}
+TASKS = {
+    "har": Task("UCI HAR", (1, 32, 36), 6, 30, 0.25e12, NARROW, seeds=(1, 2, 3, 4, 5),
+                keys={**_STEPS, "sample_shape": "1x32x36", "public_samples": 60}),
+    "chars": Task("chars74k", (1, 28, 28), 62, 55, 1.0e12, keys={**_STEPS, "public_samples": 110}),
+    "speech": Task("Speech Commands", (1, 49, 40), 35, 239, 2.0e12, keys={**_STEPS, "public_samples": 239}),
+    "cifar10": Task("CIFAR-10", (3, 32, 32), 10, 100, 2.0e12, replace(USUAL, weakest="lenet_6k"),
+                    keys={**_STEPS, "public_samples": 200}),
+    "fashion": Task("Fashion-MNIST", (1, 28, 28), 10, 100, 1.0e12, keys={**_STEPS, "public_samples": 200}),
+}  # fmt: skip
+
+_LOCAL = ("--test", "local")
+_LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
+_DATA = {
+    "har": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30),
+    "chars": DataSet("femnist", "chars74k_55writers.npz", _LOCAL),
+    "speech": DataSet("speech", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL)),
+    "cifar10": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 100, dirichlet=("--min-samples", "20")),
+    "fashion": DataSet("fashionmnist", "fashionmnist_20k4k.npz", _LOCAL, 100, dirichlet=("--min-samples", "20")),
+}  # fmt: skip
+PARTITION = {"cifar10": "cifar10-h0.5", "fashion": "fashion-h0.5"}
+"""Names of the data of tasks without clients of their own, as :meth:`Paper.prepared` reads them."""
+
+BENCHMARK = Paper("benchmark", Path(__file__).resolve().parent, _DATA, {"small": {}}, {}, base_model="small")

@@ -1,0 +1,232 @@
+"""A trained model as an ONNX file, which phones and boards run, checked against the job that trained it.
+
+The file's input ``samples`` are float32 [batch, C, H, W] as the data have them: pixels from 0 to 255, or values. Their
+normalisation is part of the network. The output ``logits`` is float32 [batch, classes], of the deepest exit where there
+are several. The file's metadata have the ``labels`` as JSON, the ``job``, the ``model`` and the ``method``.
+"""
+
+import importlib
+import json
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext import models
+from fedscale_ext.config.job_config import set_aside
+from fedscale_ext.core.errors import UserError, meant_or_known, one_line
+from fedscale_ext.core.types import is_personal, members
+from fedscale_ext.data.held_back import HeldBack
+from fedscale_ext.data.layout import names_in, read_description
+from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.registry import known, normalisation
+from fedscale_ext.data.store import DataSet, open_data_set
+from fedscale_ext.metrics.files import write_atomic
+from fedscale_ext.metrics.models import load_model
+from fedscale_ext.report.loading import LoadedJob
+
+TOLERANCE = 1e-3
+"""Largest difference of a logit between the file and the network, in parts of the largest logit."""
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how it compares.
+
+    Attributes:
+        path: The file.
+        model: Key of the model.
+        samples: Samples that both the file and the network ran on; test samples where the data are there, else noise.
+        real: Whether these were test samples.
+        difference: Largest difference of a logit, in parts of the largest one.
+        right: Share of the test samples of the clients whom the job serves the model that the file gets right, in
+            [0, 1]. None without data.
+        reached: The same share by the job's last test. None where it is not known.
+
+    """
+
+    path: Path
+    model: str
+    samples: int
+    real: bool
+    difference: float
+    right: float | None
+    reached: float | None
+
+
+class _WithNormalisation(nn.Module):
+    """Samples as the data have them -> logits of the deepest exit."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, data_set: str, channels: int, pixels: bool) -> None:
+        super().__init__()
+        mean, std = normalisation(data_set, channels)
+        scale = 255.0 if pixels else 1.0
+        self.network = network
+        self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1) * scale)
+        self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1) * scale)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        logits: Tensor = self.network((samples - self.mean) / self.std)
+        return logits[:, -1] if logits.dim() == 3 else logits
+
+
+def export(job: LoadedJob, out: Path, model: str | None = None, client: str | None = None) -> Exported:
+    """Write a model of a finished job as an ONNX file, and check it.
+
+    Args:
+        job: The job.
+        out: The file.
+        model: Key of the model. By default, the one that ``client`` is served, or the only one.
+        client: Name of a client.
+
+    Raises:
+        UserError: If the model is not one file's: unknown, a client's own, an ensemble; if packages are missing; if the
+            network cannot be exported; or if the file computes something else.
+
+    """
+    runtime = _packages()
+    key = _chosen(job, model, client)
+    spec, state = load_model(job.folder / "models" / f"{quote(key, safe=' ')}.safetensors")
+    network = models.build(spec)
+    network.load_state_dict(state)
+    config = job.header["config"]
+    data_set = str(config["data_set"])
+    entry = known(data_set)
+    whole = _WithNormalisation(network, data_set, spec["input_shape"][0], not (entry and entry.values)).eval()
+    labels = _labels(config, spec["num_classes"])
+    about = {"labels": json.dumps(labels), "job": job.name, "model": key, "method": str(job.header["method"])}
+    content = _onnx(whole, spec["input_shape"], about)
+    data = _data(job)
+    served = [] if data is None else _served(job, key)
+    rows = (
+        np.concatenate([data.test_rows(each) for each in served]) if data is not None and served else np.zeros(0, int)
+    )
+    real = bool(len(rows))
+    inputs = (
+        np.asarray(data.x[rows], dtype=np.float32)  # type: ignore[union-attr]
+        if real
+        else np.random.default_rng(0).uniform(0, 255, (_BATCH, *spec["input_shape"])).astype(np.float32)
+    )
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    answers = np.concatenate([session.run(None, {"samples": part})[0] for part in _parts(inputs)])
+    with torch.no_grad():
+        expected = np.concatenate([whole(torch.from_numpy(part)).numpy() for part in _parts(inputs)])
+    difference = float(np.abs(answers - expected).max() / max(float(np.abs(expected).max()), 1e-12))
+    if not difference <= TOLERANCE:
+        raise UserError(f"the exported network computes something else than {key}: logits differ by {difference:.1e}")
+    write_atomic(out, content)
+    right = float((answers.argmax(1) == data.y[rows]).mean()) if real and data is not None else None
+    return Exported(out, key, len(inputs), real, difference, right, _reached(job, served) if real else None)
+
+
+def _packages() -> Any:
+    try:
+        for name in ("onnx", "onnxscript"):
+            importlib.import_module(name)
+        return importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise UserError(f"an export needs {error.name}: pip install 'fedscale_ext[export]'") from None
+
+
+def _chosen(job: LoadedJob, model: str | None, client: str | None) -> str:
+    keys = [str(each["key"]) for each in job.summary["models"]]
+    if model is not None:
+        if model not in keys:
+            raise UserError(f"{job.name} has no model {model!r}{meant_or_known(model, keys)}")
+        return model
+    if client is None:
+        if len(keys) > 1:
+            raise UserError(f"{job.name} has {len(keys)} models: name one by --model or a client by --client; "
+                            f"it has {', '.join(keys[:10])}")  # fmt: skip
+        return keys[0]
+    names = job.clients.names if job.clients is not None and job.clients.names else []
+    if client not in names or job.evaluation is None:
+        raise UserError(f"{job.name} tells of no client {client!r}{meant_or_known(client, names)}")
+    served = job.evaluation.serve[list(names).index(client)]
+    if is_personal(served):
+        raise UserError(f"client {client} keeps a model of its own, which is not among the job's models: name one of "
+                        f"these by --model; they are {', '.join(keys[:10])}")  # fmt: skip
+    if len(members(served)) > 1:
+        raise UserError(f"client {client} is served an ensemble of {served.replace('+', ', ')}: export them one by one "
+                        "by --model")  # fmt: skip
+    return served
+
+
+def _labels(config: Any, classes: int) -> list[str]:
+    try:
+        names = names_in(read_description(data_folder(Path(config["data_dir"]))))
+    except UserError:
+        names = []
+    entry = known(str(config["data_set"]))
+    names = names or list(entry.label_names if entry else ())
+    return [names[number] if number < len(names) else str(number) for number in range(classes)]
+
+
+def _onnx(network: nn.Module, shape: Sequence[int], about: dict[str, str]) -> bytes:
+    quiet = logging.getLogger("torch.onnx")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            program = torch.onnx.export(
+                network, (torch.zeros(2, *shape),), dynamo=True, verbose=False, input_names=["samples"],
+                output_names=["logits"], dynamic_shapes=({0: torch.export.Dim("batch")},),
+            )  # fmt: skip
+    except Exception as error:  # torch and onnxscript raise many kinds for what they do not know
+        raise UserError(f"the network cannot be written as ONNX: {one_line(str(error), 200)}") from None
+    finally:
+        quiet.setLevel(level)
+    assert program is not None
+    proto = program.model_proto
+    for name, text in about.items():
+        proto.metadata_props.add(key=name, value=text)
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def _data(job: LoadedJob) -> DataSet | None:
+    """The data that the job was tested on; None where they are not there, or are others now."""
+    config = job.header["config"]
+    held_back = HeldBack(config["public_samples"], config["public_classes"], config["public_alpha"])
+    shape = config.get("sample_shape")
+    try:
+        data = open_data_set(
+            config["data_dir"],
+            config["data_set"],
+            data_map_file=config.get("data_map_file"),
+            test_split=config["test_split"],
+            seed=config["data_seed"],
+            input_shape=None if shape is None else tuple(shape),
+            held_back=held_back if set_aside(config) else None,
+        )
+    except (UserError, KeyError):
+        return None
+    return data if data.digest == job.digest else None
+
+
+def _served(job: LoadedJob, key: str) -> list[int]:
+    """Clients whom the job's last test served the model, from 1 on."""
+    serve = job.evaluation.serve if job.evaluation is not None else ()
+    return [client for client, served in enumerate(serve, start=1) if served == key]
+
+
+def _reached(job: LoadedJob, clients: Sequence[int]) -> float | None:
+    if job.evaluation is None or not clients:
+        return None
+    at = np.asarray(clients) - 1
+    return float(job.evaluation.correct[at].sum() / job.evaluation.count[at].sum())
+
+
+def _parts(inputs: np.ndarray) -> list[np.ndarray]:
+    return [inputs[begin : begin + _BATCH] for begin in range(0, len(inputs), _BATCH)]

@@ -1,0 +1,93 @@
+"""A trained model leaves as an ONNX file that computes what the job's network computes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import fedscale_ext
+from fedscale_ext.api import export as exporting
+from fedscale_ext.api.export import export
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.types import personal_version
+from fedscale_ext.report.loading import LoadedJob, load_job
+
+KEYS = {"model": "cnn_small", "rounds": 1, "progress": False}
+
+
+def trained(job_file: Path, **keys: object) -> LoadedJob:
+    return load_job(fedscale_ext.run(job_file, **{**KEYS, **keys}).path)
+
+
+@pytest.mark.second_tier
+def test_the_file_gets_right_what_the_job_got_right(job_file: Path, tmp_path: Path) -> None:
+    job = trained(job_file)
+    done = export(job, tmp_path / "a" / "m.onnx")
+    assert done.real and done.model == "global" and done.difference < 1e-5
+    assert done.right == pytest.approx(done.reached) and done.samples == job.evaluation.count.sum()
+    session = onnxruntime.InferenceSession(str(done.path))
+    (given,), (answered,) = session.get_inputs(), session.get_outputs()
+    assert (given.name, answered.name, given.shape[1:], answered.shape[1:]) == ("samples", "logits", [1, 28, 28], [62])
+    assert len(session.run(None, {"samples": np.zeros((7, 1, 28, 28), np.float32)})[0]) == 7
+    about = {each.key: each.value for each in onnx.load(str(done.path)).metadata_props}
+    assert len(json.loads(about["labels"])) == 62 and (about["model"], about["job"]) == ("global", "tiny")
+
+
+@pytest.mark.second_tier
+def test_without_the_data_noise_tells_whether_it_computes_the_same(job_file: Path, tmp_path: Path) -> None:
+    job = trained(job_file)
+    job.header["config"]["data_dir"] = str(tmp_path / "gone")
+    done = export(job, tmp_path / "m.onnx")
+    assert not done.real and done.right is done.reached is None and done.difference < 1e-5
+
+
+@pytest.mark.second_tier
+def test_a_network_with_exits_answers_with_its_deepest(job_file: Path, tmp_path: Path) -> None:
+    job = trained(job_file, method="hypemefed", model="multi_exit_cnn3", **{"hypemefed.epochs": 1})
+    done = export(job, tmp_path / "m.onnx", model=str(job.summary["models"][-1]["key"]))
+    assert done.difference < 1e-5
+
+
+@pytest.mark.second_tier
+def test_a_file_that_computes_something_else_is_not_written(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, onnx_of = trained(job_file), exporting._onnx
+
+    def changed(network, shape, about):  # type: ignore[no-untyped-def]
+        content = onnx_of(network, shape, about)
+        network.std.mul_(2)
+        return content
+
+    monkeypatch.setattr(exporting, "_onnx", changed)
+    with pytest.raises(UserError, match="computes something else than global: logits differ by"):
+        export(job, tmp_path / "m.onnx")
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_the_model_is_named_where_there_are_several(job_file: Path, tmp_path: Path) -> None:
+    job = trained(job_file, method="heterofl")
+    first = str(job.summary["models"][0]["key"])
+    with pytest.raises(UserError, match=rf"has \d models: name one by --model or a client by --client; it has {first}"):
+        export(job, tmp_path / "m.onnx")
+    with pytest.raises(UserError, match="has no model 'zz'"):
+        export(job, tmp_path / "m.onnx", model="zz")
+    with pytest.raises(UserError, match="tells of no client 'nobody'"):
+        export(job, tmp_path / "m.onnx", client="nobody")
+    name = job.clients.names[0]
+    served = job.evaluation.serve
+    assert exporting._chosen(job, None, name) == served[0]
+    for key, sentence in ((personal_version(first), "keeps a model of its own"), ("a+b", "an ensemble of a, b")):
+        job.__dict__["evaluation"] = replace(job.evaluation, serve=(key, *served[1:]))  # a cached property
+        with pytest.raises(UserError, match=sentence):
+            exporting._chosen(job, None, name)
+
+
+def test_packages_that_are_missing_are_named(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
+    with pytest.raises(UserError, match=r"pip install 'fedscale_ext\[export\]'"):
+        export(trained(job_file), tmp_path / "m.onnx")

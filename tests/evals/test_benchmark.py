@@ -1,0 +1,90 @@
+"""The benchmark's plan is fair, and its page says what its lines say."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evals.benchmark import table
+from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
+from evals.benchmark.methods import RATES, ROWS, groups
+from evals.benchmark.networks import EXITS
+from evals.benchmark.tasks import BENCHMARK, TASKS
+from evals.paper.runs import Measurement, Records
+from fedscale_ext import models
+from fedscale_ext.config.methods import method_names
+from fedscale_ext.submodels import narrowed
+
+
+def test_kinds_of_devices_are_equally_many_and_follow_the_seed(tmp_path: Path) -> None:
+    kinds = kinds_of(32, 1)
+    assert np.bincount(kinds).tolist() == [7, 7, 6, 6, 6] == groups(32)
+    assert not np.array_equal(kinds, kinds_of(32, 2)) and np.array_equal(kinds, kinds_of(32, 1))
+    lines = write_devices(["a, b", "ü"], 1, tmp_path / "d" / "x.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "client_id,computation,communication" and lines[1].startswith('"a, b",')
+    speeds = {float(line.rpartition(",")[0].rpartition(",")[2]) for line in lines[1:]}
+    assert speeds <= {SLOWEST_MS / 2**kind for kind in range(KINDS)}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_kind_of_device_affords_a_network_of_every_approach(name: str) -> None:
+    task = TASKS[name]
+    specs = task.networks.specs(task.shape, task.classes)
+    macs = {network: models.cost(spec).forward_macs for network, spec in specs.items()}
+    budgets = [macs["weakest"] * 2**kind for kind in range(KINDS)]
+    for kind, budget in enumerate(budgets):
+        assert macs[f"type{kind + 1}"] <= budget
+        assert models.cost(narrowed(specs["large"], RATES[-1 - kind])).forward_macs <= budget
+        assert models.cost(specs["exits"].replace(exits=kind + 1)).forward_macs <= budget
+    assert macs["small"] <= budgets[0] and models.cost(narrowed(specs["atoms"], 1 / 8)).forward_macs <= budgets[0]
+    assert len(RATES) == EXITS == KINDS
+
+
+@pytest.mark.parametrize("label", ROWS)
+def test_rows_name_their_methods_own_keys(label: str, tmp_path: Path) -> None:
+    row = ROWS[label]
+    keys = row.job_keys(TASKS["har"], tmp_path)
+    assert row.method in method_names()
+    assert all(key.startswith(f"{row.method}.") for key in keys if "." in key)
+    assert not any(str(value).startswith("$") for value in keys.values())
+
+
+def lines() -> list[Measurement]:
+    figures = {"everybody's %": 1.0, "worst tenth %": 2.0, "client TMACs": 1.0, "network MB": 3.0, "rounds": 4.0,
+               "server s": 0.5, "own % at 25": 20.0, "own % at 50": 40.0}  # fmt: skip
+    return [
+        Measurement("har", "benchmark", seed, {"row": label, "learning_rate": 0.1, "method": ROWS[label].method},
+                    {**figures, "own %": own, "own % at 100": own})
+        for label, values in {"HeteroFL": (50.0, 70.0), "FjORD": (60.0, 60.0), "local only": (90.0, 90.0)}.items()
+        for seed, own in enumerate(values, start=1)
+    ]  # fmt: skip
+
+
+def test_ranks_are_paired_by_seed_and_leave_floors_out() -> None:
+    rows = table.entries(lines(), "har")
+    ranked = table.ranks(rows)
+    assert ranked.keys() == {"HeteroFL", "FjORD"}
+    assert ranked["HeteroFL"].tolist() == [2.0, 1.0] and ranked["FjORD"].tolist() == [1.0, 2.0]
+
+
+def test_a_table_has_methods_first_and_floors_below() -> None:
+    shown = [line for line in table.page(lines()).splitlines() if line.startswith("| ")][2:]
+    assert [line.split(" | ")[0] for line in shown] == ["| HeteroFL", "| FjORD", "| local only"]
+    assert "| 1.5 ± 1.0 | 60.0 ± 14.1 |" in shown[0]
+
+
+def test_seeds_that_choose_learning_rates_are_no_results() -> None:
+    chosen = Measurement("har", "benchmark", max(TASKS["har"].seeds) + 1,
+                         {"row": "HeteroFL", "learning_rate": 0.3}, {"own %": 99.0})  # fmt: skip
+    (row,) = [each for each in table.entries([*lines(), chosen], "har") if each.label == "HeteroFL"]
+    assert row.values("own %").tolist() == [50.0, 70.0] and row.rate == 0.1
+
+
+def test_page_and_pictures_are_those_of_the_recorded_lines() -> None:
+    """Nothing is written by hand."""
+    folder = BENCHMARK.folder
+    runs = list(Records.load(folder).runs.values())
+    assert (folder / table.PAGE).read_text(encoding="utf-8") == table.page(runs)
+    for task in TASKS:
+        if table.entries(runs, task):
+            assert (folder / f"{task}.svg").read_text(encoding="utf-8") == table.picture(runs, task) + "\n"

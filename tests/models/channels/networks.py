@@ -1,0 +1,108 @@
+"""Networks of the user's own, as tests name them: ``tests.models.channels.networks:Net``."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Net(nn.Module):
+    """Convolutions, a shortcut, a depthwise convolution, a flattened map, dropout."""
+
+    def __init__(self, num_classes: int, in_channels: int, width: int = 4) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(in_channels, width, 3, padding=1)
+        self.inner = nn.Conv2d(width, 2 * width, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(2 * width)
+        self.depthwise = nn.Conv2d(2 * width, 2 * width, 3, padding=1, groups=2 * width)
+        self.outer = nn.Conv2d(2 * width, width, 1)
+        self.hidden = nn.Linear(4 * width, 6)
+        self.drop = nn.Dropout(0.2)
+        self.head = nn.Linear(6, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.stem(x))
+        x = x + self.outer(self.depthwise(functional.relu(self.norm(self.inner(x)))))
+        x = functional.adaptive_avg_pool2d(x, 2).flatten(1)
+        return self.head(self.drop(self.hidden(x).relu()))
+
+
+class Fixed(nn.Module):
+    """It names its number of channels in the forward pass."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.head = nn.Linear(16, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(functional.adaptive_avg_pool2d(self.conv(x), 2).view(-1, 16))
+
+
+class TenClasses(nn.Module):
+    """Its number of classes cannot be set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x.flatten(1))
+
+
+class Broken(nn.Module):
+    """Its constructor fails."""
+
+    def __init__(self) -> None:
+        raise KeyError("no such thing")
+
+
+class Random(nn.Module):
+    """Operations drawn at random, in the order of ``steps``; every other one may be added to what came before."""
+
+    def __init__(self, num_classes: int, in_channels: int, steps: tuple[str, ...], widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.steps = steps
+        self.layers = nn.ModuleList()
+        channels = in_channels
+        for step, width in zip(steps, widths, strict=True):
+            if step == "conv":
+                self.layers.append(nn.Conv2d(channels, width, 3, padding=1))
+                channels = width
+            elif step == "depthwise":
+                self.layers.append(nn.Conv2d(channels, channels, 3, padding=1, groups=channels))
+            elif step == "several":
+                self.layers.append(nn.Conv2d(channels, 2 * channels, 1, groups=channels))
+                channels *= 2
+            elif step == "norm":
+                self.layers.append(nn.BatchNorm2d(channels))
+            elif step == "shortcut":
+                self.layers.append(
+                    nn.Sequential(nn.Conv2d(channels, width, 1), nn.ReLU(), nn.Conv2d(width, channels, 1))
+                )
+            elif step == "gate":
+                self.layers.append(nn.Sequential(nn.Conv2d(channels, width, 1), nn.Conv2d(width, channels, 1)))
+            elif step == "concatenate":
+                self.layers.append(nn.Conv2d(channels, width, 1))
+                channels += width
+            else:
+                self.layers.append(nn.Identity())
+        self.scale = nn.Parameter(torch.rand(channels, 1, 1))
+        self.head = nn.Linear(4 * channels, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for step, layer in zip(self.steps, self.layers, strict=True):
+            if step == "shortcut":
+                x = x + layer(x)
+            elif step == "gate":
+                x = x * torch.sigmoid(layer(x.mean((2, 3), keepdim=True)))
+            elif step == "concatenate":
+                x = torch.cat([x, layer(x)], 1)
+            elif step == "shuffle":
+                batch, channels, height, width = x.shape
+                pairs = 2 if channels % 2 == 0 else 1
+                x = x.view(batch, pairs, channels // pairs, height, width).transpose(1, 2).reshape(x.shape)
+            elif step == "last":
+                x = x.permute(0, 2, 3, 1).relu().permute(0, 3, 1, 2)
+            else:
+                x = layer(x)
+        return self.head(functional.adaptive_avg_pool2d(x * self.scale, 2).flatten(1))

@@ -1,0 +1,104 @@
+"""Any nn.Module as a model: named, built, costed, cut, trained side by side, refused in one sentence."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models import registry
+from fedscale_ext.models.dropout import Dropout
+from fedscale_ext.models.families.headed import headed
+from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
+from fedscale_ext.submodels import narrowed
+from tests.models.channels.networks import Net
+
+HERE = "tests.models.channels.networks"
+
+
+def spec_of(model: str, shape: tuple[int, int, int] = (1, 8, 8), classes: int = 3) -> ModelSpec:
+    return models.configured_spec(model, shape, classes)
+
+
+def test_a_class_gets_the_tasks_numbers_and_its_arguments() -> None:
+    spec = spec_of(f"{HERE}:Net(width=5)", (2, 9, 7), 4)
+    module = models.build(spec)
+    assert isinstance(module, Net) and module(torch.zeros(2, 2, 9, 7)).shape == (2, 4)
+    assert module.stem.out_channels == 5 and module.stem.in_channels == 2
+    assert ModelSpec.from_json(spec.to_json()) == spec
+    macs = 63 * (9 * 2 * 5 + 9 * 5 * 10 + 9 * 10 + 10 * 5) + 20 * 6 + 6 * 4
+    assert models.cost(spec).forward_macs == macs
+
+
+def test_equal_seeds_give_equal_states_and_a_narrower_one_has_the_leading_channels() -> None:
+    spec = spec_of(f"{HERE}:Net(width=4)")
+    whole, again, part = (models.initial_state(each, 7) for each in (spec, spec, narrowed(spec, 0.5)))
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    assert torch.equal(part["inner.weight"], whole["inner.weight"][:4, :2])
+    module = models.build(narrowed(spec, 0.5))
+    assert (module.depthwise.groups, module.norm.num_features, module.head.in_features) == (4, 4, 3)
+
+
+@pytest.mark.parametrize(("model", "form"), [(f"{HERE}:Net", Stacked), ("torchvision:shufflenet_v2_x0_5", Mapped)])
+def test_clients_train_side_by_side(model: str, form: type) -> None:
+    shape = (1, 8, 8) if form is Stacked else (3, 33, 33)
+    assert isinstance(stacked(models.build(spec_of(model, shape)), shape), form)
+
+
+def test_dropout_draws_for_each_client() -> None:
+    module = models.build(spec_of(f"{HERE}:Net"))
+    assert isinstance(module.drop, Dropout) and module.drop.p == 0.2
+    assert not any(type(part) is nn.Dropout for part in module.modules())
+
+
+def test_a_body_may_have_another_head() -> None:
+    spec = headed(spec_of(f"{HERE}:Net"), 5)
+    assert models.build(spec)(torch.zeros(2, 1, 8, 8)).shape == (2, 3)
+    assert models.group_widths(spec)["representation"] == 5
+
+
+@pytest.mark.parametrize("model", ["torchvision:regnet_y_400mf", "timm:vit_tiny_patch16_224(patch_size=8, depth=2)"])
+def test_networks_that_read_values_or_sizes_are_built(model: str) -> None:
+    spec = spec_of(model, (1, 32, 32), 6)
+    assert models.cost(spec).forward_macs > 0 and models.build(spec)(torch.zeros(2, 1, 32, 32)).shape == (2, 6)
+    assert registry.skeleton(spec).state_dict().keys() == models.build(spec).state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (f"{HERE}:Nett", f"{HERE} has no Nett"),
+        ("os:system(command='true')", "is no nn.Module class: system"),
+        ("torch.nn:functional", "is no nn.Module class"),
+        ("no_such_package.nets:Net", "cannot be imported: No module named 'no_such_package'"),
+        (f"{HERE}:Net(width=open('x'))", "arguments are name=value, of numbers, strings and lists"),
+        (f"{HERE}:Net(4)", "arguments are name=value"),
+        (f"{HERE}:Net(**{{}})", "arguments are name=value"),
+        (f"{HERE}:Net(width=4", "write a model of your own as package.module:Class"),
+        (":Net", "write a model of your own as package.module:Class"),
+        (f"{HERE}:Net(wide=4)", "cannot be built: TypeError"),
+        (f"{HERE}:Broken", "cannot be built: KeyError"),
+        (f"{HERE}:TenClasses", "gives an output of shape (2, 10) for 2 samples of 3 classes"),
+        ("torch.nn:Identity", "gives an output of shape (2, 1, 8, 8)"),
+        ("torchvision:resnet19", "torchvision has no network 'resnet19'"),
+        ("timm:no_such", "timm has no network 'no_such'"),
+        ("torchvision:alexnet", "does not run on samples of (1, 8, 8)"),
+    ],
+)
+def test_what_cannot_be_a_model_is_told_in_one_sentence(model: str, sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        spec_of(model)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_forward_pass_that_names_its_channels_cannot_be_narrowed() -> None:
+    spec = spec_of(f"{HERE}:Fixed")
+    with pytest.raises(UserError, match=r"cannot be made narrower, its forward pass fails .* as x.flatten\(1\) does"):
+        narrowed(spec, 0.5)
+
+
+def test_timm_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "timm", None)
+    with pytest.raises(UserError, match=r"needs timm: pip install 'fedscale_ext\[timm\]'"):
+        spec_of("timm:resnet18")
