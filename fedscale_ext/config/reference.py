@@ -39,8 +39,8 @@ every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meaning
 - `gradient_policy: fed-prox` and `fed-yogi` choose the methods `fedprox` and `fedyogi`.
 - `worker_ips: localhost`, or no `worker_ips`, starts one executor per core that this process can use, each with one
   thread. With `use_cuda: True`, it starts one.
-- Slots override that: `localhost:[4]` starts four executors, `localhost:[2,2]` two on each of two GPUs. FedScale's own driver
-  needs slots. On a CPU, results do not depend on the number of executors.
+- Slots override that: `localhost:[4]` starts four executors, `localhost:[2,2]` two on each of two GPUs. FedScale's own
+  driver needs slots. On a CPU, results do not depend on the number of executors.
 - `wandb_token: login` works on a machine that is logged in
   ([what is shown](running.md#tensorboard-weights-and-biases)).
 - `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`. For it, this package adds the keys
