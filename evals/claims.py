@@ -70,7 +70,7 @@ def pages() -> dict[Path, str]:
             "`python -m evals.claims` writes this page from the recorded results. It follows",
             "[the rule of all papers](../claims.md#the-rule).",
             f"One table has [all claims of {title}](../claims.md#{name}). Links lead to the commands.",
-            "The [discussion](discussion.md) tells what was looked into.",
+            "The [discussion](discussion.md) has causes and further trials.",
             "",
             "Differences are paired by seed; their interval is Student's.",
             "Figures of one or two seeds are shown and decide nothing.",

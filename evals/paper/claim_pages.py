@@ -14,7 +14,7 @@ def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str])
     lines: list[str] = []
     for folder, title in titles.items():
         of_paper = [one for name, one in judged if name == folder]
-        lines += [f"## {title}", "", f"What was looked into: [discussion]({folder}/discussion.md).", ""]
+        lines += [f"## {title}", "", f"Causes and further trials: [discussion]({folder}/discussion.md).", ""]
         lines += ["| | claim | verdict | ours | paper | seeds |", "|---|---|---|---|---|---|"]
         lines += [_claim_row(folder, one) for verdict in (HOLDS, FAILS, OPEN) for one in of_paper
                   if one.outcome == verdict]  # fmt: skip

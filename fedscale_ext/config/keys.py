@@ -115,7 +115,7 @@ class JobKeys(BaseModel):
     )
     public_dir: str | None = Field(
         None,
-        description="Folder of another data set, in FedScale's layout, that public samples come from. Its classes may "
+        description="Folder of another data set, in FedScale's layout, that public samples come from. Its classes can "
         "differ from the clients'. Pictures get the clients' shape, and become grey if that has one "
         "channel. Other values get that shape if they are as many numbers.",
     )
@@ -241,8 +241,8 @@ class JobKeys(BaseModel):
     pyramidfl_epoch_beta: float = Field(
         1.0,
         ge=0,
-        description="Part of its waiting time for the slowest participant that a client trains on, as a factor. With "
-        "0, it does not.",
+        description="A client trains on while it would wait for the slowest participant. This factor scales that "
+        "time; 0 turns it off.",
     )
     pyramidfl_dropout_low: float = Field(
         0.1, ge=0, le=1, description="Share of its update's tensors that the client of highest utility leaves out."
@@ -307,7 +307,7 @@ class JobKeys(BaseModel):
     dp_accounting: Literal["sampling", "participation"] = Field(
         "sampling",
         description="What epsilon rests on. `sampling`: each client takes part by its own secret coin. "
-        "`participation`: the rounds in which it took part are counted, and may be known.",
+        "`participation`: the rounds in which it took part are counted, and can be public.",
     )
     dp_noise: Literal["seeded", "secret"] = Field(
         "seeded",
@@ -348,7 +348,7 @@ class JobKeys(BaseModel):
     min_updates: int | None = Field(
         None,
         ge=1,
-        description="Updates with which a round may close if executors fail; fewer end the job. By default, the round "
+        description="Updates with which a round can close if executors fail; fewer end the job. By default, the round "
         "waits for every planned update, and one successful update is enough.",
     )
     max_message_mb: int = Field(256, ge=1, le=2047, description="Largest message in MB, in either direction.")
@@ -361,7 +361,7 @@ class JobKeys(BaseModel):
         120.0,
         gt=0,
         le=86400,
-        description="Most seconds that the clocks of two machines, and a message's way, may differ.",
+        description="Largest difference in seconds between the time in a message and the clock of its receiver.",
     )
     tls_ca: str | None = Field(
         None, description="PEM file of the authority that signed the certificates of both sides. It turns TLS on."

@@ -21,9 +21,9 @@ the keys of any job [by subject](#all-keys). A method's hyperparameters are on i
 
 - `--set key=value` on the command line overrides any key.
 - `$VARIABLES` are expanded. A variable that is not set is an error.
-- An unknown key is an error, and the sentence names the key that may be meant. This holds for the keys of all
-  installed methods.
-- Correct keys of another method do nothing. Nor do keys that another key leaves unread, as `capacity_spread` under
+- An unknown key is an error, and the sentence names the most similar key. This holds for the keys of all installed
+  methods.
+- Correct keys of another method do nothing. Nor do keys that another key switches off, as `capacity_spread` under
   `capacity_rule: deadline`. A note says so when the job starts. A sweep says it once, for keys that none of its jobs
   reads.
 - If a method or model does not exist, or does not take the data, the error comes before any process starts.
@@ -33,22 +33,22 @@ the keys of any job [by subject](#all-keys). A method's hyperparameters are on i
 Top-level keys (`ps_ip`, `worker_ips`, `exp_path`, `aggregator_entry`, `executor_entry`, `auth`, `setup_commands`) and
 every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meanings and defaults. The differences are:
 
-- Truth values are what they say: `save_checkpoint: False` is false. FedScale reads any text as true.
+- Truth values are read as such: `save_checkpoint: False` is false. FedScale reads any text as true.
 - `device_conf_file` defaults to `resampled` ([devices](#devices)).
 - `rounds: R` trains R rounds.
 - `gradient_policy: fed-prox` and `fed-yogi` choose the methods `fedprox` and `fedyogi`.
-- `worker_ips: localhost`, or no `worker_ips`, starts as many executors as this process may use cores, each with
-  one thread. With `use_cuda: True`, it starts one.
-- Slots win: `localhost:[4]` starts four executors, `localhost:[2,2]` two on each of two GPUs. FedScale's own driver
-  needs slots. On a CPU, results do not depend on the number of executors.
-- `wandb_token` may be `login` on a machine that knows its key
+- `worker_ips: localhost`, or no `worker_ips`, starts one executor per core that this process can use, each with one
+  thread. With `use_cuda: True`, it starts one.
+- Slots override that: `localhost:[4]` starts four executors, `localhost:[2,2]` two on each of two GPUs. FedScale's own
+  driver needs slots. On a CPU, results do not depend on the number of executors.
+- `wandb_token: login` works on a machine that is logged in
   ([what is shown](running.md#tensorboard-weights-and-biases)).
 - `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`. For it, this package adds the keys
   `python`, `work_dir` and `auth.ssh_config` ([several machines](cluster.md)).
 - `auth` takes no other keys but FedScale's `ssh_user` and `ssh_private_key`.
-- Of `setup_commands`, only those run that need no shell.
-- `aggregator_entry` and `executor_entry` may be left out; FedScale's own driver needs them. `method` decides what
-  trains, whichever method's entries they are.
+- `setup_commands` that need a shell do not run.
+- `aggregator_entry` and `executor_entry` can be left out; FedScale's own driver needs them. `method` alone decides
+  what trains.
 - `ps_port: 0` lets `fedscale driver start` pick a free port.
 - `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only. Other values
   are errors.
