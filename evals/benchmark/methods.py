@@ -9,17 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evals.benchmark import fitted
 from evals.benchmark.devices import KINDS
 from evals.benchmark.networks import EXITS
 from evals.benchmark.tasks import Task
 
-RATES = [1.0, 0.71, 0.5, 0.35, 0.25]
-"""Shares of the large network's channels by kind of device, strongest first; each has half the MACs of the last."""
-
 _CHANNELS = {"model": "$large"}
 _EXITS = {"model": "$exits"}
 _TYPED = {"model": "$large", "$.types": "$types", "$.groups": "$groups"}
-_SIZES = {"$.param_ratio": RATES[::-1], "$.groups": "$groups"}
+_SIZES = {"$.param_ratio": "$shares", "$.groups": "$width_groups"}
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,7 @@ class Row:
     Attributes:
         method: Name of the method.
         family: Heading under which the table has it.
-        keys: job_conf keys; ``$.name`` is the method's own key. ``$large``, ``$exits``, ... are files of the task's
-            networks, ``$types`` those of its types, ``$groups`` the clients of each kind of device.
+        keys: job_conf keys; ``$.name`` is the method's own key. Values that begin with $ are what :func:`values` has.
         rate_keys: keys that the learning rate is the value of, beside ``learning_rate``.
         reference: a floor or ceiling, which has no rank.
     """
@@ -43,17 +40,41 @@ class Row:
 
     def job_keys(self, task: Task, folder: Path) -> dict[str, Any]:
         """Return the job_conf keys of the row on a task, whose networks are written into ``folder``."""
-        files = task.networks.written(task.shape, task.classes, folder)
-        types = [files[f"type{kind}"] for kind in range(1, KINDS + 1)]
-        stand_in = {f"${name}": path for name, path in files.items()} | {
-            "$types": types,
-            "$groups": groups(task.clients),
-        }
+        stand_in = values(task, folder)
         keys = {"model": "$small", "capacity_model": "$weakest", **self.keys}
         return {
             key.replace("$.", f"{self.method}."): stand_in.get(value, value) if isinstance(value, str) else value
             for key, value in keys.items()
         }
+
+
+def values(task: Task, folder: Path) -> dict[str, Any]:
+    """Return what rows' values that begin with $ stand for on a task, whose networks are written into ``folder``.
+
+    - ``$large``, ``$exits``, ...: files of networks; ``$types``: those of the types
+    - ``$groups``: clients of each kind of device
+    - ``$rates``: fitted rates of ``large``, rising; ``$falling_rates``: the same, falling; ``$narrow_rates``: below 1
+    - ``$shares``: shares of ``large``'s parameters at these rates; ``$width_groups``: clients of each rate
+    - ``$skeletons``: FedSkel's shares of filters; ``$skeleton_groups``: clients of each
+    - ``$widths``: rates of ``scaled`` up to each exit
+    """
+    files = task.networks.written(task.shape, task.classes, folder)
+    specs = task.networks.specs(task.shape, task.classes)
+    limits, clients = fitted.budgets(specs["weakest"]), groups(task.clients)
+    widths = fitted.Fitted.of(fitted.width_rates(specs["large"], limits), clients)
+    skeletons = fitted.Fitted.of(fitted.skeleton_shares(specs["large"], limits), clients)
+    return {f"${name}": path for name, path in files.items()} | {
+        "$types": [files[f"type{kind}"] for kind in range(1, KINDS + 1)],
+        "$groups": clients,
+        "$rates": widths.sizes,
+        "$falling_rates": widths.sizes[::-1],
+        "$narrow_rates": [rate for rate in widths.sizes if rate < 1],
+        "$shares": fitted.parameter_shares(specs["large"], widths.sizes),
+        "$width_groups": widths.groups,
+        "$skeletons": skeletons.sizes,
+        "$skeleton_groups": skeletons.groups,
+        "$widths": fitted.exit_widths(specs["scaled"], limits),
+    }
 
 
 def groups(clients: int) -> list[int]:
@@ -72,20 +93,22 @@ ROWS = {
     "FedYogi": Row("fedyogi", _ONE, {"yogi_eta": 0.003, "yogi_tau": 1e-8, "yogi_beta": 0.9, "yogi_beta2": 0.99}),
     "FedAdam": Row("fedadam", _ONE),
     "q-FedAvg": Row("qfedavg", _ONE),
-    "HeteroFL": Row("heterofl", _WIDTH, {**_CHANNELS, "$.rates": RATES}),
-    "FedRolex": Row("fedrolex", _WIDTH, {**_CHANNELS, "$.rates": RATES}),
-    "FjORD": Row("fjord", _WIDTH, {**_CHANNELS, "$.p": RATES[::-1]}),
-    "FLuID": Row("fluid", _WIDTH, {**_CHANNELS, "$.p": RATES[1:]}),
+    "HeteroFL": Row("heterofl", _WIDTH, {**_CHANNELS, "$.rates": "$falling_rates"}),
+    "FedRolex": Row("fedrolex", _WIDTH, {**_CHANNELS, "$.rates": "$falling_rates"}),
+    "FjORD": Row("fjord", _WIDTH, {**_CHANNELS, "$.p": "$rates"}),
+    "FLuID": Row("fluid", _WIDTH, {**_CHANNELS, "$.p": "$narrow_rates"}),
     "SplitMix": Row("splitmix", _WIDTH, {"model": "$atoms"}),
     "DepthFL": Row("depthfl", _DEPTH, _EXITS),
-    "ScaleFL": Row("scalefl", _DEPTH, {**_EXITS, "$.exits": list(range(1, EXITS + 1)), "$.widths": [1.0] * EXITS}),
+    "ScaleFL": Row(
+        "scalefl", _DEPTH, {"model": "$scaled", "$.exits": list(range(1, EXITS + 1)), "$.widths": "$widths"}
+    ),
     "HypeMeFed": Row("hypemefed", _DEPTH, _EXITS),
     "FedTrans": Row("fedtrans", _GROW, {"$.gamma": 5, "$.delta": 10, "$.beta": 0.02}),
-    "Hermes": Row("hermes", _PRUNE, {**_CHANNELS, **_SIZES}),
+    "Hermes": Row("hermes", _PRUNE, {**_CHANNELS, **_SIZES, "$.start": "type"}),
     "TailorFL": Row("tailorfl", _PRUNE, {**_CHANNELS, **_SIZES}),
     "FedMask": Row("fedmask", _PRUNE, {**_CHANNELS, **_SIZES}),
-    "FedSkel": Row("fedskel", _PRUNE, {**_CHANNELS, **_SIZES}),
-    "LotteryFL": Row("lotteryfl", _PRUNE, {**_CHANNELS, "$.weighted": True}),
+    "FedSkel": Row("fedskel", _PRUNE, {**_CHANNELS, "$.param_ratio": "$skeletons", "$.groups": "$skeleton_groups"}),
+    "LotteryFL": Row("lotteryfl", _PRUNE, {**_CHANNELS, **_SIZES, "$.weighted": True}),
     "ZeroFL": Row("zerofl", _PRUNE, _CHANNELS),
     "Moss": Row("moss", _TYPES, _TYPED, ("moss.lr",)),
     "FedMD": Row("fedmd", _TYPES, {**_TYPED, "$.digest_batch": 32, "$.private_epochs": 5}),

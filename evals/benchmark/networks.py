@@ -6,14 +6,17 @@ smallest versions at most B:
 - ``large`` by width: cells of NAS-Bench-201, of which a quarter of the channels, ``small``, costs at most B;
 - ``atoms`` for SplitMix: an eighth of its channels costs what ``small`` does;
 - ``exits``: a VGG of five blocks, whose exits cost at most B, 2 B, 4 B, 8 B and 16 B;
+- ``scaled`` for ScaleFL, which narrows and shortens: the widest such VGG that costs at most 16 B;
 - ``types``: five foreign architectures.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from evals.benchmark.devices import KINDS
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE, Cell
@@ -50,24 +53,45 @@ class Networks:
 
     def specs(self, shape: Shape, classes: int) -> dict[str, ModelSpec]:
         """Return the networks by name; types are ``type1`` to ``type5``."""
-        task = {"input_shape": shape, "num_classes": classes}
-        first, second = self.channels
-        exits = {"backbone": "vgg", "widths": [[width] for width in self.exits], "common": True, "pools": _POOLS,
-                 "positions": list(range(1, EXITS + 1)), "exits": EXITS, "heads": "all", "predict": "last",
-                 "dropout": 0.0, "bias": False}  # fmt: skip
-        return {
-            "large": _cells(shape, classes, [first, second]),
-            "small": _cells(shape, classes, [first // 4, second // 4]),
-            "atoms": _cells(shape, classes, [2 * first, 2 * second]),
-            "exits": ModelSpec.make("multi_exit", **task, **exits),
-            "weakest": _named(self.weakest, shape, classes),
-            **{f"type{kind}": _named(each, shape, classes) for kind, each in enumerate(self.types, start=1)},
-        }
+        return dict(_specs(self, shape, classes))
+
+
+@cache
+def _specs(sizes: Networks, shape: Shape, classes: int) -> dict[str, ModelSpec]:
+    first, second = sizes.channels
+    weakest = _named(sizes.weakest, shape, classes)
+    return {
+        "large": _cells(shape, classes, [first, second]),
+        "small": _cells(shape, classes, [first // 4, second // 4]),
+        "atoms": _cells(shape, classes, [2 * first, 2 * second]),
+        "exits": _vgg(shape, classes, sizes.exits),
+        "scaled": _widest_vgg(shape, classes, sizes.exits, 2 ** (KINDS - 1) * models.cost(weakest).forward_macs),
+        "weakest": weakest,
+        **{f"type{kind}": _named(each, shape, classes) for kind, each in enumerate(sizes.types, start=1)},
+    }
 
 
 def _cells(shape: Shape, classes: int, widths: Sequence[int]) -> ModelSpec:
     stages = [[Cell(f"c{number}", BASE_GENOTYPE, width)] for number, width in enumerate(widths)]
     return cells(shape, classes, widths[0], widths[1:], stages)
+
+
+def _vgg(shape: Shape, classes: int, widths: Sequence[int]) -> ModelSpec:
+    fields = {"backbone": "vgg", "widths": [[width] for width in widths], "common": True, "pools": _POOLS,
+              "positions": list(range(1, EXITS + 1)), "exits": EXITS, "heads": "all", "predict": "last",
+              "dropout": 0.0, "bias": False}  # fmt: skip
+    return ModelSpec.make("multi_exit", input_shape=shape, num_classes=classes, **fields)
+
+
+def _widest_vgg(shape: Shape, classes: int, widths: Sequence[int], limit: int) -> ModelSpec:
+    """Return the VGG whose channels are the largest multiple of ``widths``, in eighths, within a limit of MACs."""
+    eighths, widest = 8, _vgg(shape, classes, widths)
+    while True:
+        eighths += 1
+        wider = _vgg(shape, classes, [round(width * eighths / 8) for width in widths])
+        if models.cost(wider).forward_macs > limit:
+            return widest
+        widest = wider
 
 
 def _named(model: str | tuple[int, int, int], shape: Shape, classes: int) -> ModelSpec:

@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evals.benchmark import table
+from evals.benchmark import fitted, table
 from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
-from evals.benchmark.methods import RATES, ROWS, groups
+from evals.benchmark.methods import ROWS, groups, values
 from evals.benchmark.networks import EXITS
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.runs import Measurement, Records
 from fedscale_ext import models
 from fedscale_ext.config.methods import method_names
-from fedscale_ext.submodels import narrowed
+from fedscale_ext.models.multi_exit.family import prefix
+from fedscale_ext.submodels import narrowed, rate_of
 
 
 def test_kinds_of_devices_are_equally_many_and_follow_the_seed(tmp_path: Path) -> None:
@@ -31,13 +32,59 @@ def test_every_kind_of_device_affords_a_network_of_every_approach(name: str) -> 
     task = TASKS[name]
     specs = task.networks.specs(task.shape, task.classes)
     macs = {network: models.cost(spec).forward_macs for network, spec in specs.items()}
-    budgets = [macs["weakest"] * 2**kind for kind in range(KINDS)]
+    budgets = fitted.budgets(specs["weakest"])
+    assert budgets == [macs["weakest"] * 2**kind for kind in range(KINDS)]
     for kind, budget in enumerate(budgets):
         assert macs[f"type{kind + 1}"] <= budget
-        assert models.cost(narrowed(specs["large"], RATES[-1 - kind])).forward_macs <= budget
-        assert models.cost(specs["exits"].replace(exits=kind + 1)).forward_macs <= budget
+        assert models.cost(prefix(specs["exits"], kind + 1)).forward_macs <= budget
     assert macs["small"] <= budgets[0] and models.cost(narrowed(specs["atoms"], 1 / 8)).forward_macs <= budgets[0]
-    assert len(RATES) == EXITS == KINDS
+    assert macs["exits"] <= macs["scaled"] <= budgets[-1] and EXITS == KINDS
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_widths_are_the_largest_that_devices_afford(name: str) -> None:
+    task = TASKS[name]
+    spec = task.networks.specs(task.shape, task.classes)["large"]
+    every = fitted.rates(spec)
+    budgets = fitted.budgets(task.networks.specs(task.shape, task.classes)["weakest"])
+    rates = fitted.width_rates(spec, budgets)
+    for rate, budget in zip(rates, budgets, strict=True):
+        assert models.cost(narrowed(spec, rate)).forward_macs <= budget
+        wider = [models.cost(narrowed(spec, each)).forward_macs for each in every if each > rate]
+        assert all(macs > budget for macs in wider)
+    assert rates[0] < rates[-1] == 1.0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_pruned_types_have_the_fitted_widths_and_all_clients(name: str, tmp_path: Path) -> None:
+    task = TASKS[name]
+    spec, known = task.networks.specs(task.shape, task.classes)["large"], values(task, tmp_path)
+    whole = models.cost(spec).parameters
+    assert [rate_of(spec, share * whole) for share in known["$shares"]] == known["$rates"]
+    assert sum(known["$width_groups"]) == sum(known["$skeleton_groups"]) == task.clients
+    assert len(known["$width_groups"]) == len(known["$shares"]) and len(set(known["$shares"])) == len(known["$shares"])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_levels_of_scalefl_are_narrower_and_shorter_and_afforded(name: str) -> None:
+    task = TASKS[name]
+    specs = task.networks.specs(task.shape, task.classes)
+    budgets = fitted.budgets(specs["weakest"])
+    widths = fitted.exit_widths(specs["scaled"], budgets)
+    assert widths == sorted(widths) and widths[0] < widths[-1] == 1.0
+    for exits, (rate, budget) in enumerate(zip(widths, budgets, strict=True), start=1):
+        assert models.cost(prefix(narrowed(specs["scaled"], rate), exits)).forward_macs <= budget
+
+
+def test_a_skeleton_is_the_largest_whose_step_is_within_a_budget() -> None:
+    """The forward pass, a third of a step, is whole: a budget below it has the smallest skeleton."""
+    task = TASKS["har"]
+    spec = task.networks.specs(task.shape, task.classes)["large"]
+    cost = models.cost(spec)
+    shares = fitted.parameter_shares(spec, fitted.rates(spec))
+    assert fitted.skeleton_shares(spec, [1, cost.forward_macs]) == [shares[0], 1.0]
+    (part,) = fitted.skeleton_shares(spec, [round(0.7 * cost.forward_macs)])
+    assert shares[0] < part < 1.0
 
 
 @pytest.mark.parametrize("label", ROWS)
