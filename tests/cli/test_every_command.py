@@ -35,7 +35,7 @@ GOOD = {
     "dataset synthesize": "femnist --writers 1 --samples-per-class 1 -o data/made",
     "dataset verify": "data/made",
     "dataset show": "data/made -o made.png",
-    "export": "j-s0 -o model.onnx",
+    "export": "j-s0 --model m0 -o model.onnx",
     "dataset download": "",
     "data": "",
     "models": "--data femnist",
