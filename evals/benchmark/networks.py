@@ -102,9 +102,9 @@ def _named(model: str | tuple[int, int, int], shape: Shape, classes: int) -> Mod
     return ModelSpec.make("cnn", input_shape=shape, num_classes=classes, **fields)
 
 
-NARROW = Networks(
-    (4, 8), (3, 4, 8, 16, 32, 64),
-    ((3, 6, 16), (4, 8, 16), (6, 12, 32), "mobilenetv2_thin", "resnet18_speech"), (3, 6, 16),
+FOLDED = Networks(
+    (12, 24), (5, 8, 20, 48, 96, 160),
+    ((6, 12, 72), "lenet_6k", (16, 32, 64), "cnn_small", "nasbench201_2x"), (6, 12, 72),
 )  # fmt: skip
 USUAL = Networks(
     (8, 16), (6, 8, 16, 32, 64, 128),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from evals.benchmark.devices import write_devices
 from evals.benchmark.methods import Row
@@ -17,12 +18,13 @@ RATES = (0.03, 0.1, 0.3)
 """Learning rates, of which a job on a seed of its own chooses."""
 SHARES = (0.25, 0.5, 1.0)
 """Shares of the budget at which accuracies are compared."""
-_EVALUATIONS = 12
+TESTS = 12
+"""Tests of all clients in a job, at equal steps of the budget."""
 _JOB = Path(__file__).resolve().parent / "job.yml"
 
 
 def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: Mapping[str, Path]) -> dict[str, Any]:
-    """Return the job_conf keys of a row on a task with a seed and a learning rate, but for what ends the job.
+    """Return the job_conf keys of a row on a task with a seed and a learning rate.
 
     Args:
         name: Name of the task.
@@ -44,20 +46,23 @@ def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: M
         "method": row.method,
         **task.keys,
         **row.job_keys(task, folders["runs"] / "models" / name),
+        "stop_macs": task.budget_macs,
+        "eval_macs": task.budget_macs / TESTS,
         **dict.fromkeys(("learning_rate", *row.rate_keys), rate),
     }
 
 
-def trained(
-    name: str, task: Task, row: Row, seed: int, rate: float, folders: Mapping[str, Path]
-) -> tuple[dict[str, Any], Path]:
-    """Train a job until its clients have spent the budget; return its keys and log folder."""
-    keys = job_keys(name, task, row, seed, rate, folders)
-    probe = jobs.train({**keys, "rounds": 2, "eval_interval": 100}, name, seed, _JOB, folders["runs"], in_process=False)
-    per_round = jobs.summary(probe)["cost"]["training_macs"] / 2
-    interval = max(1, round(task.budget_macs / per_round / _EVALUATIONS))
-    keys |= {"stop_macs": task.budget_macs, "eval_interval": interval}
-    return keys, jobs.train(keys, name, seed, _JOB, folders["runs"], in_process=False)
+def trained(keys: Mapping[str, Any], name: str, seed: int, runs: Path) -> Path:
+    """Train a job in this process until its clients have spent the budget; return its log folder."""
+    return jobs.train(keys, name, seed, _JOB, runs, in_process=True)
+
+
+def plan(keys: Mapping[str, Any], row: Row) -> str:
+    """Return ten digits of all that decides a row's jobs but seed and learning rate: keys, and networks they name."""
+    of_a_seed = ("data_dir", "data_seed", "device_conf_file", "learning_rate", *row.rate_keys)
+    settings = yaml.safe_load(_JOB.read_text(encoding="utf-8"))["job_conf"]
+    shared = {key: value for setting in settings for key, value in setting.items()}
+    return jobs.digest({**shared, **{key: value for key, value in keys.items() if key not in of_a_seed}})
 
 
 def figures(log_dir: Path, budget: float) -> dict[str, float]:
@@ -74,16 +79,18 @@ def figures(log_dir: Path, budget: float) -> dict[str, float]:
         "own %": 100 * float(own.mean()),
         "worst tenth %": 100 * float(worst.mean()),
         "client TMACs": cost["training_macs"] / 1e12,
-        "network MB": cost["network_total_mb"],
-        "virtual h": summary["time"]["virtual_s"] / 3600 if "virtual_s" in summary["time"] else float("nan"),
+        "up MB": cost["upload_bytes"] / 1e6,
+        "down MB": cost["download_bytes"] / 1e6,
+        "virtual h": summary["time"]["virtual_s"] / 3600,
         "rounds": float(summary["rounds"]),
         "models": float(len(summary["models"])),
+        "beyond capacity": float(summary["beyond_capacity"]),
         "wall s": summary["time"]["wall_s"],
         "server s": sum(one["seconds"].get(part, 0.0) for one in rounds for part in ("aggregate", "evolve")),
     }
     if summary.get("on_all"):
-        found["everybody's %"] = 100 * summary["on_all"]["mean"]
+        found["on all %"] = 100 * summary["on_all"]["mean"]
     for share in SHARES:
-        reached = [accuracy for macs, accuracy in points if macs <= share * 1.02 * budget / 1e12]
-        found[f"own % at {100 * share:.0f}"] = reached[-1] if reached else float("nan")
+        spent = [accuracy for macs, accuracy in points if macs >= share * budget / 1e12]
+        found[f"own % at {100 * share:.0f}"] = spent[0] if spent else float("nan")
     return found

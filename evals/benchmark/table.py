@@ -18,7 +18,7 @@ from evals.paper.runs import Measurement, Records, replace_file
 PAGE = "results.md"
 OWN = "own %"
 _COLUMNS = {  # heading -> (figure, digits)
-    "everybody's %": ("everybody's %", 1),
+    "on all %": ("on all %", 1),
     "worst tenth %": ("worst tenth %", 1),
     "at 25 %": ("own % at 25", 1),
     "at 50 %": ("own % at 50", 1),
@@ -34,7 +34,7 @@ Every method on the same clients, with the same budget of training. `python -m e
 from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 
 - **own %**: accuracy on a client's own test samples, mean over clients; mean ± standard deviation over seeds.
-- **everybody's %**: the same models on all clients' test samples.
+- **on all %**: the same models on all clients' test samples.
 - **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
 - **TMACs, MB**: what all clients computed and exchanged.
 - **server s**: the server's own work, on the machine of the run.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evals.benchmark.networks import NARROW, USUAL, Networks
+from evals.benchmark.networks import FOLDED, USUAL, Networks
 from evals.paper.papers import DataSet, Paper
 
 
@@ -36,8 +36,8 @@ class Task:
 
 _STEPS = {"num_participants": 10, "local_steps": 20, "batch_size": 20}
 TASKS = {
-    "har": Task("UCI HAR", (1, 32, 36), 6, 30, 0.25e12, NARROW, seeds=(1, 2, 3, 4, 5),
-                keys={**_STEPS, "sample_shape": "1x32x36", "public_samples": 60}),
+    "har": Task("UCI HAR", (9, 8, 16), 6, 30, 0.16e12, FOLDED, seeds=(1, 2, 3, 4, 5),
+                keys={**_STEPS, "local_steps": 10, "sample_shape": "9x8x16", "public_samples": 60}),
     "chars": Task("chars74k", (1, 28, 28), 62, 55, 1.0e12, replace(USUAL, exits=(6, 7, 16, 32, 64, 128)),
                   keys={**_STEPS, "public_samples": 110}),
     "speech": Task("Speech Commands", (1, 49, 40), 35, 239, 2.0e12, keys={**_STEPS, "public_samples": 239}),

@@ -62,7 +62,7 @@ GROUPS = (
     KeyGroup(
         "Evaluation",
         _keys(
-            "eval_interval test_bsz mask_test bn_statistics bn_statistics_clients personalise_epochs test_on_all "
+            "eval_interval eval_macs test_bsz mask_test bn_statistics bn_statistics_clients personalise_epochs test_on_all "
             "test_around_training"
         ),
     ),

@@ -261,6 +261,12 @@ class JobKeys(BaseModel):
         "this much above the best before. FedTrans's appendix has 0.01. By default, the job trains all "
         "`rounds`.",
     )
+    eval_macs: float | None = Field(
+        None,
+        gt=0,
+        description="All clients are tested each time that their training MACs together pass a multiple of this number, "
+        "beside `eval_interval`. Methods of different cost are then tested equally often.",
+    )
     stop_macs: float | None = Field(
         None,
         gt=0,

@@ -90,7 +90,7 @@ class MultiModelAggregator(MethodHooks):
 
         reason = self._reason_to_stop(record)
         last = round == self.args.rounds or reason is not None
-        if last or round == 1 or round % self.args.eval_interval == 0 or not items:
+        if last or self._test_is_due(record) or not items:
             with self.watch("evaluate"):
                 record.evaluation = self.dispatcher.evaluate(round)
             reason = reason or self._converged(record)
@@ -416,6 +416,13 @@ class MultiModelAggregator(MethodHooks):
         budget = self.config.job.stop_macs
         spent = self.spent_macs + (record.training_macs if record is not None else 0.0)
         return f"clients' training took {spent:.3g} MACs" if budget is not None and spent >= budget else None
+
+    def _test_is_due(self, record: RoundRecord) -> bool:
+        """Return whether ``eval_interval`` or ``eval_macs`` asks for a test of all clients after this round."""
+        if record.round == 1 or record.round % self.args.eval_interval == 0:
+            return True
+        every = self.config.job.eval_macs
+        return every is not None and (self.spent_macs + record.training_macs) // every > self.spent_macs // every
 
     def _converged(self, record: RoundRecord | None = None) -> str | None:
         """Why the job is done where ``stop_gain`` asks for its end: by the rounds so far, and one more ``record``."""

@@ -97,7 +97,7 @@ def test_rows_name_their_methods_own_keys(label: str, tmp_path: Path) -> None:
 
 
 def lines() -> list[Measurement]:
-    figures = {"everybody's %": 1.0, "worst tenth %": 2.0, "client TMACs": 1.0, "network MB": 3.0, "rounds": 4.0,
+    figures = {"on all %": 1.0, "worst tenth %": 2.0, "client TMACs": 1.0, "network MB": 3.0, "rounds": 4.0,
                "server s": 0.5, "own % at 25": 20.0, "own % at 50": 40.0}  # fmt: skip
     return [
         Measurement("har", "benchmark", seed, {"row": label, "learning_rate": 0.1, "method": ROWS[label].method},

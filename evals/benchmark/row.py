@@ -1,0 +1,56 @@
+"""A row of a task: its learning rate is chosen, its seeds are trained, and each job becomes a line of ``runs.jsonl``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from evals.benchmark import run
+from evals.benchmark.methods import ROWS
+from evals.benchmark.tasks import TASKS
+from evals.paper import jobs
+from evals.paper.runs import Measurement, Records, Table, TableRow, locked
+from fedscale_ext.core.errors import UserError
+
+
+def train_row(
+    name: str, label: str, seeds: Sequence[int], rates: Sequence[float], folders: Mapping[str, Path], results: Path
+) -> str | None:
+    """Choose the learning rate on a seed of its own, then train each seed with it; return why there is no result."""
+    try:
+        tried = {rate: _job(name, label, max(TASKS[name].seeds) + 1, rate, folders, results) for rate in rates}
+        best = max(tried, key=lambda rate: tried[rate]["own %"])
+        for seed in seeds:
+            figures = _job(name, label, seed, best, folders, results)
+            print(f"{name}: {label}, seed {seed}: {figures['own %']:.2f} %", flush=True)
+    except (jobs.Failed, UserError, SystemExit) as error:
+        return f"{label} on {name}: {error}"
+    return None
+
+
+def _job(name: str, label: str, seed: int, rate: float, folders: Mapping[str, Path], results: Path) -> dict[str, float]:
+    """Figures of a job, trained now or recorded before with the same keys and networks."""
+    task, row = TASKS[name], ROWS[label]
+    planned = run.job_keys(name, task, row, seed, rate, folders)
+    keys = {"method": row.method, "learning_rate": rate, "row": label, "plan": run.plan(planned, row)}
+    for each in Records.load(results).runs.values():
+        if (each.data, each.seed, dict(each.keys)) == (name, seed, keys):
+            return dict(each.figures)
+    print(f"== {name}: {label}, seed {seed}, learning rate {rate}", flush=True)
+    log_dir = run.trained(planned, name, seed, folders["runs"])
+    figures = run.figures(log_dir, task.budget_macs)
+    measured = Measurement(name, "benchmark", seed, keys, figures, code=jobs.code_version(log_dir))
+    with locked(results):
+        _record(Records.load(results), measured)
+    return figures
+
+
+def _record(records: Records, measured: Measurement) -> None:
+    """Add a line, and name it in its row of the task's table; lines of another plan leave the row."""
+    name, label = measured.data, str(measured.keys["row"])
+    added = records.add(measured)
+    table = records.tables.get(name, Table("benchmark", "benchmark"))
+    lines = {row.label: list(row.runs) for row in table.rows}
+    plan = measured.keys["plan"]
+    lines[label] = [each for each in lines.get(label, []) if records.runs[each].keys["plan"] == plan] + [added]
+    rows = [TableRow(each, name, tuple(lines[each])) for each in lines]
+    records.tables[name] = Table("benchmark", "benchmark", ("python -m evals.benchmark",), rows)
+    records.save()
