@@ -1,4 +1,4 @@
-"""Networks of the user's own, as tests name them: ``tests.models.channels.networks:Net``."""
+"""Custom networks, as tests name them: ``tests.models.channels.networks:Net``."""
 
 from collections.abc import Callable
 
